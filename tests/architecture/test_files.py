@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "hermetic"
 MOST_LINES = 500
 
 # Paths of somebody's machine. System paths that exist on every Linux are fine.
-MACHINE_PATHS = re.compile(r"(?<![\w.$}~])/(?:work|builds|Users)/|\.pyenv\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.$}~])/(?:work|builds|Users)/|\.py[e]nv\b")
 # Hosts that packages or images come from: which one is used is a setting of the machine.
 HOSTS = re.compile(
     r"(?:gh|q|g)(?:cr|uay)\.io\b|\bdocker\.io/|hub\.docker\.com|\bregistry[\w-]*\.[a-z]+\.[a-z]+"

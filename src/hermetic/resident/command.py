@@ -1,0 +1,119 @@
+"""A command in a session's shell, and what its text tells before it runs."""
+
+import os
+import re
+
+from .job import Drain, Job
+from .shell import INLINE_BYTES, in_memory
+
+_MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_DEFINES = re.compile(rb"([\w.:-]+)\s*\(\)|\bfunction\s+([\w.:-]+)|\balias\s+([\w.:-]+)=")
+_OPENS_TEXT = re.compile(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_PLAIN = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
+_UNCHANGING = frozenset(
+    b"true false : echo pwd test ls cat head tail wc grep egrep rg find git stat file date sleep ps id whoami uname which sort uniq cut tr "
+    b"diff cmp sed awk python python3 node npm npx make cargo go pytest pip ruff mypy tar gzip mkdir touch cp mv rm ln chmod du df curl "
+    b"wget tree jq basename dirname realpath readlink md5sum sha256sum seq env nproc free hostname uv docker".split()
+)
+
+
+def may_set_traps(text):
+    return _MAY_SET_TRAPS.search(text) is not None
+
+
+class Vocabulary:
+    """The names that commands of one session may have given another meaning."""
+
+    def __init__(self):
+        self.names = set()
+        self.open = False  # True: a text was read from elsewhere, any name may mean anything
+
+    def learn(self, text):
+        for groups in _DEFINES.findall(text):
+            self.names.update(filter(None, groups))
+        self.open = self.open or _OPENS_TEXT.search(text) is not None
+
+    def leaves_state_alone(self, text):
+        """Whether a text is one plain program that cannot change the shell. A wrong guess costs one command's state at the next
+        rollback, never the session."""
+        found = _PLAIN.fullmatch(text) if len(text) < 4096 and not self.open else None
+        return found is not None and found.group(1) in _UNCHANGING and found.group(1) not in self.names
+
+
+class Command(Job):
+    """Runs in a shell of a session; the shell is handed over by the session."""
+
+    kind = "command"
+
+    def __init__(self, resident, job_id, number, session, text, out, err, order):
+        super().__init__(resident, job_id, number, session.name, text, out, err)
+        self.home = session
+        self.order = order
+        self.shell = None
+        self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+        self.restored = False  # True: it ended its shell, the state is the one before it
+        self.inodes = set()
+        self.descriptors = []
+
+    def open(self):
+        """The fields of the order; called again when a shell died before it read the first one."""
+        self.close_descriptors()
+        ends = []
+        for log in self.logs():
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read_end, False)
+            self.descriptors.append(write_end)
+            self.inodes.add(os.fstat(write_end).st_ino)
+            self.drains.append(Drain(self.resident.loop, read_end, log))
+            ends.append(b"%d" % write_end)
+        text = b" " + self.text
+        if len(text) > INLINE_BYTES:
+            text = b"@%d" % self._keep(in_memory(self.text))
+        source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
+        wrap = b""
+        if self.order.env:
+            wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' builtin eval "$__h_u"'))
+        return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
+
+    def _keep(self, fd):
+        self.descriptors.append(fd)
+        return fd
+
+    def close_descriptors(self):
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors = []
+
+    def members(self):
+        shell = self.shell
+        roots = [shell.pid] if shell is not None and shell.command is self and shell.pid else []
+        return self.resident.tree_of(self, roots, self.home.protected)
+
+    def end(self, grace, ending):
+        if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
+            self.home.withdraw(self)
+            self.forced = ending
+            self.finish(ending)
+            return
+        super().end(grace, ending)
+
+    def shell_left(self):
+        """The shell has reported or died: nothing of ours needs to stay open but the drains."""
+        self.close_descriptors()
+        if self.order.stdin_fd is not None:
+            os.close(self.order.stdin_fd)
+            self.order.stdin_fd = None
+
+
+class Order:
+    """What goes with a command's text."""
+
+    def __init__(self, cwd=None, env=None, stdin_fd=None):
+        self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
+
+
+def _assignments(env):
+    """`A='…' B='…'` in front of `eval`: they hold for that one command and are exported to its children."""
+    return b" ".join(
+        os.fsencode(name) + b"='" + os.fsencode(value).replace(b"'", b"'\\''") + b"'" for name, value in env.items()
+    )

@@ -1,0 +1,84 @@
+"""What a request may carry: each field is checked here, once, before anything is done with it."""
+
+import math
+import re
+
+from .resident import Refusal
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def invalid(argument, message):
+    return Refusal("InvalidArgument", message, argument=argument)
+
+
+def text(fields, name, default=""):
+    value = fields.get(name, default)
+    if type(value) is not str or "\0" in value:
+        raise invalid(name, "%s must be text without NUL" % name)
+    return value
+
+
+def job_id(fields, name="id"):
+    value = text(fields, name)
+    if not _ID.fullmatch(value):
+        raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
+    return value
+
+
+def number(fields, name, default=0, least=0, most=1 << 62):
+    value = fields.get(name, default)
+    if type(value) is not int or not least <= value <= most:
+        raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
+    return value
+
+
+def flag(fields, name, default=False):
+    value = fields.get(name, default)
+    if type(value) is not bool:
+        raise invalid(name, "%s must be true or false" % name)
+    return value
+
+
+def seconds(fields, name, default=None, least=0.0, above=False):
+    """A duration; None where none is given and the default is None. `above`: the least value itself is refused."""
+    value = fields.get(name, default)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
+        raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
+    return min(float(value), 1e9)
+
+
+def choice(fields, name, default, *choices):
+    value = fields.get(name, default)
+    if value not in choices:
+        raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
+    return value
+
+
+def path(fields, name, default=None):
+    """A path, sent as text or, where it is none, as bytes."""
+    value = fields.get(name, default)
+    if value is None:
+        return None
+    if type(value) is bytes:
+        value = value.decode("utf-8", "surrogateescape")
+    if type(value) is not str or not value or "\0" in value:
+        raise invalid(name, "%s must be a path without NUL" % name)
+    return value
+
+
+def environ(fields, name="env"):
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise invalid(name, "env must map names to values")
+    for key, item in value.items():
+        if not _NAME.fullmatch(key):
+            raise invalid(name, "env name %r is not a variable name" % key)
+        if type(item) is not str or "\0" in item:
+            raise invalid(name, "the value of env %s must be text without NUL" % key)
+    return value

@@ -1,0 +1,87 @@
+"""Plain files of the environment: read a range, write one whole."""
+
+import errno
+import os
+
+from . import fields as take
+from . import frames
+from .resident import Refusal
+
+_ERRORS = {errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
+           errno.EACCES: "PermissionError", errno.EPERM: "PermissionError"}
+
+
+class FileRequests:
+    resident = None
+
+    def _path(self, request):
+        session = self.resident.session(take.text(request.fields, "session"))
+        name = os.path.expanduser(take.path(request.fields, "path", ""))
+        return os.path.join(session.cwd, name)
+
+    def do_read_file(self, request):
+        path = self._path(request)
+        offset = take.number(request.fields, "offset")
+        limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
+        try:
+            # Non-blocking: a FIFO without a writer must not hold the loop.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                data = os.pread(fd, limit, offset)
+                status = os.fstat(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _refusal(error, path)
+        request.reply({"size": status.st_size, "end": offset + len(data), "mode": status.st_mode, "mtime": status.st_mtime}, data)
+
+    def do_write_file(self, request):
+        path = self._path(request)
+        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
+        mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
+        try:
+            if take.flag(request.fields, "parents", True):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            size = self._replace(os.path.realpath(path), request, blob, mode)
+        except OSError as error:
+            raise _refusal(error, path)
+        request.reply({"size": size})
+
+    @staticmethod
+    def _replace(path, request, blob, mode):
+        """Written aside and renamed, so that a reader sees the old or the new and never half of one."""
+        try:
+            old_mode = os.stat(path).st_mode & 0o7777
+        except FileNotFoundError:
+            umask = os.umask(0o022)
+            os.umask(umask)
+            old_mode = 0o666 & ~umask
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
+        aside = "%s.%s.tmp" % (path, os.urandom(4).hex())
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                if blob is None:
+                    file.write(request.body)
+                else:
+                    source = request.client.blobs.pop(blob, None)
+                    if source is None:
+                        raise take.invalid("blob", "no such blob on this connection")
+                    os.lseek(source, 0, os.SEEK_SET)
+                    with open(source, "rb") as content:
+                        while os.sendfile(file.fileno(), content.fileno(), None, 1 << 24):
+                            pass
+                os.fchmod(file.fileno(), old_mode if mode is None else mode)
+                file.flush()
+                size = os.fstat(file.fileno()).st_size
+            os.rename(aside, path)
+        except BaseException:
+            os.unlink(aside)
+            raise
+        return size
+
+
+def _refusal(error, path):
+    kind = _ERRORS.get(error.errno, "OSError")
+    return Refusal(kind, "%s: %s" % (path, error.strerror))

@@ -1,0 +1,63 @@
+"""Readers of a log that is still being written: by credit, so that a slow one costs nothing and loses nothing unseen."""
+
+from . import frames
+
+PIECE_BYTES = 256 * 1024
+
+
+class Follow:
+    """Sends a log from an offset on, as it grows, never more than the credit given. The log is the buffer."""
+
+    def __init__(self, request, job, log, offset, credit):
+        self.request, self.job, self.log = request, job, log
+        self.offset, self.credit = offset, credit
+        request.on_credit = self._on_credit
+        request.on_room = self.advance
+        request.abandoned = self._stop
+        log.listeners.append(self.advance)
+        job.when_ended(self.advance)
+        self.advance()
+
+    def _on_credit(self, count):
+        self.credit += count
+        self.advance()
+
+    def advance(self):
+        if self.request.answered or self.request.client.closed:
+            return
+        while self.credit > 0 and self.request.client.has_room:
+            start, data = self.log.read(self.offset, min(self.credit, PIECE_BYTES, frames.MAX_BODY))
+            if not data:
+                break
+            self.offset = start + len(data)
+            self.credit -= len(data)
+            self.request.event({"start": start}, data)
+            if self.request.client.closed:
+                return
+        if self.job.has_ended and self.offset >= self.log.total:
+            self._stop()
+            self.request.reply({"end": self.offset, "ending": self.job.ending})
+
+    def _stop(self):
+        if self.advance in self.log.listeners:
+            self.log.listeners.remove(self.advance)
+
+
+def wait_for_log(request, job, log, offset, seconds, answer):
+    """Answer at the first byte beyond `offset`, at the job's end, or after `seconds`."""
+    def look():
+        if log.total > offset or job.has_ended:
+            finish()
+
+    def stop():
+        timer.cancel()
+        if look in log.listeners:
+            log.listeners.remove(look)
+
+    def finish():
+        stop()
+        request.reply_when_room(answer)
+    timer = request.client.loop.call_later(seconds, finish)
+    log.listeners.append(look)
+    job.when_ended(look)
+    request.abandoned = stop

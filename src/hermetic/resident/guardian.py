@@ -1,0 +1,54 @@
+"""The resident's parent: ends whatever is left when the resident is gone, however it went."""
+
+import os
+import signal
+import sys
+
+from . import tree
+
+
+def guard(resident_pid, directory):
+    """Wait for the resident, then end what it leaves and remove its directory. Never returns."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
+    # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
+    while True:
+        pid, _ = os.waitpid(-1, 0)
+        if pid == resident_pid:
+            break
+    end_children()
+    remove(directory)
+    sys.stdout = sys.stderr = None
+    os._exit(0)
+
+
+def end_children():
+    """Freeze, kill and reap until there is no child: a subreaper's descendants all become its children in the end."""
+    me = os.getpid()
+    while True:
+        frozen = set()
+        while True:
+            new = [pid for pid in tree.descendants(tree.children(me)) if pid not in frozen]
+            if not new:
+                break
+            tree.send(new, signal.SIGSTOP)
+            frozen.update(new)
+        refused = tree.send(frozen, signal.SIGKILL)
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG if frozen and len(refused) == len(frozen) else 0)
+                if pid == 0:
+                    return
+        except ChildProcessError:
+            return
+
+
+def remove(directory):
+    """The socket, the channels and the record of the environment."""
+    try:
+        for name in os.listdir(directory):
+            os.unlink("%s/%s" % (directory, name))
+        os.rmdir(directory)
+    except OSError:
+        pass

@@ -1,0 +1,146 @@
+"""Something that runs here, with its output: the common part of a session's command and of a process of its own."""
+
+import os
+import time
+
+PIPE_BYTES = 65536
+READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
+
+
+class Drain:
+    """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
+
+    def __init__(self, loop, fd, log):
+        self.loop, self.fd, self.log = loop, fd, log
+        self.watch = loop.watch(fd, self.read)
+
+    def read(self, turns=READS_PER_TURN):
+        for _ in range(turns):
+            try:
+                data = os.read(self.fd, PIPE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:  # EIO: the last holder of a terminal has gone
+                data = b""
+            if not data:
+                self.close()
+                return
+            self.log.append(data)
+            if len(data) < 4096:
+                return
+
+    def flush(self):
+        """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
+        left = self.log.total + PIPE_BYTES
+        while self.watch.active and self.log.total < left:
+            before = self.log.total
+            self.read(1)
+            if self.log.total == before:
+                return
+
+    def close(self):
+        if self.watch.active:
+            self.loop.unwatch(self.watch)
+            os.close(self.fd)
+
+
+class Job:
+    """A running or ended thing: who it is, what it printed, how it ended, and who wants to know."""
+
+    kind = "process"
+    pty = False
+    input_open = False
+
+    def __init__(self, resident, job_id, number, session, text, out, err):
+        self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
+        self.out, self.err = out, err
+        self.drains = []
+        self.pid = None
+        self.cwd = ""
+        self.started, self._clock = time.time(), time.monotonic()
+        self.duration = None
+        self.ending = None
+        self.forced = None  # the ending that a timeout, a cancel or a kill gives it
+        self.sweep = None
+        self.notes = []
+        self.end_listeners = []
+        self.yield_listeners = []
+
+    @property
+    def mark(self):
+        return "%s.%d" % (self.resident.id, self.number)
+
+    @property
+    def elapsed(self):
+        return time.monotonic() - self._clock
+
+    @property
+    def has_ended(self):
+        return self.ending is not None
+
+    def logs(self):
+        return [self.out] if self.err is None else [self.out, self.err]
+
+    def describe(self):
+        """INFO of the protocol."""
+        return {
+            "id": self.id, "kind": self.kind, "session": self.session, "pid": self.pid or 0, "pty": self.pty, "cwd": self.cwd,
+            "command": self.text[:4096].decode("utf-8", "replace"), "started": self.started,
+            "duration": self.elapsed if self.duration is None else self.duration,
+            "state": "ended" if self.has_ended else "running", "ending": self.ending, "out": self.out.total,
+            "err": None if self.err is None else self.err.total, "input": "open" if self.input_open else "closed",
+        }
+
+    def when_ended(self, callback):
+        if self.has_ended:
+            callback()
+        else:
+            self.end_listeners.append(callback)
+
+    def end(self, grace, ending):
+        """End the whole tree; the job ends with `ending` once nothing of it is left."""
+        if self.has_ended:
+            return
+        if self.forced is None:
+            self.forced = ending
+        if self.sweep is None:
+            self.sweep = self.resident.sweep(self.members, grace, self._swept)
+
+    def _swept(self, survivors):
+        self.sweep = None
+        if survivors:
+            self.notes.append("not all could be ended, another user owns or the kernel holds: %s"
+                              % " ".join(map(str, survivors)))
+        self._maybe_finish()
+
+    def finish(self, ending):
+        """The job's own process is gone. While its tree is being ended, the end waits for that."""
+        self.own_ending = ending
+        self._maybe_finish()
+
+    own_ending = None
+
+    def _maybe_finish(self):
+        if self.has_ended or self.own_ending is None or self.sweep is not None:
+            return
+        for drain in self.drains:
+            drain.flush()
+        self.duration = self.elapsed
+        self.ending = self.forced or self.own_ending
+        listeners, self.end_listeners = self.end_listeners, []
+        for listener in listeners:
+            listener()
+        self.resident.job_ended(self)
+
+    def close(self):
+        for drain in self.drains:
+            drain.close()
+        for log in self.logs():
+            log.close()
+
+
+def ending_of(status):
+    """The ending that a wait status stands for."""
+    if os.WIFSIGNALED(status):
+        return ["signalled", os.WTERMSIG(status)]
+    return ["exited", os.WEXITSTATUS(status)]

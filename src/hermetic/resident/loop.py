@@ -1,0 +1,145 @@
+"""One thread, one selector: descriptors, timers and the ends of children, each bound to a callback."""
+
+import heapq
+import os
+import selectors
+import signal
+import time
+from collections import deque
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Watch:
+    """A descriptor we listen to. Readiness belongs to this object and not to the number, which may be used again."""
+
+    __slots__ = ("active", "callback", "events", "fd")
+
+    def __init__(self, fd, callback, events):
+        self.fd, self.callback, self.events, self.active = fd, callback, events, True
+
+
+class Timer:
+    __slots__ = ("callback", "when")
+
+    def __init__(self, when, callback):
+        self.when, self.callback = when, callback
+
+    def cancel(self):
+        self.callback = None
+
+    def __lt__(self, other):
+        return self.when < other.when
+
+
+class Loop:
+    """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and touches no other."""
+
+    def __init__(self, on_error):
+        self.selector = selectors.DefaultSelector()
+        self.on_error = on_error
+        self.timers = []
+        self.soon = deque()
+        self.children = {}  # pid: callback(wait status) of every child somebody asked about
+        self.reaped_listeners = set()  # called with the pids of children that ended, known or not
+        self.running = False
+        self._catch_child_signals()
+
+    # -- descriptors
+    def watch(self, fd, callback, events=READ):
+        watch = Watch(fd, callback, events)
+        self.selector.register(fd, events, watch)
+        return watch
+
+    def unwatch(self, watch):
+        if watch.active:
+            watch.active = False
+            self.selector.unregister(watch.fd)
+
+    def want(self, watch, events):
+        """Change what a watch listens for."""
+        if watch.active and watch.events != events:
+            watch.events = events
+            self.selector.modify(watch.fd, events, watch)
+
+    # -- time
+    def call_later(self, seconds, callback):
+        timer = Timer(time.monotonic() + seconds, callback)
+        heapq.heappush(self.timers, timer)
+        return timer
+
+    def call_soon(self, callback):
+        self.soon.append(callback)
+
+    # -- children
+    def on_exit(self, pid, callback):
+        """Call `callback(status)` once when the child ends. Ask before the next turn of the loop, or it may be reaped unseen."""
+        self.children[pid] = callback
+
+    def _catch_child_signals(self):
+        self._wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        self.watch(self._wake, self._woken)
+
+    def _woken(self):
+        try:
+            os.read(self._wake, 4096)
+        except BlockingIOError:
+            pass
+        self.reap()
+
+    def reap(self):
+        """Collect every child that has ended. Nobody else waits, so a pid in our tables never names a stranger."""
+        found = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            found.append(pid)
+            callback = self.children.pop(pid, None)
+            if callback is not None:
+                self._call(callback, status)
+        if found:
+            for listener in list(self.reaped_listeners):
+                self._call(listener, found)
+
+    # -- running
+    def run(self):
+        self.running = True
+        while self.running:
+            for key, events in self.selector.select(self._pause()):
+                watch = key.data
+                if watch.active:
+                    self._call(watch.callback)
+            self._run_timers()
+            for _ in range(len(self.soon)):
+                self._call(self.soon.popleft())
+
+    def stop(self):
+        self.running = False
+
+    def _pause(self):
+        if self.soon:
+            return 0
+        while self.timers and self.timers[0].callback is None:
+            heapq.heappop(self.timers)
+        return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
+
+    def _run_timers(self):
+        if not self.timers:
+            return
+        now = time.monotonic()
+        while self.timers and self.timers[0].when <= now:
+            callback = heapq.heappop(self.timers).callback
+            if callback is not None:
+                self._call(callback)
+
+    def _call(self, callback, *arguments):
+        try:
+            callback(*arguments)
+        except Exception:  # the outermost loop: one broken request must not end everybody's processes
+            self.on_error()

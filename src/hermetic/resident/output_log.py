@@ -1,0 +1,157 @@
+"""What a command or process printed: bytes by offset, with a head and a long tail always kept and the hole counted."""
+
+import os
+
+MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
+SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
+FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or cannot be written
+
+
+class Ring:
+    """The newest bytes of a stream in a file without a name, written round and round. A full disk makes it smaller."""
+
+    def __init__(self, folder, cap):
+        self.cap = cap
+        self.size = 0  # bytes ever written
+        self.memory = None
+        try:
+            self.fd = open_unnamed(folder)
+        except OSError:
+            self.fd = None
+            self._use_memory()
+
+    def write(self, data):
+        view = memoryview(data)
+        if len(view) > self.cap:
+            self.size += len(view) - self.cap
+            view = view[-self.cap:]
+        while view:
+            at = self.size % self.cap
+            part = view[:self.cap - at]
+            written = self._put(part, at)
+            self.size += written
+            view = view[written:]
+
+    def _put(self, part, at):
+        if self.memory is not None:
+            self.memory[at:at + len(part)] = part
+            return len(part)
+        try:
+            return os.pwrite(self.fd, part, at)
+        except OSError:
+            # Only the first time round does the file grow, so what is kept lies in order from its start.
+            if self.size < self.cap and self.size >= FALLBACK_BYTES:
+                self.cap = self.size
+            else:
+                self._use_memory()
+            return 0
+
+    def _use_memory(self):
+        """The file cannot be written: keep a short tail in memory. What the file held counts as fallen out."""
+        self.close()
+        self.cap = FALLBACK_BYTES
+        self.memory = bytearray(self.cap)
+        self.lost = self.size
+
+    lost = 0  # bytes at the start that are gone though the ring is not full
+
+    @property
+    def start(self):
+        return max(self.lost, self.size - self.cap, 0)
+
+    def read(self, offset, limit):
+        """Bytes from `offset`, which must not lie before `start`."""
+        parts = []
+        limit = min(limit, self.size - offset)
+        while limit > 0:
+            at = offset % self.cap
+            count = min(limit, self.cap - at)
+            part = bytes(self.memory[at:at + count]) if self.memory is not None else os.pread(self.fd, count, at)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            limit -= len(part)
+        return b"".join(parts)
+
+    def close(self):
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def open_unnamed(folder):
+    """A file that has no name, so that nothing is left behind however we end."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        path = "%s/%d-%s" % (folder, os.getpid(), os.urandom(6).hex())
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+        return fd
+
+
+class OutputLog:
+    """Append-only; bounded in memory by MEMORY_BYTES and on disk by the spool's cap, whatever is printed."""
+
+    def __init__(self, spool_folder, spool_bytes=SPOOL_BYTES):
+        self.folder, self.spool_bytes = spool_folder, spool_bytes
+        self.head = bytearray()
+        self.ring = None
+        self.total = 0
+        self.listeners = []  # called after every append
+
+    def append(self, data):
+        self.total += len(data)
+        if self.ring is None:
+            room = MEMORY_BYTES - len(self.head)
+            if len(data) <= room:
+                self.head += data
+                data = b""
+            else:
+                self.head += data[:room]
+                data = data[room:]
+                self.ring = Ring(self.folder, self.spool_bytes)
+        if data:
+            self.ring.write(data)
+        for listener in self.listeners[:]:
+            listener()
+
+    @property
+    def hole(self):
+        """The range `(start, end)` that fell out; empty when start == end."""
+        if self.ring is None:
+            return self.total, self.total
+        return len(self.head), len(self.head) + self.ring.start
+
+    @property
+    def spooled_bytes(self):
+        return min(self.ring.size, self.ring.cap) if self.ring is not None else 0
+
+    def read(self, offset, limit):
+        """`(start, bytes)`: from `offset`, or from the end of the hole when `offset` lies in it."""
+        head = len(self.head)
+        if offset < head:
+            data = bytes(self.head[offset:offset + limit])
+            rest = limit - len(data)
+            if rest > 0 and self.ring is not None and self.ring.start == 0:
+                data += self.ring.read(0, rest)
+            return offset, data
+        if self.ring is None:
+            return min(offset, self.total), b""
+        start = min(max(offset, self.hole[1]), self.total)
+        return start, self.ring.read(start - head, limit)
+
+    def excerpt(self, limit):
+        """`(head, tail)` of at most `limit` bytes in all: everything, or 40 % from the start and 60 % from the end."""
+        if self.total <= limit and self.hole[0] == self.hole[1]:
+            return self.read(0, limit)[1], b""
+        first = min(limit * 2 // 5, self.hole[0])
+        last = limit - first
+        start, tail = self.read(max(self.total - last, first), last)
+        return self.read(0, first)[1], tail
+
+    def close(self):
+        if self.ring is not None:
+            self.ring.close()
+            self.ring.fd = None

@@ -1,0 +1,344 @@
+"""What a client may ask: one method per operation of the protocol."""
+
+import os
+import sys
+import time
+
+from . import fields as take
+from . import frames
+from .command import Order
+from .file_requests import FileRequests
+from .following import Follow, wait_for_log
+from .output_log import open_unnamed
+from .process import InputClosed
+from .resident import Refusal
+from .shell import in_memory
+from .waiting import waits_for_input
+
+EXCERPT_BYTES = 262144
+BLOB_BYTES = 8 << 30
+
+
+class Requests(FileRequests):
+    """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
+
+    def __init__(self, resident, life):
+        self.resident, self.loop, self.life = resident, resident.loop, life
+
+    def serve(self, request):
+        operation = request.fields.get("op")
+        handler = getattr(self, "do_%s" % operation, None) if type(operation) is str else None
+        if handler is None:
+            raise Refusal("Unsupported", "this resident does not know the operation %r" % (operation,), capability=str(operation))
+        handler(request)
+
+    def do_hello(self, request):
+        versions, token = request.fields.get("versions"), request.fields.get("token")
+        if type(versions) is not list or type(token) is not bytes:
+            raise frames.FrameError("not a greeting")
+        request.client.greet(token)
+        common = [version for version in frames.VERSIONS if version in versions]
+        if not common:
+            raise Refusal("EnvironmentUnavailable", "this resident speaks protocol version %s, the client %s: end the environment "
+                          "(hermetic rm) and open it again" % (list(frames.VERSIONS), versions))
+        request.reply({"version": max(common), "resident": self.resident.id, "pid": os.getpid(), "python": sys.version.split()[0],
+                       "weak": self.life.weak, "environment": self.resident.label})
+
+    # -- running
+    def do_run(self, request):
+        fields = request.fields
+        job_id = take.job_id(fields)
+        timeout = take.seconds(fields, "timeout", above=True)
+        grace = take.seconds(fields, "grace", 0.25)
+        on_timeout = take.choice(fields, "on_timeout", "kill", "kill", "yield")
+        limit = take.number(fields, "limit", EXCERPT_BYTES)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            self._answer_run(request, known, limit, grace)
+            return
+
+        def begun(job, refusal):
+            if refusal is not None:
+                request.refuse(refusal)
+                return
+            if timeout is not None:
+                timer = self.loop.call_later(timeout, lambda: self._time_out(job, timeout, on_timeout, grace))
+                job.when_ended(timer.cancel)
+            self._answer_run(request, job, limit, grace)
+        if take.flag(fields, "argv"):
+            self._start(request, job_id, begun)
+            return
+        text, stdin = self._split(request)
+        order = Order(take.path(fields, "cwd"), take.environ(fields), self._stdin_fd(request, stdin))
+        begun(self.resident.run(job_id, take.text(fields, "session"), text, order, take.flag(fields, "separate")), None)
+
+    def _time_out(self, job, timeout, on_timeout, grace):
+        if job.has_ended:
+            return
+        if on_timeout == "kill":
+            job.end(grace, ["timed_out", timeout])
+            return
+        if job.kind == "command":
+            job.home.yield_command(job)
+        listeners, job.yield_listeners = job.yield_listeners, []
+        for listener in listeners:
+            listener()
+
+    def _answer_run(self, request, job, limit, grace):
+        def ended():
+            request.reply_when_room(lambda: self._result(job, job.ending, limit))
+
+        def yielded():
+            request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
+        request.cancelled = lambda: job.end(grace, ["cancelled"])
+        if not job.has_ended:
+            job.yield_listeners.append(yielded)
+        job.when_ended(ended)
+
+    def _result(self, job, ending, limit):
+        limit = min(limit, EXCERPT_BYTES)
+        for drain in job.drains:
+            drain.flush()
+        counts, body = [], b""
+        for log in job.logs():
+            head, tail = log.excerpt(limit // len(job.logs()))
+            counts.append([log.total, len(head), len(tail)])
+            body += head + tail
+        cwd = job.home.cwd if job.kind == "command" else job.cwd
+        fields = {"ending": ending, "duration": job.duration or job.elapsed, "cwd": cwd, "notes": job.notes, "out": counts[0],
+                  "err": counts[1] if job.err is not None else None, "log": job.id}
+        if ending[0] == "yielded":
+            fields["waiting"] = self._waiting(job)
+        return fields, body
+
+    def do_start(self, request):
+        job_id = take.job_id(request.fields)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            request.reply({"process": known.describe(), "existing": True})
+            return
+
+        def begun(job, refusal):
+            if refusal is not None:
+                request.refuse(refusal)
+            else:
+                request.reply({"process": job.describe(), "existing": False})
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+        else:
+            self._start(request, job_id, begun, stdin="pipe")
+
+    def _start(self, request, job_id, begun, stdin="null"):
+        fields = request.fields
+        text, data = self._split(request)
+        kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
+        options = {"pty": take.flag(fields, "pty"), "rows": take.number(fields, "rows", 24, 1, 10000),
+                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind}
+        if take.flag(fields, "argv"):
+            argv = [os.fsdecode(word) for word in text.split(b"\0")]
+            if not argv[0]:
+                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+        else:
+            argv = [self.resident.bash, "-c", os.fsdecode(text)]
+        cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
+        if separate and options["pty"]:
+            raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
+        session = take.text(fields, "session")
+        options["stdin_fd"] = self._stdin_fd(request, data)
+        self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
+
+    @staticmethod
+    def _split(request):
+        size = take.number(request.fields, "text", 0, 0, len(request.body))
+        text = request.body[:size]
+        if b"\0" in text and not request.fields.get("argv"):
+            raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
+        return text, request.body[size:]
+
+    @staticmethod
+    def _stdin_fd(request, data):
+        """A descriptor that reads the whole given input, or None."""
+        kind = request.fields.get("stdin")
+        if kind == "inline":
+            return in_memory(data)
+        if kind != "blob":
+            return None
+        fd = request.client.blobs.pop(take.text(request.fields, "blob"), None)
+        if fd is None:
+            raise take.invalid("blob", "no such blob on this connection")
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def do_blob(self, request):
+        name = take.job_id(request.fields, "blob")
+        blobs = request.client.blobs
+        if name not in blobs:
+            if len(blobs) >= 16:
+                raise take.invalid("blob", "too many blobs on one connection")
+            blobs[name] = open_unnamed(self.resident.spool)
+        size = os.fstat(blobs[name]).st_size
+        if size + len(request.body) > BLOB_BYTES:
+            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
+        view = memoryview(request.body)
+        while view:
+            view = view[os.write(blobs[name], view):]
+        request.reply({"size": size + len(request.body)})
+
+    # -- processes
+    def _job(self, request):
+        return self.resident.job(take.text(request.fields, "process"))
+
+    def do_list(self, request):
+        # Long commands are cut so that a thousand of them fit a frame.
+        infos = [dict(job.describe(), command=job.text[:200].decode("utf-8", "replace")) for job in self.resident.jobs.values()]
+        request.reply({"processes": infos[-100:]} if len(infos) > 100 else {"processes": infos})
+
+    def do_status(self, request):
+        job = self._job(request)
+        request.reply({"process": job.describe(), "waiting": self._waiting(job)})
+
+    @staticmethod
+    def _waiting(job):
+        if job.has_ended or not job.input_open:
+            return False
+        return waits_for_input(job.members(), job.inodes)
+
+    def do_wait(self, request):
+        job = self._job(request)
+        job.when_ended(lambda: request.reply({"process": job.describe()}))
+
+    def do_write(self, request):
+        job = self._job(request)
+
+        def taken(error):
+            if error is None:
+                request.reply({})
+            else:
+                request.refuse(self._input_closed(job))
+        if not job.input_open:
+            raise self._input_closed(job)
+        try:
+            job.write(request.body, taken)
+        except InputClosed:
+            raise self._input_closed(job)
+
+    @staticmethod
+    def _input_closed(job):
+        why = "has ended" if job.has_ended else "reads no input: it was started without it, or it was closed"
+        return Refusal("InputClosed", "process %s %s" % (job.id, why), process=job.id)
+
+    def do_close_input(self, request):
+        job = self._job(request)
+        if job.input_open:
+            job.close_input()
+        request.reply({})
+
+    def do_resize(self, request):
+        job = self._job(request)
+        rows, cols = take.number(request.fields, "rows", 24, 1, 10000), take.number(request.fields, "cols", 80, 1, 10000)
+        if not job.pty:
+            raise Refusal("Unsupported", "process %s has no terminal: start it with pty=True" % job.id, capability="pty")
+        if job.input_open:
+            job.resize(rows, cols)
+        request.reply({})
+
+    def do_signal(self, request):
+        job = self._job(request)
+        number = take.number(request.fields, "signal", 15, 1, 64)
+        tree = take.flag(request.fields, "tree", True)
+        if not job.has_ended:
+            for pid in (job.members() if tree else [job.pid]):
+                try:
+                    os.kill(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+        request.reply({})
+
+    def do_kill(self, request):
+        job = self._job(request)
+        grace = take.seconds(request.fields, "grace", 0.25)
+        job.end(grace, None)
+        job.when_ended(lambda: request.reply({"process": job.describe()}))
+
+    def do_forget(self, request):
+        job = self._job(request)
+        if not job.has_ended:
+            raise take.invalid("process", "process %s still runs: kill it first" % job.id)
+        self.resident.forget(job)
+        request.reply({})
+
+    # -- logs
+    def _log(self, request):
+        name = take.text(request.fields, "log")
+        job = self.resident.job(name[:-4] if name.endswith("/err") else name)
+        log = job.err if name.endswith("/err") else job.out
+        if log is None:
+            raise Refusal("UnknownProcess", "process %s has no stderr of its own: run it with separate=True" % job.id, process=job.id)
+        return job, log
+
+    def do_read(self, request):
+        job, log = self._log(request)
+        offset = take.number(request.fields, "offset")
+        limit = take.number(request.fields, "limit", EXCERPT_BYTES, 1)
+        wait = take.seconds(request.fields, "wait")
+
+        def answer():
+            start, data = log.read(offset, min(limit, frames.MAX_BODY))
+            end = start + len(data)
+            return {"start": start, "end": end, "total": log.total, "ended": job.has_ended and end >= log.total}, data
+        if wait is None or log.total > offset or job.has_ended:
+            request.reply_when_room(answer)
+        else:
+            wait_for_log(request, job, log, offset, wait, answer)
+
+    def do_follow(self, request):
+        job, log = self._log(request)
+        Follow(request, job, log, take.number(request.fields, "offset"), take.number(request.fields, "credit"))
+
+    # -- the environment
+    def do_info(self, request):
+        resident = self.resident
+        request.reply({
+            "resident": resident.id, "pid": os.getpid(), "guardian": self.life.guardian, "uptime": time.monotonic() - resident.began,
+            "rss": resident_memory(), "python": sys.version.split()[0], "bash": resident.bash, "weak": self.life.weak,
+            "sessions": len(resident.sessions), "clients": request.client.server.attached, "processes": len(resident.running()),
+            "lease": self.life.lease.lease, "unattended": self.life.lease.unattended,
+            "descriptors": len(os.listdir("/proc/self/fd")),
+        })
+
+    def do_events(self, request):
+        def tell(event, job):
+            request.event({"event": event, "process": job.describe()})
+        self.life.listeners.append(tell)
+        request.abandoned = lambda: self.life.listeners.remove(tell)
+
+    def do_sessions(self, request):
+        request.reply({"sessions": [
+            {"name": session.name, "cwd": session.cwd, "busy": not session.is_idle, "shells": len(session.shells)}
+            for session in self.resident.sessions.values()]})
+
+    def do_state(self, request):
+        session = self.resident.session(take.text(request.fields, "session"))
+        session.ask_exports(lambda exports: request.reply({"cwd": session.cwd, "env": exports}))
+
+    def do_end_session(self, request):
+        session = self.resident.sessions.get(take.text(request.fields, "session"))
+        if session is not None:
+            self.resident.forget_session(session)
+        request.reply({})
+
+    def do_lease(self, request):
+        self.life.lease.set(take.seconds(request.fields, "lease", self.life.lease.lease),
+                            take.seconds(request.fields, "unattended", self.life.lease.unattended))
+        request.reply({})
+
+    def do_shutdown(self, request):
+        grace = take.seconds(request.fields, "grace", 0.25)
+        self.life.end(grace, lambda: request.reply({}))
+
+
+def resident_memory():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+

@@ -1,0 +1,246 @@
+"""The resident itself: the table of what runs here, and the one place that knows all of it."""
+
+import os
+import time
+
+from . import tree
+from .command import Command, Order
+from .limits import SecondMark
+from .output_log import OutputLog
+from .process import Launch, Process
+from .session import Session
+from .shell import LOOP, in_memory
+
+ENDED_JOBS = 128  # ended commands and processes whose output stays readable
+ENDED_SPOOL_BYTES = 512 * 1024 * 1024  # of their output on disk, in all
+PROOF_SECONDS = 0.2
+
+
+class Refusal(Exception):
+    """An error of the protocol: `kind` is a class name of the client's, `fields` go with it."""
+
+    def __init__(self, kind, message, **fields):
+        super().__init__(message)
+        self.kind, self.message, self.fields = kind, message, fields
+
+
+class Resident:
+    def __init__(self, loop, config, limits):
+        self.loop, self.limits = loop, limits
+        self.id, self.directory, self.spool = config["id"], config["directory"], config["spool"]
+        self.environ, self.cwd = config["environ"], config["cwd"]
+        self.login, self.login_timeout = config["login"], config["login_timeout"]
+        self.bash = config.get("bash") or "bash"
+        self.label = config.get("label") or ""
+        self.began = time.monotonic()
+        self.descriptors_path = "/proc/%d/fd/" % os.getpid()
+        self.second_mark = SecondMark.base()
+        self.has_subreaper = config["has_subreaper"]
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.loop_fd = in_memory(LOOP.encode())
+        self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.unparsed = b""
+        loop.watch(self.events, self.take_events)
+        self.number = 0
+        self.jobs = {}  # id: job, in order of start
+        self.starting = {}  # id of a process that is being started: callbacks(job, error)
+        self.sessions = {}
+        self.channels = {}  # path of a shell's channel: its session
+        self.orphans = set()
+        self.sweeps = 0
+        self.on_change = lambda event, job: None
+        self.closing = False
+
+    # -- sessions
+    def session(self, name):
+        found = self.sessions.get(name)
+        if found is None:
+            found = self.sessions[name] = Session(self, name, self.cwd, self.login)
+        return found
+
+    def forget_session(self, session):
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        session.close()
+
+    def next_number(self):
+        self.number += 1
+        return self.number
+
+    def take_events(self):
+        """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
+        try:
+            self.unparsed += os.read(self.events, 65536)
+        except BlockingIOError:
+            return
+        records = self.unparsed.split(b"\0")
+        self.unparsed = records.pop()[-4096:]
+        for record in records:
+            fields = record.split(b" ")
+            if len(fields) != 4 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3].isdigit()):
+                continue
+            channel = os.fsdecode(fields[0])
+            session = self.channels.get(channel)
+            if session is not None:
+                session.reported(session.shells[channel], *map(int, fields[1:]))
+
+    def knows_pid(self, pid):
+        return pid in self.loop.children
+
+    # -- starting things
+    def new_log(self):
+        return OutputLog(self.spool)
+
+    def run(self, job_id, session_name, text, order, separate):
+        """A command in a session's shell."""
+        session = self.session(session_name)
+        if order.cwd is not None:
+            order.cwd = self.resolve_cwd(session, order.cwd)
+        err = self.new_log() if separate else None
+        command = Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+        self._add(command)
+        session.run(command)
+        return command
+
+    def start(self, job_id, session_name, argv, text, launch_options, cwd, env, separate, answer):
+        """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
+        session = self.session(session_name)
+        place = self.resolve_cwd(session, cwd)
+        self.starting[job_id] = [answer]
+
+        def launch(exports):
+            try:
+                job, refusal = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate), None
+            except OSError as error:
+                job, refusal = None, Refusal("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
+            for callback in self.starting.pop(job_id):
+                callback(job, refusal)
+        session.ask_exports(launch)
+
+    def _launch(self, job_id, session_name, argv, text, options, cwd, exports, env, separate):
+        number = self.next_number()
+        environ = dict(exports)
+        if options["pty"]:
+            if environ.get("TERM", "dumb") == "dumb":
+                environ["TERM"] = "xterm-256color"
+            for name in ("PAGER", "GIT_PAGER"):
+                if environ.get(name) == "cat":
+                    del environ[name]
+        environ.update(env or {})
+        environ["PWD"] = cwd
+        environ[tree.MARK] = "%s.%d" % (self.id, number)
+        launch = Launch(argv, environ, cwd, second_mark=SecondMark(self.second_mark, number), **options)
+        job = Process(self, job_id, number, session_name, text, self.new_log(), self.new_log() if separate else None, launch)
+        self._add(job)
+        return job
+
+    def resolve_cwd(self, session, cwd):
+        base = session.cwd
+        if base.endswith(" (deleted)") and not os.path.isdir(base):
+            base = self.cwd
+        if cwd is None:
+            return base
+        path = os.path.join(base, os.path.expanduser(cwd) if cwd.startswith("~") else cwd)
+        if not os.path.isdir(path):
+            what = "is not a directory" if os.path.exists(path) else "does not exist"
+            raise Refusal("InvalidArgument", "cwd %s %s: give a directory that exists in the environment" % (path, what), argument="cwd")
+        return os.path.normpath(path)
+
+    # -- the table
+    def _add(self, job):
+        self.jobs[job.id] = job
+        self.on_change("started", job)
+
+    def job(self, job_id):
+        found = self.jobs.get(job_id)
+        if found is None:
+            raise Refusal("UnknownProcess", "no process %s here: list the processes to see which there are" % job_id, process=job_id)
+        return found
+
+    def running(self):
+        return [job for job in self.jobs.values() if not job.has_ended]
+
+    def job_ended(self, job):
+        self.on_change("ended", job)
+        if len(self.jobs) > ENDED_JOBS:
+            self._evict()
+
+    def _evict(self):
+        """Drop the oldest ended jobs beyond what is kept."""
+        ended = [job for job in self.jobs.values() if job.has_ended]
+        spooled = sum(log.spooled_bytes for job in ended for log in job.logs())
+        for job in ended:
+            if len(ended) <= ENDED_JOBS and spooled <= ENDED_SPOOL_BYTES:
+                break
+            ended = ended[1:]
+            spooled -= sum(log.spooled_bytes for log in job.logs())
+            self.forget(job)
+
+    def forget(self, job):
+        self.jobs.pop(job.id, None)
+        job.close()
+
+    # -- who belongs to what
+    def note_orphans(self):
+        """Remember the orphans there are now: they belong to nothing that starts later."""
+        self.orphans = set(tree.children(os.getpid())).difference(self.loop.children)
+        return self.orphans
+
+    def tree_of(self, job, roots, spared=frozenset()):
+        """A job's processes, parents first: what hangs below its roots, and the orphans that came from it."""
+        known = set(self.loop.children)
+        stop = (known | set(spared)) - set(roots)
+        if self.has_subreaper:
+            candidates = [pid for pid in tree.children(os.getpid()) if pid not in known]
+            orphans = [pid for pid in candidates if pid not in stop and self._comes_from(pid, job)]
+        else:
+            orphans = [pid for pid in tree.marked({job.mark}) if pid not in stop]
+        return tree.descendants(list(roots) + orphans, stop)
+
+    def _comes_from(self, pid, job):
+        mark = tree.mark_of(pid)
+        if mark is not None and mark.startswith(self.id + "."):
+            return mark == job.mark
+        second = SecondMark.of(pid)
+        if second is not None and self.second_mark and second != SecondMark.unset(self.second_mark):
+            return second == SecondMark(self.second_mark, job.number).value
+        if tree.holds_open(pid, job.inodes):
+            return True
+        return pid not in self.orphans and self.running() == [job]
+
+    def sweep(self, members, grace, done):
+        """Start ending a tree once every shell that was forked has told its pid: until then it looks like an orphan."""
+        self.sweeps += 1
+
+        def over(survivors):
+            self.sweeps -= 1
+            done(survivors)
+            if not self.sweeps:
+                for session in list(self.sessions.values()):
+                    session.sweeps_done()
+        handle = _PendingSweep(self, members, grace, over)
+        handle.try_start()
+        return handle
+
+    def everything(self):
+        """All that is ours, shells included."""
+        return [pid for pid in tree.descendants(tree.children(os.getpid()))]
+
+
+class _PendingSweep:
+    def __init__(self, resident, members, grace, done):
+        self.resident, self.arguments = resident, (resident.loop, members, grace, done)
+        self.timer = resident.loop.call_later(PROOF_SECONDS, self.start)
+        self.started = None
+
+    def try_start(self):
+        for session in self.resident.sessions.values():
+            if session.has_unreported():
+                session.when_reported.append(self.try_start)
+                return
+        self.start()
+
+    def start(self):
+        if self.started is None:
+            self.timer.cancel()
+            self.started = tree.Sweep(*self.arguments)

@@ -1,0 +1,473 @@
+"""A shell session that no command can lose.
+
+The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from yet. When
+the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command that is yielded keeps its
+shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its shell leaves the state as it was before it.
+"""
+
+import os
+from collections import deque
+
+from .command import Vocabulary, may_set_traps
+from .job import ending_of
+from .process import prepare_child
+from .shell import LOOP, START, Shell, in_memory, parse_exports
+from .state import reload_text
+from .tree import children
+
+COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
+PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
+DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
+LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
+
+
+class Session:
+    def __init__(self, resident, name, cwd, login=True):
+        self.resident, self.loop, self.name = resident, resident.loop, name
+        self.base_cwd, self.login = cwd, login
+        self.waiting = deque()  # commands without a shell
+        self.shells = {}  # channel: shell
+        self.lane = None
+        self.copies = []  # proven, oldest first
+        self.ordered = []  # copies of the lane that have not reported yet, oldest first
+        self.beside = {}  # shell: the command that will run on it
+        self.covered = False  # a copy of the lane's state exists or is ordered
+        self.needs_copy = False
+        self.may_trap = True  # the profile may have set traps
+        self.vocabulary = Vocabulary()
+        self.protected = set()  # jobs of earlier commands: ending a later one leaves them alone
+        self.notes = []  # for the next result
+        self.exports = None  # cached; None when a command may have changed them
+        self.move_soon = False
+        self.mover = None
+        self.start_timer = self.proof_timer = None
+        self.when_reported = []  # called once no shell's pid is unknown any more
+        self.closed = False
+        self._start(login)
+
+    def has_unreported(self):
+        return any(shell.pid is None for shell in self.shells.values())
+
+    @property
+    def is_idle(self):
+        return not self.waiting and all(shell.command is None for shell in self.shells.values()) and not self.beside
+
+    @property
+    def cwd(self):
+        """Where the next command starts: the kernel's word, not the shell's."""
+        if self.lane is not None and self.lane.pid is not None:
+            try:
+                return os.readlink("/proc/%d/cwd" % self.lane.pid)
+            except OSError:
+                pass
+        return self.base_cwd
+
+    # -- starting
+    def _start(self, login, state_fd=None):
+        """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
+        shell = self._new_shell(0)
+        resident = self.resident
+        environ = dict(resident.environ)
+        if not login:
+            environ.pop("BASH_ENV", None)
+        argv = ["bash", "--norc"] + (["-l"] if login else ["--noprofile"]) + [
+            "-c", START, "bash", resident.descriptors_path, str(resident.events_in), shell.path, str(resident.loop_fd),
+            resident.id, str(resident.second_mark), "" if state_fd is None else str(state_fd)]
+        pid = os.fork()
+        if pid == 0:
+            exec_bash(argv, environ, self.base_cwd, resident)
+        shell.pid = pid
+        self.loop.on_exit(pid, lambda status: self._died(shell, status))
+        if state_fd is None:
+            self.lane, self.covered = shell, False
+            shell.starting = login
+            self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(
+                shell, "did not finish within %g s" % resident.login_timeout))
+        return shell
+
+    def _start_failed(self, shell, why):
+        """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
+        self._forget(shell)
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+        if not shell.starting:
+            self._give_up("bash cannot be started here: it %s" % why)
+            return
+        self.notes.append("the login profile %s: the session was started without it" % why)
+        self.lane = None
+        self._start(login=False)
+
+    def _give_up(self, why):
+        """No shell can be had: everybody who waits is told, and the next command tries anew."""
+        self.lane = None
+        while self.waiting:
+            command = self.waiting.popleft()
+            command.shell_left()
+            command.finish(["lost", why])
+        self.resident.forget_session(self)
+
+    def _new_shell(self, depth):
+        age = self.resident.next_number()
+        shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
+        shell.starting = False
+        self.shells[shell.path] = shell
+        self.resident.channels[shell.path] = self
+        return shell
+
+    def _forget(self, shell, kill=True):
+        self.shells.pop(shell.path, None)
+        self.resident.channels.pop(shell.path, None)
+        for group in (self.ordered, self.copies):
+            if shell in group:
+                group.remove(shell)
+        if kill and shell.pid is not None:
+            self.loop.on_exit(shell.pid, lambda status: None)
+        shell.drop(kill)
+
+    # -- commands
+    def run(self, command):
+        self.waiting.append(command)
+        self.advance()
+
+    def withdraw(self, command):
+        """A command that waits for a shell is not wanted any more."""
+        if command in self.waiting:
+            self.waiting.remove(command)
+        for shell, waiting in list(self.beside.items()):
+            if waiting is command:
+                del self.beside[shell]
+                self._forget(shell)
+        command.shell_left()
+
+    def advance(self):
+        """Give every waiting command a shell, as far as shells can be had now."""
+        while self.waiting and not self.closed:
+            if self.lane is None and not self._promote():
+                return
+            if self.lane.pid is None or self.start_timer is not None:
+                return
+            if self.lane.command is not None:
+                if self.ordered or not self.copies:
+                    self._await_proof()
+                    return
+                command = self.waiting.popleft()
+                command.in_lane = False
+                command.notes.append("state not kept: another command of this session was running")
+                self.beside[self._order_copy(self.copies[-1])] = command
+            else:
+                self._hand(self.waiting.popleft(), self.lane)
+
+    def _hand(self, command, shell):
+        if shell is self.lane:
+            if not self.covered:
+                self._cover()
+            self._mend_cwd(command)
+            command.notes[:0] = self.notes
+            self.notes = []
+            self.vocabulary.learn(command.text)
+        command.shell, shell.command = shell, command
+        command.pid = shell.pid
+        command.cwd = command.order.cwd or self.cwd
+        traps = may_set_traps(command.text)
+        self.may_trap = self.may_trap or traps
+        shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
+
+    def _mend_cwd(self, command):
+        """A directory that is gone: go to its nearest ancestor that lives, and say so."""
+        cwd = self.cwd
+        if not cwd.endswith(" (deleted)") or os.path.isdir(cwd):
+            return
+        lost = cwd[: -len(" (deleted)")]
+        place = os.path.dirname(lost)
+        while not os.path.isdir(place):
+            place = os.path.dirname(place)
+        self.lane.send(b"R", 0, b"%d" % self.resident.null, b"%d" % self.resident.null, b"%d" % self.resident.null,
+                       b" builtin cd -- '" + os.fsencode(place).replace(b"'", b"'\\''") + b"'")
+        command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+
+    # -- reports
+    def reported(self, shell, pid, number, status):
+        """A shell has come back to its channel. What it says is taken on trust only as far as it fits what we know."""
+        if shell.pid is None:
+            if self.resident.knows_pid(pid):
+                return
+            shell.pid = pid
+            self.loop.on_exit(pid, lambda status: self._died(shell, status))
+            self._tell_reported()
+        elif shell.pid != pid:
+            return
+        if shell.command is not None and shell.command.number == number:
+            self._command_ended(shell, ["exited", status & 255])
+        elif number in shell.answers:
+            shell.answers.pop(number)()
+        elif shell is self.lane and self.start_timer is not None:
+            self.start_timer.cancel()
+            self.start_timer = None
+            self._settle()
+        elif shell in self.ordered:
+            self._prove(shell)
+        elif shell in self.beside:
+            self._hand(self.beside.pop(shell), shell)
+        elif shell is self.mover:
+            self._move_in()
+        self.advance()
+
+    def _tell_reported(self):
+        if self.when_reported and not self.has_unreported():
+            callbacks, self.when_reported = self.when_reported, []
+            for callback in callbacks:
+                callback()
+
+    def _prove(self, copy):
+        self.ordered.remove(copy)
+        self.copies.append(copy)
+        self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
+        while len(self.copies) > COPIES:
+            self._forget(self.copies[0])
+
+    def _command_ended(self, shell, ending):
+        command, shell.command = shell.command, None
+        command.finish(ending)  # the reply goes out first; the rest overlaps with it
+        command.shell_left()
+        if not command.in_lane:
+            self._forget(shell)
+            return
+        if not self.vocabulary.leaves_state_alone(command.text):
+            self.covered, self.exports = False, None
+        self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
+        self._settle()
+
+    def _settle(self):
+        """Idle work after a command: a copy of the new state, and who lives on below the lane."""
+        lane = self.lane
+        if lane is None or lane.command is not None:
+            return
+        if not self.covered:
+            if self.resident.sweeps:
+                self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
+            else:
+                self._cover()
+        orphans = self.resident.note_orphans()
+        self.protected = set(children(lane.pid)) | (self.protected & orphans)
+        if (lane.depth > DEEPEST or self.move_soon) and not self.protected and self.mover is None:
+            self._begin_move()
+
+    def sweeps_done(self):
+        if self.needs_copy:
+            self.needs_copy = False
+            self._settle()
+
+    # -- copies
+    def _cover(self):
+        """Order a copy of the lane. No lane runs anything before a copy of its state has been ordered."""
+        self.ordered.append(self._order_copy(self.lane))
+        self.covered, self.needs_copy = True, False
+
+    def _order_copy(self, source):
+        copy = self._new_shell(source.depth + 2)
+        source.send(b"F", 0, os.fsencode(copy.path), b"%d" % self.resident.loop_fd, b"1" if self.may_trap else b"")
+        if source is self.lane:
+            self.may_trap = False
+        return copy
+
+    def _promote(self):
+        """Make the newest proven copy the lane. False while one that was forked has still to report, or a new shell starts."""
+        if self.start_timer is not None or self.closed:
+            return False
+        if self.ordered:
+            self._await_proof()
+            return False
+        if not self.copies:
+            self._restart("all shells of this session were killed")
+            return False
+        self.lane = self.copies.pop()
+        self.covered = False
+        self.exports = None
+        if self.resident.sweeps:
+            self.needs_copy = True
+        else:
+            self._cover()
+        return True
+
+    def _restart(self, why):
+        self.notes.append("session lost: %s; it was started afresh, from the login state" % why)
+        self.vocabulary, self.protected = Vocabulary(), set()
+        self.may_trap = True
+        self._start(self.login)
+
+    # -- deaths
+    def _died(self, shell, status):
+        if self.closed:
+            command, shell.command = shell.command, None
+            if command is not None:
+                command.finish(ending_of(status))
+            return
+        if shell.path not in self.shells:
+            return
+        # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
+        self.resident.take_events()
+        if shell.path not in self.shells:
+            return
+        command, unread = shell.command, shell.unread_bytes()
+        was_copy = shell in self.ordered or shell in self.copies[-1:]
+        self._forget(shell, kill=False)
+        if shell is self.mover:
+            self._abandon_move()
+        elif shell in self.beside:
+            lost = self.beside.pop(shell)
+            lost.shell_left()
+            lost.finish(["lost", "the shell for this command died before it began"])
+        elif shell is self.lane:
+            self._lane_died(shell, status, command, unread)
+        elif command is not None:
+            shell.command = None
+            command.finish(ending_of(status))
+            command.shell_left()
+        elif was_copy:
+            self.covered = False
+            self._settle()
+        self.advance()
+
+    def _lane_died(self, shell, status, command, unread):
+        self.lane = None
+        self.exports = None
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+            self.start_timer = None
+            self._start_failed(shell, "ended with %s %d" % tuple(ending_of(status)))
+            return
+        self.may_trap = True
+        shell.command = None
+        if self.ordered and unread > (shell.last_order_bytes if command else 0):
+            self._forget(self.ordered[-1])  # the order to fork it is among those never read
+        if command is None or unread:
+            self.notes.append("state restored: the session's shell was lost between commands, the state is an earlier one")
+        if command is None:
+            self._promote()
+        elif unread:
+            # It died idle: bytes left in the channel show that the order was never begun. So it is not run twice.
+            command.shell = None
+            self.waiting.appendleft(command)
+        else:
+            command.restored = True
+            command.notes.append("state restored: the command ended its shell, so variables, functions and directory are as before it")
+            self._promote()
+            command.finish(ending_of(status))
+            command.shell_left()
+
+    def _await_proof(self):
+        """Give copies that were forked a moment to report; one that does not is not counted on."""
+        if self.proof_timer is None:
+            self.proof_timer = self.loop.call_later(PROOF_SECONDS, self._proof_over)
+
+    def _proof_over(self):
+        self.proof_timer = None
+        for shell in self.ordered[:]:
+            self._forget(shell)
+        if self.lane is None:
+            self._promote()
+        elif not self.copies:
+            self.covered = False
+            self._settle()
+        self.advance()
+
+    # -- yielding
+    def yield_command(self, command):
+        """The command goes on in its shell; a copy takes the shell's place in the session."""
+        command.notes.append("state not kept: the command was yielded and goes on as a process")
+        if command.in_lane and command.shell is self.lane:
+            command.in_lane = False
+            self.lane = None
+            self._promote()
+            self.advance()
+        elif command.shell is None and command in self.waiting:
+            command.in_lane = False
+
+    # -- telling
+    def ask_exports(self, answer):
+        """Call `answer(variables)` with what the session exports; from a copy while the lane is busy."""
+        if self.exports is not None:
+            answer(self.exports)
+            return
+        shell = self.lane
+        if shell is None or shell.command is not None or self.start_timer is not None:
+            shell = self.copies[-1] if self.copies else None
+        if shell is None:
+            answer(dict(self.resident.environ))
+            return
+        self._ask(shell, b"E", lambda data: self._tell_exports(shell, data, answer))
+
+    def _tell_exports(self, shell, data, answer):
+        found = parse_exports(data) if data is not None else {}
+        exports = found or dict(self.resident.environ)
+        exports.pop("HERMETIC_COMMAND", None)
+        if shell is self.lane:
+            self.exports = exports
+        answer(exports)
+
+    def _ask(self, shell, verb, answer):
+        number = self.resident.next_number()
+        fd = in_memory(b"")
+
+        def told():
+            data = os.pread(fd, os.fstat(fd).st_size, 0)
+            os.close(fd)
+            answer(data)
+        shell.answers[number] = told
+        shell.send(verb, number, b"", b"%d" % fd)
+
+    # -- moving to a fresh bash
+    def _begin_move(self):
+        self.move_soon = False
+        self._ask(self.lane, b"S", self._state_told)
+
+    def _state_told(self, data):
+        lane = self.lane
+        if lane is None or lane.command is not None or self.waiting or self.closed:
+            return
+        self._moving_state = in_memory(reload_text(data, self.cwd))
+        self.mover = self._start(False, self._moving_state)
+        self._moved_from = (lane, self.exports)
+
+    def _move_in(self):
+        """The fresh bash has taken the state in. It becomes the lane unless a command came in between."""
+        os.close(self._moving_state)
+        mover, self.mover = self.mover, None
+        lane = self.lane
+        if lane is None or lane is not self._moved_from[0] or lane.command is not None or children(lane.pid) or self.waiting:
+            self._forget(mover)
+            return
+        for shell in list(self.shells.values()):
+            if shell is not mover and shell.command is None and shell not in self.beside:
+                self._forget(shell)
+        self.lane, self.covered = mover, False
+        self._settle()
+
+    def _abandon_move(self):
+        os.close(self._moving_state)
+        self.mover = None
+
+    # -- ending
+    def close(self):
+        """Drop every shell. What background jobs are left is for the resident's own sweep."""
+        self.closed = True
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+        for shell in list(self.shells.values()):
+            command = shell.command
+            self._forget(shell)
+            if command is not None:
+                shell.command = None
+                command.finish(["signalled", 9])
+                command.shell_left()
+        self.lane, self.copies = None, []
+
+
+def exec_bash(argv, environ, cwd, resident):
+    """In the forked child; never returns."""
+    try:
+        prepare_child((resident.null,) * 3, resident)
+        os.chdir(cwd)
+        os.execvpe(resident.bash, argv, environ)
+    finally:
+        os._exit(127)

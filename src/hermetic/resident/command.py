@@ -52,7 +52,6 @@ class Command(Job):
         self.shell = None
         self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
         self.restored = False  # True: it ended its shell, the state is the one before it
-        self.inodes = set()
         self.descriptors = []
 
     def open(self):
@@ -60,10 +59,9 @@ class Command(Job):
         self.close_descriptors()
         ends = []
         for log in self.logs():
-            read_end, write_end = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(read_end, False)
+            # The shell opens the write end anew by its path, so that this flag is ours alone.
+            read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             self.descriptors.append(write_end)
-            self.inodes.add(os.fstat(write_end).st_ino)
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(b"%d" % write_end)
         text = b" " + self.text
@@ -86,8 +84,9 @@ class Command(Job):
 
     def members(self):
         shell = self.shell
-        roots = [shell.pid] if shell is not None and shell.command is self and shell.pid else []
-        return self.resident.tree_of(self, roots, self.home.protected)
+        if shell is None or shell.command is not self or not shell.pid:
+            return self.resident.tree_of(self, [], self.home.protected)
+        return self.resident.tree_of(self, [shell.pid], self.home.jobs_of_others(shell, self))
 
     def end(self, grace, ending):
         if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
@@ -98,8 +97,10 @@ class Command(Job):
         super().end(grace, ending)
 
     def shell_left(self):
-        """The shell has reported or died: nothing of ours needs to stay open but the drains."""
+        """The shell has reported or died: nothing of ours needs to stay open, but for the drains while a child still prints."""
         self.close_descriptors()
+        for drain in self.drains:
+            drain.read()
         if self.order.stdin_fd is not None:
             os.close(self.order.stdin_fd)
             self.order.stdin_fd = None

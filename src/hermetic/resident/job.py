@@ -15,6 +15,8 @@ class Drain:
         self.watch = loop.watch(fd, self.read)
 
     def read(self, turns=READS_PER_TURN):
+        if not self.watch.active:
+            return
         for _ in range(turns):
             try:
                 data = os.read(self.fd, PIPE_BYTES)
@@ -63,6 +65,7 @@ class Job:
         self.forced = None  # the ending that a timeout, a cancel or a kill gives it
         self.sweep = None
         self.notes = []
+        self._spooled = None
         self.end_listeners = []
         self.yield_listeners = []
 
@@ -78,8 +81,19 @@ class Job:
     def has_ended(self):
         return self.ending is not None
 
+    @property
+    def inodes(self):
+        """Of the pipes or the terminal that its output goes to."""
+        return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.watch.active}
+
     def logs(self):
         return [self.out] if self.err is None else [self.out, self.err]
+
+    def spooled_bytes(self):
+        """Of its output on disk, as it was when the job ended: what late children add is not counted."""
+        if self._spooled is None:
+            self._spooled = sum(log.spooled_bytes for log in self.logs())
+        return self._spooled
 
     def describe(self):
         """INFO of the protocol."""

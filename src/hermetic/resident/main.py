@@ -1,5 +1,6 @@
 """Start: read the configuration, leave the starter's session, fork under a guardian, listen, say where."""
 
+import gc
 import os
 import signal
 import struct
@@ -47,6 +48,8 @@ def main(stream):
         os._exit(1)
     say_ready(config, life)
     os.chdir("/")
+    gc.freeze()
+    gc.set_threshold(20000)  # requests make few cycles, and looking for them costs more than a command
     life.loop.run()
     os._exit(0)
 
@@ -129,9 +132,14 @@ class ErrorLog:
         self.path, self.left = path, LOG_BYTES
 
     def write(self):
-        import traceback  # only a failure needs it, and it costs more to load than the rest of this file
-        text = traceback.format_exc()[-4096:]
-        if self.left > 0:
-            self.left -= len(text)
-            with open(self.path, "a") as file:
-                file.write(text)
+        if self.left <= 0:
+            return
+        with open(self.path, "a") as file:
+            before = file.tell()
+            sys.stderr, stderr = file, sys.stderr
+            try:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stderr = stderr
+            file.flush()
+            self.left -= file.tell() - before

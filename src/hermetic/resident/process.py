@@ -30,7 +30,7 @@ class Process(Job):
         self.closing = False
         self.input_fd = None
         self.input_watch = None
-        self.inodes = set()
+        self.input_inode = None  # of the terminal or pipe that its input comes from
         try:
             streams = self._open_streams(launch)
             self.pid = spawn(launch, streams, self.pty, resident)
@@ -50,7 +50,7 @@ class Process(Job):
             launch.opened.append(slave)
             os.set_blocking(master, False)
             set_size(master, launch.rows, launch.cols)
-            self.inodes.add(os.fstat(slave).st_ino)
+            self.input_inode = os.fstat(slave).st_ino
             self.drains.append(Drain(loop, master, self.out))
             self.input_fd = os.dup(master)
             self.input_open = True
@@ -61,7 +61,6 @@ class Process(Job):
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
             launch.opened.append(write_end)
             os.set_blocking(read_end, False)
-            self.inodes.add(os.fstat(write_end).st_ino)
             self.drains.append(Drain(loop, read_end, log))
             outs.append(write_end)
         return read_in, outs[0], outs[-1]
@@ -75,7 +74,7 @@ class Process(Job):
         read_end, self.input_fd = os.pipe2(os.O_CLOEXEC)
         launch.opened.append(read_end)
         os.set_blocking(self.input_fd, False)
-        self.inodes.add(os.fstat(read_end).st_ino)
+        self.input_inode = os.fstat(read_end).st_ino
         self.input_open = True
         return read_end
 
@@ -83,6 +82,10 @@ class Process(Job):
         for drain in self.drains:
             drain.close()
         self._close_input_fd()
+
+    @property
+    def inodes(self):
+        return super().inodes | {self.input_inode}
 
     def members(self):
         """The process, all below it, and its orphans."""

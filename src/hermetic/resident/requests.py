@@ -89,6 +89,8 @@ class Requests(FileRequests):
             request.reply_when_room(lambda: self._result(job, job.ending, limit))
 
         def yielded():
+            for drain in job.drains:
+                drain.flush()
             request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
         request.cancelled = lambda: job.end(grace, ["cancelled"])
         if not job.has_ended:
@@ -97,8 +99,6 @@ class Requests(FileRequests):
 
     def _result(self, job, ending, limit):
         limit = min(limit, EXCERPT_BYTES)
-        for drain in job.drains:
-            drain.flush()
         counts, body = [], b""
         for log in job.logs():
             head, tail = log.excerpt(limit // len(job.logs()))
@@ -201,7 +201,7 @@ class Requests(FileRequests):
     def _waiting(job):
         if job.has_ended or not job.input_open:
             return False
-        return waits_for_input(job.members(), job.inodes)
+        return waits_for_input(job.members(), {job.input_inode})
 
     def do_wait(self, request):
         job = self._job(request)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import deque
 
 from . import tree
 from .command import Command, Order
@@ -43,6 +44,8 @@ class Resident:
         loop.watch(self.events, self.take_events)
         self.number = 0
         self.jobs = {}  # id: job, in order of start
+        self.ended = deque()  # jobs that ended, oldest first
+        self.ended_spool_bytes = 0
         self.starting = {}  # id of a process that is being started: callbacks(job, error)
         self.sessions = {}
         self.channels = {}  # path of a shell's channel: its session
@@ -162,22 +165,16 @@ class Resident:
 
     def job_ended(self, job):
         self.on_change("ended", job)
-        if len(self.jobs) > ENDED_JOBS:
-            self._evict()
-
-    def _evict(self):
-        """Drop the oldest ended jobs beyond what is kept."""
-        ended = [job for job in self.jobs.values() if job.has_ended]
-        spooled = sum(log.spooled_bytes for job in ended for log in job.logs())
-        for job in ended:
-            if len(ended) <= ENDED_JOBS and spooled <= ENDED_SPOOL_BYTES:
-                break
-            ended = ended[1:]
-            spooled -= sum(log.spooled_bytes for log in job.logs())
-            self.forget(job)
+        self.ended.append(job)
+        self.ended_spool_bytes += job.spooled_bytes()
+        while len(self.ended) > ENDED_JOBS or (self.ended_spool_bytes > ENDED_SPOOL_BYTES and len(self.ended) > 1):
+            self.forget(self.ended[0])
 
     def forget(self, job):
+        """Drop an ended job and its output."""
         self.jobs.pop(job.id, None)
+        self.ended.remove(job)
+        self.ended_spool_bytes -= job.spooled_bytes()
         job.close()
 
     # -- who belongs to what

@@ -14,6 +14,7 @@ GREETING_SECONDS = 5
 OPEN_REQUESTS = 1024  # of one client
 OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
 CLIENTS = 64
+RECEIVE_BYTES = 1 << 16  # what malloc serves without asking the kernel
 
 
 class Server:
@@ -80,7 +81,7 @@ class Client:
         if self.closed or self.outgoing_bytes > OUTGOING_BYTES:
             return
         try:
-            data = self.connection.recv(1 << 18)
+            data = self.connection.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return
         except OSError:

@@ -10,6 +10,7 @@ from collections import deque
 
 from .command import Vocabulary, may_set_traps
 from .job import ending_of
+from .limits import SecondMark
 from .process import prepare_child
 from .shell import LOOP, START, Shell, in_memory, parse_exports
 from .state import reload_text
@@ -35,7 +36,7 @@ class Session:
         self.needs_copy = False
         self.may_trap = True  # the profile may have set traps
         self.vocabulary = Vocabulary()
-        self.protected = set()  # jobs of earlier commands: ending a later one leaves them alone
+        self.protected = set()  # jobs of earlier commands, where no second mark tells: ending a later one leaves them alone
         self.notes = []  # for the next result
         self.exports = None  # cached; None when a command may have changed them
         self.move_soon = False
@@ -161,22 +162,24 @@ class Session:
         if shell is self.lane:
             if not self.covered:
                 self._cover()
-            self._mend_cwd(command)
+            cwd = self._mend_cwd(command)
             command.notes[:0] = self.notes
             self.notes = []
             self.vocabulary.learn(command.text)
+        else:
+            cwd = self.cwd
         command.shell, shell.command = shell, command
         command.pid = shell.pid
-        command.cwd = command.order.cwd or self.cwd
+        command.cwd = command.order.cwd or cwd
         traps = may_set_traps(command.text)
         self.may_trap = self.may_trap or traps
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
 
     def _mend_cwd(self, command):
-        """A directory that is gone: go to its nearest ancestor that lives, and say so."""
+        """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives, and say so."""
         cwd = self.cwd
         if not cwd.endswith(" (deleted)") or os.path.isdir(cwd):
-            return
+            return cwd
         lost = cwd[: -len(" (deleted)")]
         place = os.path.dirname(lost)
         while not os.path.isdir(place):
@@ -184,6 +187,7 @@ class Session:
         self.lane.send(b"R", 0, b"%d" % self.resident.null, b"%d" % self.resident.null, b"%d" % self.resident.null,
                        b" builtin cd -- '" + os.fsencode(place).replace(b"'", b"'\\''") + b"'")
         command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+        return place
 
     # -- reports
     def reported(self, shell, pid, number, status):
@@ -237,6 +241,13 @@ class Session:
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
         self._settle()
 
+    def jobs_of_others(self, shell, command):
+        """What hangs below a shell and was started by an earlier command."""
+        mark = self.resident.second_mark
+        if not mark:
+            return self.protected
+        return {pid for pid in children(shell.pid) if SecondMark.of(pid) not in (None, SecondMark(mark, command.number).value)}
+
     def _settle(self):
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
         lane = self.lane
@@ -247,9 +258,9 @@ class Session:
                 self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
             else:
                 self._cover()
-        orphans = self.resident.note_orphans()
-        self.protected = set(children(lane.pid)) | (self.protected & orphans)
-        if (lane.depth > DEEPEST or self.move_soon) and not self.protected and self.mover is None:
+        if not self.resident.second_mark:
+            self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
+        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and not children(lane.pid):
             self._begin_move()
 
     def sweeps_done(self):

@@ -6,6 +6,7 @@ import re
 from .job import Drain, Job
 from .shell import INLINE_BYTES, in_memory
 
+LISTEN_SECONDS = 0.001
 _MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 _DEFINES = re.compile(rb"([\w.:-]+)\s*\(\)|\bfunction\s+([\w.:-]+)|\balias\s+([\w.:-]+)=")
 _OPENS_TEXT = re.compile(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
@@ -53,6 +54,7 @@ class Command(Job):
         self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
         self.restored = False  # True: it ended its shell, the state is the one before it
         self.descriptors = []
+        self.listening = None
 
     def open(self):
         """The fields of the order; called again when a shell died before it read the first one."""
@@ -67,11 +69,17 @@ class Command(Job):
         text = b" " + self.text
         if len(text) > INLINE_BYTES:
             text = b"@%d" % self._keep(in_memory(self.text))
+        # Most commands end before this: their output is taken in when they report, and nobody has listened.
+        self.listening = self.resident.loop.call_later(LISTEN_SECONDS, self._listen)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         wrap = b""
         if self.order.env:
             wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' builtin eval "$__h_u"'))
         return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
+
+    def _listen(self):
+        for drain in self.drains:
+            drain.listen()
 
     def _keep(self, fd):
         self.descriptors.append(fd)
@@ -99,8 +107,11 @@ class Command(Job):
     def shell_left(self):
         """The shell has reported or died: nothing of ours needs to stay open, but for the drains while a child still prints."""
         self.close_descriptors()
+        if self.listening is not None:
+            self.listening.cancel()
         for drain in self.drains:
             drain.read()
+            drain.listen()
         if self.order.stdin_fd is not None:
             os.close(self.order.stdin_fd)
             self.order.stdin_fd = None

@@ -1,6 +1,7 @@
 """The layout of frames, written once for both ends, and a MessagePack codec small enough for any Python."""
 
 import struct
+from functools import lru_cache
 
 VERSIONS = (1,)
 
@@ -13,6 +14,7 @@ MAX_ITEMS = 65536  # in one array or map
 REQUEST, REPLY, ERROR, EVENT, CREDIT, CANCEL = 1, 2, 3, 4, 5, 6
 
 PREFIX = struct.Struct(">IH")
+_FLOAT = struct.Struct(">Bd")
 
 
 class FrameError(Exception):
@@ -65,14 +67,29 @@ def pack(value):
     return bytes(out)
 
 
+@lru_cache(maxsize=512)
+def _pack_short(text):
+    """Field names and words of the protocol come again and again."""
+    out = bytearray()
+    data = text.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
+    _pack_size(len(data), out, 0xA0, 31, 0xD9)
+    return bytes(out + data)
+
+
 def _pack(value, out):
     kind = type(value)
     if kind is str:
-        data = value.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
+        if len(value) < 24:
+            out += _pack_short(value)
+            return
+        data = value.encode("utf-8", "backslashreplace")
         _pack_size(len(data), out, 0xA0, 31, 0xD9)
         out += data
     elif kind is int:
-        _pack_int(value, out)
+        if 0 <= value < 128:
+            out.append(value)
+        else:
+            _pack_int(value, out)
     elif value is None:
         out.append(0xC0)
     elif kind is bool:
@@ -80,14 +97,14 @@ def _pack(value, out):
     elif kind is dict:
         _pack_size(len(value), out, 0x80, 15, 0xDD)
         for key, item in value.items():
-            _pack(key, out)
+            out += _pack_short(key)
             _pack(item, out)
     elif kind is list or kind is tuple:
         _pack_size(len(value), out, 0x90, 15, 0xDB)
         for item in value:
             _pack(item, out)
     elif kind is float:
-        out += b"\xcb" + struct.pack(">d", value)
+        out += _FLOAT.pack(0xCB, value)
     elif kind is bytes or kind is bytearray:
         _pack_size(len(value), out, 0, -1, 0xC4)
         out += value
@@ -108,12 +125,10 @@ def _pack_size(size, out, fixed, most, base):
 
 
 def _pack_int(value, out):
-    if 0 <= value < 128:
-        out.append(value)
-    elif -32 <= value < 0:
+    if -32 <= value < 0:
         out.append(value & 0xFF)
     elif 0 <= value < 1 << 64:
-        out += b"\xcf" + struct.pack(">Q", value)
+        out += struct.pack(">BQ", 0xCF, value)
     elif -(1 << 63) <= value < 0:
         out += b"\xd3" + struct.pack(">q", value)
     else:

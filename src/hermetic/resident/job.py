@@ -12,10 +12,16 @@ class Drain:
 
     def __init__(self, loop, fd, log):
         self.loop, self.fd, self.log = loop, fd, log
-        self.watch = loop.watch(fd, self.read)
+        self.is_open = True
+        self.watch = None
+
+    def listen(self):
+        """Read as data comes; until then only `read` and `flush` take anything."""
+        if self.is_open and self.watch is None:
+            self.watch = self.loop.watch(self.fd, self.read)
 
     def read(self, turns=READS_PER_TURN):
-        if not self.watch.active:
+        if not self.is_open:
             return
         for _ in range(turns):
             try:
@@ -34,15 +40,17 @@ class Drain:
     def flush(self):
         """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
         left = self.log.total + PIPE_BYTES
-        while self.watch.active and self.log.total < left:
+        while self.is_open and self.log.total < left:
             before = self.log.total
             self.read(1)
             if self.log.total == before:
                 return
 
     def close(self):
-        if self.watch.active:
-            self.loop.unwatch(self.watch)
+        if self.is_open:
+            self.is_open = False
+            if self.watch is not None:
+                self.loop.unwatch(self.watch)
             os.close(self.fd)
 
 
@@ -84,7 +92,7 @@ class Job:
     @property
     def inodes(self):
         """Of the pipes or the terminal that its output goes to."""
-        return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.watch.active}
+        return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.is_open}
 
     def logs(self):
         return [self.out] if self.err is None else [self.out, self.err]

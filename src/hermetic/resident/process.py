@@ -41,6 +41,8 @@ class Process(Job):
             for fd in set(launch.opened):
                 os.close(fd)
         resident.loop.on_exit(self.pid, self._exited)
+        for drain in self.drains:
+            drain.listen()
 
     def _open_streams(self, launch):
         """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""

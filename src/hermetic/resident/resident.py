@@ -31,7 +31,7 @@ class Resident:
         self.id, self.directory, self.spool = config["id"], config["directory"], config["spool"]
         self.environ, self.cwd = config["environ"], config["cwd"]
         self.login, self.login_timeout = config["login"], config["login_timeout"]
-        self.bash = config.get("bash") or "bash"
+        self.bash = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
         self.label = config.get("label") or ""
         self.began = time.monotonic()
         self.descriptors_path = "/proc/%d/fd/" % os.getpid()
@@ -222,6 +222,15 @@ class Resident:
     def everything(self):
         """All that is ours, shells included."""
         return [pid for pid in tree.descendants(tree.children(os.getpid()))]
+
+
+def find_program(name, path):
+    """Where a program is, or its plain name: the attempt to run it then says what is missing."""
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder, name)
+        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return name
 
 
 class _PendingSweep:

@@ -13,7 +13,7 @@ from .job import ending_of
 from .limits import SecondMark
 from .process import prepare_child
 from .shell import LOOP, START, Shell, in_memory, parse_exports
-from .state import reload_text
+from .state import quote_cd, reload_text
 from .tree import children
 
 COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
@@ -68,7 +68,7 @@ class Session:
         """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
         shell = self._new_shell(0)
         resident = self.resident
-        environ = dict(resident.environ)
+        environ = dict(resident.environ) if state_fd is None else {}  # a state holds every exported variable, and no unset one
         if not login:
             environ.pop("BASH_ENV", None)
         argv = ["bash", "--norc"] + (["-l"] if login else ["--noprofile"]) + [
@@ -185,7 +185,7 @@ class Session:
         while not os.path.isdir(place):
             place = os.path.dirname(place)
         self.lane.send(b"R", 0, b"%d" % self.resident.null, b"%d" % self.resident.null, b"%d" % self.resident.null,
-                       b" builtin cd -- '" + os.fsencode(place).replace(b"'", b"'\\''") + b"'")
+                       b" " + quote_cd(place))
         command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
         return place
 
@@ -260,7 +260,7 @@ class Session:
                 self._cover()
         if not self.resident.second_mark:
             self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
-        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and not children(lane.pid):
+        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and self._can_move(lane):
             self._begin_move()
 
     def sweeps_done(self):
@@ -431,6 +431,15 @@ class Session:
     def _begin_move(self):
         self.move_soon = False
         self._ask(self.lane, b"S", self._state_told)
+
+    @staticmethod
+    def _can_move(lane):
+        """Jobs and descriptors of the user's cannot be carried over. bash's own are 0 to 2, saved ones from 10 on, and 255."""
+        try:
+            descriptors = [int(name) for name in os.listdir("/proc/%d/fd" % lane.pid)]
+        except OSError:
+            return False
+        return not children(lane.pid) and all(fd < 3 or 10 <= fd < 16 or fd == 255 for fd in descriptors)
 
     def _state_told(self, data):
         lane = self.lane

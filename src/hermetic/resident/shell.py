@@ -38,8 +38,9 @@ builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[3]}"; builtin eval "$__h_t" ) & )
 """
 _TELL = r"""
 E) __h_i=1; builtin export -p >|"$__h_p${__h[3]}" ;;
-S) __h_i=1; { builtin declare -p; builtin declare -f; builtin declare -F; builtin alias -p; builtin shopt -p; builtin set +o;
-builtin umask -p; builtin trap -p; } >|"$__h_p${__h[3]}" ;;
+S) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin declare -F; builtin alias -p; builtin umask -p;
+builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin printf '\n'; builtin shopt -p; builtin set +o;
+builtin trap -p; } >|"$__h_p${__h[3]}" ;;
 """
 # A subshell drops its traps and, in the background, ignores INT and QUIT: a copy's first command puts them back.
 # T redirects with exec, so that an EXIT trap's output is seen when the text ends its shell; one that is left is run at the end.
@@ -65,9 +66,10 @@ LOOP = " ".join((_TURN + _FORK + _TELL + _RUN).split("\n")).strip()
 
 # $1 where descriptors are found, $2 events, $3 channel, $4 the loop, $5 the mark, $6 the second mark's base, $7 a state to take in or "".
 START = (
-    "__h_p=$1 __h_e=$2 __h_c=$3 __h_m=$5 __h_q=$6 __h_s=0 __h_new= __h_k= __h_w= __h_v= __h_x= __h_u= __h_a=1; "
-    "if [[ $7 ]]; then builtin source \"$1$7\"; else builtin set +eu; fi; "
-    "builtin shopt -u expand_aliases; builtin mapfile -d '' -n 1 __h_t <\"$1$4\"; builtin shift \"$#\"; builtin eval \"$__h_t\""
+    "__h_p=$1 __h_e=$2 __h_c=$3 __h_l=$4 __h_m=$5 __h_q=$6 __h_t=$7 __h_s=0 __h_new= __h_k= __h_w= __h_v= __h_x= __h_u= __h_a=1; "
+    "builtin shift \"$#\"; "
+    "if [[ $__h_t ]]; then builtin source \"$__h_p$__h_t\"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; else builtin set +eu; fi; "
+    "builtin shopt -u expand_aliases; builtin mapfile -d '' -n 1 __h_t <\"$__h_p$__h_l\"; builtin eval \"$__h_t\""
 )
 
 

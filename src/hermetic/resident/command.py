@@ -8,7 +8,8 @@ from .shell import INLINE_BYTES, in_memory
 
 LISTEN_SECONDS = 0.001
 _MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
-_DEFINES = re.compile(rb"([\w.:-]+)\s*\(\)|\bfunction\s+([\w.:-]+)|\balias\s+([\w.:-]+)=")
+# The look-behind lets a word be tried once and not from each of its letters.
+_DEFINES = re.compile(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
 _OPENS_TEXT = re.compile(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 _PLAIN = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
 _UNCHANGING = frozenset(
@@ -18,8 +19,11 @@ _UNCHANGING = frozenset(
 )
 
 
+READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
+
+
 def may_set_traps(text):
-    return _MAY_SET_TRAPS.search(text) is not None
+    return len(text) > READABLE_BYTES or _MAY_SET_TRAPS.search(text) is not None
 
 
 class Vocabulary:
@@ -30,6 +34,9 @@ class Vocabulary:
         self.open = False  # True: a text was read from elsewhere, any name may mean anything
 
     def learn(self, text):
+        if len(text) > READABLE_BYTES:
+            self.open = True
+            return
         for groups in _DEFINES.findall(text):
             self.names.update(filter(None, groups))
         self.open = self.open or _OPENS_TEXT.search(text) is not None
@@ -37,7 +44,7 @@ class Vocabulary:
     def leaves_state_alone(self, text):
         """Whether a text is one plain program that cannot change the shell. A wrong guess costs one command's state at the next
         rollback, never the session."""
-        found = _PLAIN.fullmatch(text) if len(text) < 4096 and not self.open else None
+        found = _PLAIN.fullmatch(text) if len(text) <= READABLE_BYTES and not self.open else None
         return found is not None and found.group(1) in _UNCHANGING and found.group(1) not in self.names
 
 

@@ -17,6 +17,7 @@ from .waiting import waits_for_input
 
 EXCERPT_BYTES = 262144
 BLOB_BYTES = 8 << 30
+COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
 class Requests(FileRequests):
@@ -147,25 +148,30 @@ class Requests(FileRequests):
         options["stdin_fd"] = self._stdin_fd(request, data)
         self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
 
-    @staticmethod
-    def _split(request):
-        size = take.number(request.fields, "text", 0, 0, len(request.body))
-        text = request.body[:size]
+    def _split(self, request):
+        """The command and what comes behind it in the body; a command too long for a frame is a blob."""
+        if request.fields.get("command") is not None:
+            with open(self._take_blob(request, "command"), "rb") as file:
+                text, size = file.read(COMMAND_BYTES), 0
+        else:
+            size = take.number(request.fields, "text", 0, 0, len(request.body))
+            text = request.body[:size]
         if b"\0" in text and not request.fields.get("argv"):
             raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
         return text, request.body[size:]
 
-    @staticmethod
-    def _stdin_fd(request, data):
+    def _stdin_fd(self, request, data):
         """A descriptor that reads the whole given input, or None."""
         kind = request.fields.get("stdin")
         if kind == "inline":
             return in_memory(data)
-        if kind != "blob":
-            return None
-        fd = request.client.blobs.pop(take.text(request.fields, "blob"), None)
+        return self._take_blob(request, "blob") if kind == "blob" else None
+
+    @staticmethod
+    def _take_blob(request, field):
+        fd = request.client.blobs.pop(take.text(request.fields, field), None)
         if fd is None:
-            raise take.invalid("blob", "no such blob on this connection")
+            raise take.invalid(field, "no such blob on this connection")
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 

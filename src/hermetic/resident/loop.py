@@ -7,6 +7,7 @@ import signal
 import time
 from collections import deque
 
+AWAKE_SECONDS = 0.0003  # a settled shell answers a short command within this
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -43,6 +44,8 @@ class Loop:
         self.children = {}  # pid: callback(wait status) of every child somebody asked about
         self.reaped_listeners = set()  # called with the pids of children that ended, known or not
         self.running = False
+        self._awake_until = 0
+        self._can_stay_awake = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
         self._catch_child_signals()
 
     # -- descriptors
@@ -122,9 +125,19 @@ class Loop:
     def stop(self):
         self.running = False
 
+    def stay_awake(self):
+        """Look without sleeping for a moment: the answer to what was just sent is near, and being woken costs more than looking."""
+        if self._can_stay_awake:
+            self._awake_until = time.monotonic() + AWAKE_SECONDS
+
     def _pause(self):
         if self.soon:
             return 0
+        if self._awake_until:
+            if time.monotonic() < self._awake_until:
+                os.sched_yield()  # the one we wait for may have been put on our processor
+                return 0
+            self._awake_until = 0
         while self.timers and self.timers[0].callback is None:
             heapq.heappop(self.timers)
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None

@@ -174,6 +174,7 @@ class Session:
         traps = may_set_traps(command.text)
         self.may_trap = self.may_trap or traps
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
+        self.loop.stay_awake()
 
     def _mend_cwd(self, command):
         """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives, and say so."""

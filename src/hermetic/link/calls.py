@@ -45,12 +45,15 @@ class Call(Generic[R]):
 
 
 class Following(Call[answers.FollowEnd]):
-    """The bytes of a log as they come; `take(start, data)` gets them in order and may raise nothing."""
+    """The bytes of a log as they come; `take(start, data)` gets them in order and may raise nothing.
+
+    It holds: a program that prints faster than we take waits for us, so that nothing falls out of the log unseen.
+    """
 
     __slots__ = ("_take", "position")
 
     def __init__(self, log: str, offset: int, take: Callable[[int, bytes], None]) -> None:
-        super().__init__({"op": "follow", "log": log}, answers.follow_end)
+        super().__init__({"op": "follow", "log": log, "hold": True}, answers.follow_end)
         self.position = offset
         self._take = take
 

@@ -6,11 +6,16 @@ PIECE_BYTES = 256 * 1024
 
 
 class Follow:
-    """Sends a log from an offset on, as it grows, never more than the credit given. The log is the buffer."""
+    """Sends a log from an offset on, as it grows, never more than the credit given. The log is the buffer.
 
-    def __init__(self, request, job, log, offset, credit):
+    One that holds makes the printing program wait before anything falls out of the log unsent.
+    """
+
+    def __init__(self, request, job, log, offset, credit, hold):
         self.request, self.job, self.log = request, job, log
         self.offset, self.credit = offset, credit
+        if hold:
+            log.holders.append(self)
         request.on_credit = self._on_credit
         request.on_room = self.advance
         request.abandoned = self._stop
@@ -34,6 +39,7 @@ class Follow:
             self.request.event({"start": start}, data)
             if self.request.client.closed:
                 return
+        self.log.release()
         if self.job.has_ended and self.offset >= self.log.total:
             self._stop()
             self.request.reply({"end": self.offset, "ending": self.job.ending})
@@ -41,6 +47,9 @@ class Follow:
     def _stop(self):
         if self.advance in self.log.listeners:
             self.log.listeners.remove(self.advance)
+        if self in self.log.holders:
+            self.log.holders.remove(self)
+            self.log.release()
 
 
 def wait_for_log(request, job, log, offset, seconds, answer):

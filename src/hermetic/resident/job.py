@@ -1,9 +1,13 @@
 """Something that runs here, with its output: the common part of a session's command and of a process of its own."""
 
+import fcntl
 import os
 import time
 
 PIPE_BYTES = 65536
+FLOOD_PIPE_BYTES = 262144
+FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
+F_SETPIPE_SZ = 1031
 READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
 
 
@@ -14,6 +18,7 @@ class Drain:
         self.loop, self.fd, self.log = loop, fd, log
         self.is_open = True
         self.watch = None
+        self.full_reads = 0
 
     def listen(self):
         """Read as data comes; until then only `read` and `flush` take anything."""
@@ -34,12 +39,33 @@ class Drain:
                 self.close()
                 return
             self.log.append(data)
+            if self.log.is_held():
+                self._pause()
+                return
             if len(data) < 4096:
                 return
+            if len(data) == PIPE_BYTES:
+                self._widen()
+
+    def _pause(self):
+        """A reader that must miss nothing is far behind: what prints waits, as it would for any full pipe."""
+        if self.watch is not None:
+            self.loop.unwatch(self.watch)
+            self.watch = None
+            self.log.when_released.append(self.listen)
+
+    def _widen(self):
+        """A flood: a larger pipe lets the two sides run beside each other instead of by turns."""
+        self.full_reads += 1
+        if self.full_reads == FULL_READS:
+            try:
+                fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE_BYTES)
+            except OSError:  # a terminal, or the user's share of pipe memory is used up
+                pass
 
     def flush(self):
         """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
-        left = self.log.total + PIPE_BYTES
+        left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE_BYTES)
         while self.is_open and self.log.total < left:
             before = self.log.total
             self.read(1)

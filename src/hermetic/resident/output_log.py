@@ -4,6 +4,7 @@ import os
 
 MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
 SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
+HOLD_BYTES = 4 * 1024 * 1024  # how far a reader that must miss nothing may fall behind
 FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or cannot be written
 
 
@@ -21,7 +22,13 @@ class Ring:
             self._use_memory()
 
     def write(self, data):
-        view = memoryview(data)
+        at = self.size % self.cap
+        if self.fd is not None and len(data) <= self.cap - at and self._put(data, at) == len(data):
+            self.size += len(data)  # nearly always: one piece, in one go
+            return
+        self._write_in_parts(memoryview(data))
+
+    def _write_in_parts(self, view):
         if len(view) > self.cap:
             self.size += len(view) - self.cap
             view = view[-self.cap:]
@@ -100,6 +107,8 @@ class OutputLog:
         self.ring = None
         self.total = 0
         self.listeners = []  # called after every append
+        self.holders = []  # readers that must miss nothing; each has an offset
+        self.when_released = []  # called once when they have caught up
 
     def append(self, data):
         self.total += len(data)
@@ -116,6 +125,17 @@ class OutputLog:
             self.ring.write(data)
         for listener in self.listeners[:]:
             listener()
+
+    def is_held(self):
+        """Whether a reader that must miss nothing is too far behind to go on."""
+        return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > HOLD_BYTES
+
+    def release(self):
+        """A holder has advanced or gone."""
+        if self.when_released and not self.is_held():
+            callbacks, self.when_released = self.when_released, []
+            for callback in callbacks:
+                callback()
 
     @property
     def hole(self):

@@ -299,7 +299,8 @@ class Requests(FileRequests):
 
     def do_follow(self, request):
         job, log = self._log(request)
-        Follow(request, job, log, take.number(request.fields, "offset"), take.number(request.fields, "credit"))
+        Follow(request, job, log, take.number(request.fields, "offset"), take.number(request.fields, "credit"),
+               take.flag(request.fields, "hold"))
 
     # -- the environment
     def do_info(self, request):

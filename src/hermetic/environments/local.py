@@ -1,8 +1,10 @@
 """The machine we are on: the resident is a process beside us, reached by its Unix socket."""
 
 import asyncio
+import contextlib
 import os
 import secrets
+import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
 from hermetic.environments.starting import ended, start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
+
+PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -39,8 +43,7 @@ class Local:
     kind = "local"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        plain = {name: os.fspath(value) if name == "cwd" and value else value for name, value in options.items()}
-        chosen = read_options(self.kind, LocalOptions, plain)
+        chosen = read_options(self.kind, LocalOptions, options)
         self._options = msgspec.structs.replace(chosen, cwd=os.path.abspath(os.path.expanduser(chosen.cwd or ".")))
 
     @property
@@ -83,8 +86,20 @@ class Local:
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the resident and its guardian have ended."""
         for pid in (record.pid, record.guardian):
-            if pid is not None and _is_resident(pid):
+            if pid is not None:
+                await _see_ended(pid)
+
+
+async def _see_ended(pid: int) -> None:
+    """Returns when a resident or guardian has ended: by itself, or because we help."""
+    for help_with in (0, signal.SIGTERM, signal.SIGKILL):
+        if not _is_resident(pid):
+            return
+        os.kill(pid, help_with)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
                 await ended(pid)
+                return
 
 
 def _is_resident(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -22,10 +23,14 @@ def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"option {name!r} of {kind!r} must be a finite number", setting=name)
     try:
-        return msgspec.convert(dict(options), shape)
+        return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
     except msgspec.ValidationError as error:
         name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
         raise ConfigError(f"option {name!r} of {kind!r} does not fit: {error}", setting=name) from None
+
+
+def _plain(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def choices(wrong: str, valid: Iterable[str]) -> str:

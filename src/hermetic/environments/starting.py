@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.link import answers
-from hermetic.link.wire import MALFORMED, Frame, FrameReader
-from hermetic.resident.frames import ERROR, REPLY, FrameError
+from hermetic.link.readiness import NotReady, ready
 
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
@@ -28,12 +26,12 @@ async def start_resident(argv: Sequence[str], given: bytes, *, seconds: float) -
         pid = _spawn(argv, stdin, theirs.fileno(), stderr)
         theirs.close()
         async with asyncio.timeout(seconds):
-            started = await _ready(ours)
+            started = await ready(ours)
             await ended(pid)  # the starter does, once the resident stands on its own
         return started
     except TimeoutError:
         raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
-    except (FrameError, OSError, *MALFORMED) as error:
+    except (NotReady, OSError) as error:
         raise _failure(str(error), stderr) from error
     finally:
         for end in (ours, theirs):
@@ -76,24 +74,6 @@ def _spawn(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> int:
         argv[0], list(argv), {**environ, "LC_ALL": "C.UTF-8"},
         file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
     )  # fmt: skip
-
-
-async def _ready(stream: socket.socket) -> Started:
-    """The one frame that a resident sends to its starter."""
-    loop = asyncio.get_running_loop()
-    reader = FrameReader()
-    while data := await loop.sock_recv(stream, 4096):
-        for frame in reader.feed(data):
-            return _started(frame)
-    raise FrameError("it ended before it was ready")
-
-
-def _started(frame: Frame) -> Started:
-    if frame.kind == ERROR:
-        raise FrameError(answers.refusal.decode(frame.fields).message)
-    if frame.kind != REPLY:
-        raise FrameError(f"it sent a frame of kind {frame.kind} instead of saying that it is ready")
-    return answers.started.decode(frame.fields)
 
 
 def _end(pid: int) -> None:

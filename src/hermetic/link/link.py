@@ -17,8 +17,9 @@ from hermetic.resident.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
 
 R = TypeVar("R")
 
-# A resident that closes this many connections in a row without one answer will close the next one too.
-FRUITLESS_CONNECTIONS = 3
+# A resident that closes this many connections in a row, each at once and without an answer, will close the next too.
+FRUITLESS_CONNECTIONS = 10
+AT_ONCE = 1.0  # seconds
 
 
 class ResidentGone(EnvironmentUnavailable):
@@ -131,6 +132,7 @@ class Link:
         connection = Connection(self._receive, self._broken)
         hello = await connection.greet(await self._dial(), self._token)
         self.connections += 1
+        self._connected = self._loop.time()
         return connection, hello
 
     def _receive(self, frame: Frame) -> None:
@@ -171,7 +173,7 @@ class Link:
         if self._end is not None:
             return
         self._connection = None
-        self._fruitless += 1
+        self._fruitless = self._fruitless + 1 if self._loop.time() - self._connected < AT_ONCE else 0
         for call in [call for call in self._calls.values() if not call.repeats]:
             del self._calls[call.id]
             self._fail(call, BrokenOff(

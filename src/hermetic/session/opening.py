@@ -111,6 +111,7 @@ async def _reach(record: EnvironmentRecord) -> Living | None:
 async def _start(backend: Backend, records: Records, id: str, task: str | None) -> Environment:
     """A new environment under this id; what an earlier one left there is taken away."""
     if stale := records.read(id):
+        await backend.remove(stale)  # whoever still cleans up after it would take the new one's files along
         forget(stale, records)
     base = spool_base()
     spool = None if base is None else tempfile.mkdtemp(prefix=f"{id}.", dir=base)

@@ -3,8 +3,7 @@
 Every name below is resolved on first use, so that the import itself costs nearly nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it for typing's; importing typing costs more than the rest of this file
 
 if TYPE_CHECKING:
     from hermetic import blocking
@@ -84,6 +83,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "blocking":
         return import_module("hermetic.blocking")
     for module, names in _HOMES.items():

@@ -27,7 +27,9 @@ async def with_blob(link: Link, pieces: Callable[[], Iterable[bytes]], use: Call
                 await link.ask("blob", answers.size, piece, repeats=False, blob=blob)
             return await use(blob)
         except (BrokenOff, InvalidArgument) as error:
-            is_lost = isinstance(error, BrokenOff) or (error.argument == "blob" and link.connections != connection)
+            is_lost = isinstance(error, BrokenOff) or (
+                error.argument in ("blob", "command") and link.connections != connection
+            )
             if last or not is_lost:
                 raise
     raise AssertionError("the last try returns or raises")

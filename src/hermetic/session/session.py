@@ -11,7 +11,7 @@ from hermetic.contract.command import Result
 from hermetic.contract.endings import Lost, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.limits import INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
+from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import Link, ResidentGone
@@ -86,7 +86,7 @@ class Session:
             fields["separate"] = True
         if cwd is not None or env is not None:
             _add_place(fields, cwd, env)
-        if stdin is None and on_output is None:
+        if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
             return await self._run(Call(fields, answers.ran, text), most)
         return await self._run_with(fields, text, most, stdin, on_output)
 
@@ -122,10 +122,12 @@ class Session:
         if separate:
             fields["separate"] = True
         _add_place(fields, cwd, env)
+        data = None
         if stdin in ("pipe", "null"):
-            said = await self._start({**fields, "stdin": stdin}, text)
+            fields["stdin"] = stdin
         else:
-            said = await self._with_input(encode_input(stdin, "stdin"), fields, text, self._start)
+            data = encode_input(stdin, "stdin")
+        said = await self._with_command(fields, text, data, self._start)
         return Process(self._link, said.process)
 
     async def process(self, id: str) -> Process:
@@ -187,9 +189,7 @@ class Session:
             call = Call(fields, answers.ran, body)
             return await (self._run(call, most) if on_output is None else self._run_live(call, most, on_output))
 
-        if stdin is None:
-            return await run(fields, text)
-        return await self._with_input(encode_input(stdin, "stdin"), fields, text, run)
+        return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
 
     async def _run_live(self, call: Call[answers.Ran], most: int, on_output: Callable[[bytes], object]) -> Result:
         future = self._link.send(call)
@@ -222,6 +222,18 @@ class Session:
                 self._link.send(Call({"op": "kill", "process": answer[0].process.id}, answers.described)).cancel()
             raise
         return said
+
+    async def _with_command(
+        self, fields: Fields, text: bytes, data: bytes | None, send: Callable[[Fields, bytes], Awaitable[R]]
+    ) -> R:
+        """What `send` returns; a command that is too long for a frame is in a blob sent before, and so is its input."""
+        if len(text) > FRAME_BODY.value:
+
+            async def use(blob: str) -> R:
+                return await self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
+
+            return await with_blob(self._link, lambda: cut(text), use)
+        return await (send(fields, text) if data is None else self._with_input(data, fields, text, send))
 
     async def _with_input(
         self, data: bytes, fields: Fields, text: bytes, send: Callable[[Fields, bytes], Awaitable[R]]

@@ -88,7 +88,9 @@ class Ring:
 
 
 def open_unnamed(folder):
-    """A file that has no name, so that nothing is left behind however we end."""
+    """A file that has no name, so that nothing is left behind however we end. Raises OSError, also where no folder was given."""
+    if folder is None:
+        raise FileNotFoundError("no folder on disk for what does not fit into memory")
     try:
         return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:

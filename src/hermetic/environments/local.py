@@ -95,7 +95,8 @@ async def _see_ended(pid: int) -> None:
     for help_with in (0, signal.SIGTERM, signal.SIGKILL):
         if not _is_resident(pid):
             return
-        os.kill(pid, help_with)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, help_with)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await ended(pid)

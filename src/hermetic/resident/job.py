@@ -99,7 +99,7 @@ class Job:
         self.forced = None  # the ending that a timeout, a cancel or a kill gives it
         self.sweep = None
         self.notes = []
-        self._spooled = None
+        self._kept = None
         self.end_listeners = []
         self.yield_listeners = []
 
@@ -123,11 +123,11 @@ class Job:
     def logs(self):
         return [self.out] if self.err is None else [self.out, self.err]
 
-    def spooled_bytes(self):
-        """Of its output on disk, as it was when the job ended: what late children add is not counted."""
-        if self._spooled is None:
-            self._spooled = sum(log.spooled_bytes for log in self.logs())
-        return self._spooled
+    def kept_bytes(self):
+        """`(memory, disk)` of its output, as it was when the job ended: what late children add is not counted."""
+        if self._kept is None:
+            self._kept = sum(len(log.head) for log in self.logs()), sum(log.spooled_bytes for log in self.logs())
+        return self._kept
 
     def describe(self):
         """INFO of the protocol."""

@@ -2,18 +2,16 @@
 
 import os
 import time
-from collections import deque
 
 from . import tree
 from .command import Command, Order
 from .limits import SecondMark
 from .output_log import OutputLog
 from .process import Launch, Process
+from .retention import Retention
 from .session import Session
 from .shell import LOOP, in_memory
 
-ENDED_JOBS = 128  # ended commands and processes whose output stays readable
-ENDED_SPOOL_BYTES = 512 * 1024 * 1024  # of their output on disk, in all
 PROOF_SECONDS = 0.2
 
 
@@ -44,8 +42,7 @@ class Resident:
         loop.watch(self.events, self.take_events)
         self.number = 0
         self.jobs = {}  # id: job, in order of start
-        self.ended = deque()  # jobs that ended, oldest first
-        self.ended_spool_bytes = 0
+        self.retention = Retention(self._drop)
         self.starting = {}  # id of a process that is being started: callbacks(job, error)
         self.sessions = {}
         self.channels = {}  # path of a shell's channel: its session
@@ -165,16 +162,15 @@ class Resident:
 
     def job_ended(self, job):
         self.on_change("ended", job)
-        self.ended.append(job)
-        self.ended_spool_bytes += job.spooled_bytes()
-        while len(self.ended) > ENDED_JOBS or (self.ended_spool_bytes > ENDED_SPOOL_BYTES and len(self.ended) > 1):
-            self.forget(self.ended[0])
+        self.retention.add(job)
 
     def forget(self, job):
-        """Drop an ended job and its output."""
+        """Drop an ended job and its output, as its caller wishes."""
+        self.retention.remove(job)
+        self._drop(job)
+
+    def _drop(self, job):
         self.jobs.pop(job.id, None)
-        self.ended.remove(job)
-        self.ended_spool_bytes -= job.spooled_bytes()
         job.close()
 
     # -- who belongs to what

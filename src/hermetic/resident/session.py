@@ -6,6 +6,7 @@ shell, and a copy takes its place. Commit or roll back is one rule: a command th
 """
 
 import os
+import signal
 from collections import deque
 
 from .command import Vocabulary, may_set_traps
@@ -202,7 +203,11 @@ class Session:
         elif shell.pid != pid:
             return
         if shell.command is not None and shell.command.number == number:
-            self._command_ended(shell, ["exited", status & 255])
+            if shell.command.sweep is not None:
+                # It took TERM and came back, while its tree is being ended: what it did is rolled back like any other's.
+                os.kill(shell.pid, signal.SIGKILL)
+            else:
+                self._command_ended(shell, ["exited", status & 255])
         elif number in shell.answers:
             shell.answers.pop(number)()
         elif shell is self.lane and self.start_timer is not None:

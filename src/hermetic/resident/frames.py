@@ -1,7 +1,17 @@
 """The layout of frames, written once for both ends, and a MessagePack codec small enough for any Python."""
 
+from __future__ import annotations
+
 import struct
 from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Fields = dict[str, Any]  # of a frame: what MessagePack can carry, by name
+    Frame = tuple[int, int, Fields, bytes]
 
 VERSIONS = (1,)
 
@@ -21,7 +31,7 @@ class FrameError(Exception):
     """The bytes are not a frame of this protocol; the stream cannot be read on."""
 
 
-def pack_frame(kind, number, fields, body=b""):
+def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
     """One frame as bytes; the body is joined in, so keep it small enough to copy."""
     header = pack([kind, number, fields])
     if len(header) > 65535 or len(body) > MAX_BODY:
@@ -32,11 +42,11 @@ def pack_frame(kind, number, fields, body=b""):
 class FrameReader:
     """Cuts a stream into frames `(kind, id, fields, body)`; holds at most one unfinished frame."""
 
-    def __init__(self, most=MAX_FIRST_FRAME):
+    def __init__(self, most: int = MAX_FIRST_FRAME) -> None:
         self.most = most
         self.buffer = bytearray()
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> Iterator[Frame]:
         """Add bytes; yield every frame that is whole. Raises FrameError."""
         buffer = self.buffer
         buffer += data
@@ -60,7 +70,7 @@ class FrameReader:
             del buffer[:at]
 
 
-def pack(value):
+def pack(value: Any) -> bytes:
     """The MessagePack form of nil, bool, int, float, str, bytes, lists and dicts of these."""
     out = bytearray()
     _pack(value, out)
@@ -68,7 +78,7 @@ def pack(value):
 
 
 @lru_cache(maxsize=512)
-def _pack_short(text):
+def _pack_short(text: str) -> bytes:
     """Field names and words of the protocol come again and again."""
     out = bytearray()
     data = text.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
@@ -76,7 +86,7 @@ def _pack_short(text):
     return bytes(out + data)
 
 
-def _pack(value, out):
+def _pack(value: Any, out: bytearray) -> None:
     kind = type(value)
     if kind is str:
         if len(value) < 24:
@@ -112,7 +122,7 @@ def _pack(value, out):
         raise FrameError("cannot pack %r" % kind.__name__)
 
 
-def _pack_size(size, out, fixed, most, base):
+def _pack_size(size: int, out: bytearray, fixed: int, most: int, base: int) -> None:
     """`base` is the code of the 8-bit form; arrays and maps have none, their 16-bit form is base + 1."""
     if size <= most:
         out.append(fixed | size)
@@ -124,7 +134,7 @@ def _pack_size(size, out, fixed, most, base):
         out += struct.pack(">BI", base + 2, size)
 
 
-def _pack_int(value, out):
+def _pack_int(value: int, out: bytearray) -> None:
     if -32 <= value < 0:
         out.append(value & 0xFF)
     elif 0 <= value < 1 << 64:
@@ -135,19 +145,20 @@ def _pack_int(value, out):
         raise FrameError("integer out of range")
 
 
-def unpack(data):
+def unpack(data: bytes) -> Any:
     """The value that `data` holds from its first byte to its last. Raises FrameError."""
     try:
         value, end = _unpack(data, 0, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
-        raise FrameError("malformed header: %s" % error)
+        raise FrameError("malformed header: %s" % error) from error
     if end != len(data):
         raise FrameError("bytes behind the header's value")
     return value
 
 
 _SCALARS = {
-    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b",
+    0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
 }
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _SIZED = {
@@ -156,7 +167,7 @@ _SIZED = {
 }
 
 
-def _unpack(data, at, depth):
+def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth > MAX_DEPTH:
         raise FrameError("nested too deep")
     code = data[at]
@@ -182,7 +193,7 @@ def _unpack(data, at, depth):
     raise FrameError("code 0x%02x is not used here" % code)
 
 
-def _unpack_items(kind, size, data, at, depth):
+def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if size > len(data) - at or (size > MAX_ITEMS and kind in ("array", "map")):
         raise FrameError("%s of %d items in %d bytes" % (kind, size, len(data) - at))
     if kind == "str":

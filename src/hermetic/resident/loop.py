@@ -1,11 +1,17 @@
 """One thread, one selector: descriptors, timers and the ends of children, each bound to a callback."""
 
+from __future__ import annotations
+
 import heapq
 import os
 import selectors
 import signal
 import time
 from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AWAKE_SECONDS = 0.0003  # a settled shell answers a short command within this
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -16,83 +22,89 @@ class Watch:
 
     __slots__ = ("active", "callback", "events", "fd")
 
-    def __init__(self, fd, callback, events):
+    def __init__(self, fd: int, callback: Callable[[], None], events: int) -> None:
         self.fd, self.callback, self.events, self.active = fd, callback, events, True
 
 
 class Timer:
     __slots__ = ("callback", "when")
 
-    def __init__(self, when, callback):
-        self.when, self.callback = when, callback
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback: Callable[[], None] | None = callback
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.callback = None
 
-    def __lt__(self, other):
+    def __lt__(self, other: Timer) -> bool:
         return self.when < other.when
 
 
 class Loop:
     """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and touches no other."""
 
-    def __init__(self, on_error):
+    def __init__(self, on_error: Callable[[], None]) -> None:
         self.selector = selectors.DefaultSelector()
         self.on_error = on_error
-        self.timers = []
-        self.soon = deque()
-        self.children = {}  # pid: callback(wait status) of every child somebody asked about
-        self.reaped_listeners = set()  # called with the pids of children that ended, known or not
+        self.timers: list[Timer] = []
+        self.soon: deque[Callable[[], None]] = deque()
+        # pid: callback(wait status) of every child somebody asked about
+        self.children: dict[int, Callable[[int], None]] = {}
+        # called with the pids of children that ended, known or not
+        self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
-        self._awake_until = 0
+        self._awake_until = 0.0
         self._can_stay_awake = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
         self._catch_child_signals()
 
     # -- descriptors
-    def watch(self, fd, callback, events=READ):
+    def watch(self, fd: int, callback: Callable[[], None], events: int = READ) -> Watch:
         watch = Watch(fd, callback, events)
         self.selector.register(fd, events, watch)
         return watch
 
-    def unwatch(self, watch):
+    def unwatch(self, watch: Watch) -> None:
         if watch.active:
             watch.active = False
             self.selector.unregister(watch.fd)
 
-    def want(self, watch, events):
+    def want(self, watch: Watch, events: int) -> None:
         """Change what a watch listens for."""
         if watch.active and watch.events != events:
             watch.events = events
             self.selector.modify(watch.fd, events, watch)
 
     # -- time
-    def call_later(self, seconds, callback):
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self.timers, timer)
         return timer
 
-    def call_soon(self, callback):
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 
     # -- children
-    def on_exit(self, pid, callback):
-        """Call `callback(status)` once when the child ends. Ask before the next turn of the loop, or it may be reaped unseen."""
+    def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
+        """Call `callback(status)` once when the child ends.
+
+        Ask before the next turn of the loop, or it may be reaped unseen.
+        """
         self.children[pid] = callback
 
-    def _catch_child_signals(self):
+    def _catch_child_signals(self) -> None:
         self._wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         self.watch(self._wake, self._woken)
 
-    def _woken(self):
+    def _woken(self) -> None:
         try:
             os.read(self._wake, 4096)
         except BlockingIOError:
             pass
         self.reap()
 
-    def reap(self):
+    def reap(self) -> None:
         """Collect every child that has ended. Nobody else waits, so a pid in our tables never names a stranger."""
         found = []
         while True:
@@ -111,38 +123,41 @@ class Loop:
                 self._call(listener, found)
 
     # -- running
-    def run(self):
+    def run(self) -> None:
         self.running = True
         while self.running:
-            for key, events in self.selector.select(self._pause()):
-                watch = key.data
+            for key, _ in self.selector.select(self._pause()):
+                watch: Watch = key.data
                 if watch.active:
                     self._call(watch.callback)
             self._run_timers()
             for _ in range(len(self.soon)):
                 self._call(self.soon.popleft())
 
-    def stop(self):
+    def stop(self) -> None:
         self.running = False
 
-    def stay_awake(self):
-        """Look without sleeping for a moment: the answer to what was just sent is near, and being woken costs more than looking."""
+    def stay_awake(self) -> None:
+        """Look without sleeping for a moment: the answer to what was just sent is near.
+
+        Being woken costs more than looking.
+        """
         if self._can_stay_awake:
             self._awake_until = time.monotonic() + AWAKE_SECONDS
 
-    def _pause(self):
+    def _pause(self) -> float | None:
         if self.soon:
             return 0
         if self._awake_until:
             if time.monotonic() < self._awake_until:
                 os.sched_yield()  # the one we wait for may have been put on our processor
                 return 0
-            self._awake_until = 0
+            self._awake_until = 0.0
         while self.timers and self.timers[0].callback is None:
             heapq.heappop(self.timers)
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
 
-    def _run_timers(self):
+    def _run_timers(self) -> None:
         if not self.timers:
             return
         now = time.monotonic()
@@ -151,7 +166,7 @@ class Loop:
             if callback is not None:
                 self._call(callback)
 
-    def _call(self, callback, *arguments):
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             callback(*arguments)
         except Exception:  # the outermost loop: one broken request must not end everybody's processes

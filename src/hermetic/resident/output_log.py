@@ -1,6 +1,18 @@
 """What a command or process printed: bytes by offset, with a head and a long tail always kept and the hole counted."""
 
+from __future__ import annotations
+
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Holder(Protocol):
+        """A reader that must miss nothing; it has everything before `offset`."""
+
+        offset: int
 
 MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
 SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
@@ -11,24 +23,24 @@ FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or can
 class Ring:
     """The newest bytes of a stream in a file without a name, written round and round. A full disk makes it smaller."""
 
-    def __init__(self, folder, cap):
+    def __init__(self, folder: str | None, cap: int) -> None:
         self.cap = cap
         self.size = 0  # bytes ever written
-        self.memory = None
+        self.memory: bytearray | None = None
         try:
-            self.fd = open_unnamed(folder)
+            self.fd: int | None = open_unnamed(folder)
         except OSError:
             self.fd = None
             self._use_memory()
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         at = self.size % self.cap
         if self.fd is not None and len(data) <= self.cap - at and self._put(data, at) == len(data):
             self.size += len(data)  # nearly always: one piece, in one go
             return
         self._write_in_parts(memoryview(data))
 
-    def _write_in_parts(self, view):
+    def _write_in_parts(self, view: memoryview) -> None:
         if len(view) > self.cap:
             self.size += len(view) - self.cap
             view = view[-self.cap:]
@@ -39,10 +51,11 @@ class Ring:
             self.size += written
             view = view[written:]
 
-    def _put(self, part, at):
+    def _put(self, part: bytes | memoryview, at: int) -> int:
         if self.memory is not None:
             self.memory[at:at + len(part)] = part
             return len(part)
+        assert self.fd is not None, "the ring is closed"
         try:
             return os.pwrite(self.fd, part, at)
         except OSError:
@@ -53,7 +66,7 @@ class Ring:
                 self._use_memory()
             return 0
 
-    def _use_memory(self):
+    def _use_memory(self) -> None:
         """The file cannot be written: keep a short tail in memory. What the file held counts as fallen out."""
         self.close()
         self.cap = FALLBACK_BYTES
@@ -63,17 +76,21 @@ class Ring:
     lost = 0  # bytes at the start that are gone though the ring is not full
 
     @property
-    def start(self):
+    def start(self) -> int:
         return max(self.lost, self.size - self.cap, 0)
 
-    def read(self, offset, limit):
+    def read(self, offset: int, limit: int) -> bytes:
         """Bytes from `offset`, which must not lie before `start`."""
         parts = []
         limit = min(limit, self.size - offset)
         while limit > 0:
             at = offset % self.cap
             count = min(limit, self.cap - at)
-            part = bytes(self.memory[at:at + count]) if self.memory is not None else os.pread(self.fd, count, at)
+            if self.memory is not None:
+                part = bytes(self.memory[at:at + count])
+            else:
+                assert self.fd is not None, "the ring is closed"
+                part = os.pread(self.fd, count, at)
             if not part:
                 break
             parts.append(part)
@@ -81,14 +98,17 @@ class Ring:
             limit -= len(part)
         return b"".join(parts)
 
-    def close(self):
+    def close(self) -> None:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
 
 
-def open_unnamed(folder):
-    """A file that has no name, so that nothing is left behind however we end. Raises OSError, also where no folder was given."""
+def open_unnamed(folder: str | None) -> int:
+    """A file that has no name, so that nothing is left behind however we end.
+
+    Raises OSError, also where no folder was given.
+    """
     if folder is None:
         raise FileNotFoundError("no folder on disk for what does not fit into memory")
     try:
@@ -103,16 +123,16 @@ def open_unnamed(folder):
 class OutputLog:
     """Append-only; bounded in memory by MEMORY_BYTES and on disk by the spool's cap, whatever is printed."""
 
-    def __init__(self, spool_folder, spool_bytes=SPOOL_BYTES):
+    def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL_BYTES) -> None:
         self.folder, self.spool_bytes = spool_folder, spool_bytes
         self.head = bytearray()
-        self.ring = None
+        self.ring: Ring | None = None
         self.total = 0
-        self.listeners = []  # called after every append
-        self.holders = []  # readers that must miss nothing; each has an offset
-        self.when_released = []  # called once when they have caught up
+        self.listeners: list[Callable[[], None]] = []  # called after every append
+        self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
+        self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
 
-    def append(self, data):
+    def append(self, data: bytes) -> None:
         self.total += len(data)
         if self.ring is None:
             room = MEMORY_BYTES - len(self.head)
@@ -123,16 +143,16 @@ class OutputLog:
                 self.head += data[:room]
                 data = data[room:]
                 self.ring = Ring(self.folder, self.spool_bytes)
-        if data:
+        if data and self.ring is not None:
             self.ring.write(data)
         for listener in self.listeners[:]:
             listener()
 
-    def is_held(self):
+    def is_held(self) -> bool:
         """Whether a reader that must miss nothing is too far behind to go on."""
         return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > HOLD_BYTES
 
-    def release(self):
+    def release(self) -> None:
         """A holder has advanced or gone."""
         if self.when_released and not self.is_held():
             callbacks, self.when_released = self.when_released, []
@@ -140,17 +160,17 @@ class OutputLog:
                 callback()
 
     @property
-    def hole(self):
+    def hole(self) -> tuple[int, int]:
         """The range `(start, end)` that fell out; empty when start == end."""
         if self.ring is None:
             return self.total, self.total
         return len(self.head), len(self.head) + self.ring.start
 
     @property
-    def spooled_bytes(self):
+    def spooled_bytes(self) -> int:
         return min(self.ring.size, self.ring.cap) if self.ring is not None else 0
 
-    def read(self, offset, limit):
+    def read(self, offset: int, limit: int) -> tuple[int, bytes]:
         """`(start, bytes)`: from `offset`, or from the end of the hole when `offset` lies in it."""
         head = len(self.head)
         if offset < head:
@@ -164,16 +184,16 @@ class OutputLog:
         start = min(max(offset, self.hole[1]), self.total)
         return start, self.ring.read(start - head, limit)
 
-    def excerpt(self, limit):
+    def excerpt(self, limit: int) -> tuple[bytes, bytes]:
         """`(head, tail)` of at most `limit` bytes in all: everything, or 40 % from the start and 60 % from the end."""
         if self.total <= limit and self.hole[0] == self.hole[1]:
             return self.read(0, limit)[1], b""
         first = min(limit * 2 // 5, self.hole[0])
         last = limit - first
-        start, tail = self.read(max(self.total - last, first), last)
+        _, tail = self.read(max(self.total - last, first), last)
         return self.read(0, first)[1], tail
 
-    def close(self):
+    def close(self) -> None:
         if self.ring is not None:
             self.ring.close()
             self.ring.fd = None

@@ -1,20 +1,29 @@
 """Who descends from whom, and how to end all of it.
 
-A process may leave its group, its session, its parent and its environment. What it cannot leave is the tree of a subreaper: an
-orphan becomes the resident's child. Whose orphan it is, the mark in its environment tells, or the output it holds open.
+A process may leave its group, its session, its parent and its environment. What it cannot leave is the tree of a
+subreaper: an orphan becomes the resident's child. Whose orphan it is, the mark in its environment tells, or the output
+it holds open.
 """
+
+from __future__ import annotations
 
 import os
 import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from .loop import Loop
 
 MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
 SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
 LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
 
-def children(pid):
+def children(pid: int) -> list[int]:
     """Direct children, zombies included. A child hangs below the thread that forked it."""
-    found = []
+    found: list[int] = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/children" % (pid, thread)) as file:
@@ -26,14 +35,14 @@ def children(pid):
     return found
 
 
-def _children_by_scan(pid):
+def _children_by_scan(pid: int) -> list[int]:
     """Where the kernel offers no `children` files: one pass over /proc."""
     if os.path.exists("/proc/self/task/%d/children" % os.getpid()):
         return []
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and stat_fields(int(name))[1:2] == [str(pid)]]
 
 
-def stat_fields(pid):
+def stat_fields(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the third on (state, parent, …), or an empty list when there is no such process."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
@@ -42,13 +51,13 @@ def stat_fields(pid):
         return []
 
 
-def is_gone(pid):
+def is_gone(pid: int) -> bool:
     """Dead, or dead but for somebody's wait."""
     fields = stat_fields(pid)
     return not fields or fields[0] in ("Z", "X")
 
 
-def descendants(roots, stop=frozenset()):
+def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> list[int]:
     """The roots that live and all below them, parents first; neither `stop` nor what is below it."""
     found, todo = [], list(roots)
     seen = set(stop)
@@ -63,7 +72,7 @@ def descendants(roots, stop=frozenset()):
     return found
 
 
-def mark_of(pid):
+def mark_of(pid: int) -> str | None:
     """The value of the mark in the environment a process was started with, or None."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
@@ -75,12 +84,12 @@ def mark_of(pid):
     return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
 
 
-def marked(marks):
+def marked(marks: Collection[str]) -> list[int]:
     """Every process on this machine that carries one of the marks: for places without a subreaper."""
     return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark_of(pid) in marks]
 
 
-def holds_open(pid, inodes):
+def holds_open(pid: int, inodes: Collection[int | None]) -> bool:
     """Whether standard input, output or error of the process is one of these pipes or terminals."""
     for number in (0, 1, 2):
         try:
@@ -91,7 +100,7 @@ def holds_open(pid, inodes):
     return False
 
 
-def send(pids, number):
+def send(pids: Iterable[int], number: int) -> list[int]:
     """Signal each; returns those that belong to somebody else and cannot be signalled."""
     refused = []
     for pid in pids:
@@ -107,14 +116,17 @@ def send(pids, number):
 class Sweep:
     """Ends a tree: TERM, after `grace` freeze and KILL until nobody is new; then calls `done(survivors)`.
 
-    `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children wake us.
-    Survivors are processes of another user, or stuck in the kernel for longer than LIMIT_SECONDS.
+    `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children
+    wake us. Survivors are processes of another user, or stuck in the kernel for longer than LIMIT_SECONDS.
     """
 
-    def __init__(self, loop, members, grace, done):
-        self.loop, self.members, self.done = loop, members, done
-        self.awaited = set()  # signalled, not known to be gone yet
-        self.refused = set()
+    def __init__(
+        self, loop: Loop, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+    ) -> None:
+        self.loop, self.members = loop, members
+        self.done: Callable[[list[int]], None] | None = done
+        self.awaited: set[int] = set()  # signalled, not known to be gone yet
+        self.refused: set[int] = set()
         self.killing = False
         self.turns = 0
         loop.reaped_listeners.add(self._reaped)
@@ -128,14 +140,14 @@ class Sweep:
         else:
             self.timer = loop.call_later(0, self._freeze)
 
-    def _reachable(self):
+    def _reachable(self) -> list[int]:
         return [pid for pid in self.members() if pid not in self.refused]
 
-    def _reaped(self, pids):
+    def _reaped(self, pids: list[int]) -> None:
         self.awaited.difference_update(pids)
         self._look()
 
-    def _look(self):
+    def _look(self) -> None:
         """Cheap while anybody awaited still lives; walks the tree only when none does."""
         if self.done is None:
             return
@@ -149,7 +161,7 @@ class Sweep:
         elif self.killing:
             self._freeze()
 
-    def _freeze(self, frozen=frozenset()):
+    def _freeze(self, frozen: frozenset[int] = frozenset()) -> None:
         """One pass: stop who is new, so that nobody can fork away unseen; when nobody is, kill."""
         if self.done is None:
             return
@@ -167,7 +179,7 @@ class Sweep:
         self.awaited.update(frozen)
         self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
 
-    def _settle(self):
+    def _settle(self) -> None:
         """No event came for a while: somebody else may have reaped them, or the kernel holds one."""
         self.turns += 1
         if self.turns * SETTLE_SECONDS >= LIMIT_SECONDS:
@@ -176,8 +188,9 @@ class Sweep:
         self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
         self._look()
 
-    def _finish(self):
+    def _finish(self) -> None:
         done, self.done = self.done, None
+        assert done is not None, "a sweep ends once"
         self.loop.reaped_listeners.discard(self._reaped)
         self.timer.cancel()
         done([pid for pid in self.members() if not is_gone(pid)] if self.refused or self.turns else [])

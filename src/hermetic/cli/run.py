@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.copying import has_input
 from hermetic.cli.dispatch import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
@@ -84,6 +85,6 @@ async def _choose(
 ) -> tuple[int | None, tuple[str, ...]]:
     if arguments.json:
         return await run_for_json(environment, wanted)
-    if arguments.task is not None:
-        return await run_in_session(environment, wanted, interrupts)
-    return await run_as_process(environment, wanted, interrupts)
+    if arguments.task is None and (arguments.separate or has_input()):
+        return await run_as_process(environment, wanted, interrupts)
+    return await run_in_session(environment, wanted, interrupts)

@@ -1,4 +1,4 @@
-"""The three ways to run a command for a shell: as a process with live input, in a task's session, for JSON."""
+"""The three ways to run a command for a shell: in a session, as a process with live input, for JSON."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
 
 
 async def run_as_process(environment: Environment, wanted: Wanted, interrupts: Interrupts) -> Outcome:
-    """Runs it in an environment of its own: nobody needs its shell's state, so its input can be live."""
+    """Runs it as a process: its input is live, and its streams can be told apart while it runs."""
     if wanted.timeout is not None:
         check_positive(wanted.timeout, "timeout")
     process = await environment.start(
@@ -52,7 +52,10 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
 
 
 async def run_in_session(environment: Environment, wanted: Wanted, interrupts: Interrupts) -> Outcome:
-    """Runs it in a task's shell, which keeps its state. Its input is read to the end before it starts."""
+    """Runs it in a shell that keeps its state. No byte is lost: a slow reader of our output makes it wait.
+
+    Its input is read to the end before it starts.
+    """
     written = 0
 
     def write(data: bytes) -> None:

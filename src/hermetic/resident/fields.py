@@ -1,47 +1,66 @@
 """What a request may carry: each field is checked here, once, before anything is done with it."""
 
+from __future__ import annotations
+
 import math
 import re
 
 from .resident import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import overload
+
+    from .frames import Fields
+
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def invalid(argument, message):
+def invalid(argument: str, message: str) -> Refusal:
     return Refusal("InvalidArgument", message, argument=argument)
 
 
-def text(fields, name, default=""):
+def text(fields: Fields, name: str, default: str = "") -> str:
     value = fields.get(name, default)
     if type(value) is not str or "\0" in value:
         raise invalid(name, "%s must be text without NUL" % name)
     return value
 
 
-def job_id(fields, name="id"):
+def job_id(fields: Fields, name: str = "id") -> str:
     value = text(fields, name)
     if not _ID.fullmatch(value):
         raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
     return value
 
 
-def number(fields, name, default=0, least=0, most=1 << 62):
+def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: int = 1 << 62) -> int:
     value = fields.get(name, default)
     if type(value) is not int or not least <= value <= most:
         raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
     return value
 
 
-def flag(fields, name, default=False):
+def flag(fields: Fields, name: str, default: bool = False) -> bool:
     value = fields.get(name, default)
     if type(value) is not bool:
         raise invalid(name, "%s must be true or false" % name)
     return value
 
 
-def seconds(fields, name, default=None, least=0.0, above=False):
+if TYPE_CHECKING:
+    @overload
+    def seconds(fields: Fields, name: str, default: float, least: float = 0.0, above: bool = False) -> float: ...
+    @overload
+    def seconds(
+        fields: Fields, name: str, default: None = None, least: float = 0.0, above: bool = False
+    ) -> float | None: ...
+
+
+def seconds(
+    fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
+) -> float | None:
     """A duration; None where none is given and the default is None. `above`: the least value itself is refused."""
     value = fields.get(name, default)
     if value is None:
@@ -51,14 +70,21 @@ def seconds(fields, name, default=None, least=0.0, above=False):
     return min(float(value), 1e9)
 
 
-def choice(fields, name, default, *choices):
-    value = fields.get(name, default)
+def choice(fields: Fields, name: str, default: str, *choices: str) -> str:
+    value: str = fields.get(name, default)
     if value not in choices:
         raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
     return value
 
 
-def path(fields, name, default=None):
+if TYPE_CHECKING:
+    @overload
+    def path(fields: Fields, name: str, default: str) -> str: ...
+    @overload
+    def path(fields: Fields, name: str, default: None = None) -> str | None: ...
+
+
+def path(fields: Fields, name: str, default: str | None = None) -> str | None:
     """A path, sent as text or, where it is none, as bytes."""
     value = fields.get(name, default)
     if value is None:
@@ -70,7 +96,7 @@ def path(fields, name, default=None):
     return value
 
 
-def environ(fields, name="env"):
+def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
     value = fields.get(name)
     if value is None:
         return None

@@ -1,6 +1,16 @@
-"""Readers of a log that is still being written: by credit, so that a slow one costs nothing and loses nothing unseen."""
+"""Readers of a log that is still being written: by credit, so that a slow one costs nothing, loses nothing unseen."""
+
+from __future__ import annotations
 
 from . import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .job import Job
+    from .output_log import OutputLog
+    from .server import Request
 
 PIECE_BYTES = 256 * 1024
 
@@ -11,7 +21,7 @@ class Follow:
     One that holds makes the printing program wait before anything falls out of the log unsent.
     """
 
-    def __init__(self, request, job, log, offset, credit, hold):
+    def __init__(self, request: Request, job: Job, log: OutputLog, offset: int, credit: int, hold: bool) -> None:
         self.request, self.job, self.log = request, job, log
         self.offset, self.credit = offset, credit
         if hold:
@@ -23,11 +33,11 @@ class Follow:
         job.when_ended(self.advance)
         self.advance()
 
-    def _on_credit(self, count):
+    def _on_credit(self, count: int) -> None:
         self.credit += count
         self.advance()
 
-    def advance(self):
+    def advance(self) -> None:
         if self.request.answered or self.request.client.closed:
             return
         while self.credit > 0 and self.request.client.has_room:
@@ -44,7 +54,7 @@ class Follow:
             self._stop()
             self.request.reply({"end": self.offset, "ending": self.job.ending})
 
-    def _stop(self):
+    def _stop(self) -> None:
         if self.advance in self.log.listeners:
             self.log.listeners.remove(self.advance)
         if self in self.log.holders:
@@ -52,18 +62,21 @@ class Follow:
             self.log.release()
 
 
-def wait_for_log(request, job, log, offset, seconds, answer):
+def wait_for_log(
+    request: Request, job: Job, log: OutputLog, offset: int, seconds: float,
+    answer: Callable[[], tuple[frames.Fields, bytes]],
+) -> None:
     """Answer at the first byte beyond `offset`, at the job's end, or after `seconds`."""
-    def look():
+    def look() -> None:
         if log.total > offset or job.has_ended:
             finish()
 
-    def stop():
+    def stop() -> None:
         timer.cancel()
         if look in log.listeners:
             log.listeners.remove(look)
 
-    def finish():
+    def finish() -> None:
         stop()
         request.reply_when_room(answer)
     timer = request.client.loop.call_later(seconds, finish)

@@ -1,5 +1,7 @@
 """Plain files of the environment: read a range, write one whole."""
 
+from __future__ import annotations
+
 import errno
 import os
 
@@ -7,19 +9,26 @@ from . import fields as take
 from . import frames
 from .resident import Refusal
 
-_ERRORS = {errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
-           errno.EACCES: "PermissionError", errno.EPERM: "PermissionError"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .resident import Resident
+    from .server import Request
+
+_ERRORS: dict[int | None, str] = {
+    errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
+    errno.EACCES: "PermissionError", errno.EPERM: "PermissionError",
+}
 
 
 class FileRequests:
-    resident = None
+    resident: Resident
 
-    def _path(self, request):
+    def _path(self, request: Request) -> str:
         session = self.resident.session(take.text(request.fields, "session"))
         name = os.path.expanduser(take.path(request.fields, "path", ""))
         return os.path.join(session.cwd, name)
 
-    def do_read_file(self, request):
+    def do_read_file(self, request: Request) -> None:
         path = self._path(request)
         offset = take.number(request.fields, "offset")
         limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
@@ -32,10 +41,11 @@ class FileRequests:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _refusal(error, path)
-        request.reply({"size": status.st_size, "end": offset + len(data), "mode": status.st_mode, "mtime": status.st_mtime}, data)
+            raise _refusal(error, path) from error
+        request.reply(
+            {"size": status.st_size, "end": offset + len(data), "mode": status.st_mode, "mtime": status.st_mtime}, data)
 
-    def do_write_file(self, request):
+    def do_write_file(self, request: Request) -> None:
         path = self._path(request)
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
@@ -44,11 +54,11 @@ class FileRequests:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
             size = self._replace(os.path.realpath(path), request, blob, mode)
         except OSError as error:
-            raise _refusal(error, path)
+            raise _refusal(error, path) from error
         request.reply({"size": size})
 
     @staticmethod
-    def _replace(path, request, blob, mode):
+    def _replace(path: str, request: Request, blob: str | None, mode: int | None) -> int:
         """Written aside and renamed, so that a reader sees the old or the new and never half of one."""
         try:
             old_mode = os.stat(path).st_mode & 0o7777
@@ -82,6 +92,6 @@ class FileRequests:
         return size
 
 
-def _refusal(error, path):
+def _refusal(error: OSError, path: str) -> Refusal:
     kind = _ERRORS.get(error.errno, "OSError")
     return Refusal(kind, "%s: %s" % (path, error.strerror))

@@ -15,7 +15,7 @@ from tests.link.fake_resident import FakeResident
 
 # To a request with the number 1.
 LIES = {
-    "a reply of another shape": pack_frame(REPLY, 1, {"processes": 5}),
+    "a reply of another shape": pack_frame(REPLY, 1, {"processes": "five"}),
     "a reply to nothing": pack_frame(REPLY, 99, {}),
     "an event for a plain request": pack_frame(EVENT, 1, {"start": 0}, b"x"),
     "a frame only clients send": pack_frame(CREDIT, 1, {"n": 1}),
@@ -120,8 +120,8 @@ async def test_a_cancelled_question_may_still_be_answered() -> None:
     question.cancel()
     with pytest.raises(asyncio.CancelledError):
         await question
-    await resident.send(pack_frame(REPLY, 1, {"processes": []}) + pack_frame(REPLY, 2, {"processes": []}))
+    await resident.send(pack_frame(REPLY, 1, {"processes": 0}) + pack_frame(REPLY, 2, {"processes": 0}))
     said, _ = await link.ask("list", answers.listed)
-    assert said.processes == ()
+    assert said.processes == 0
     await link.close()
     resident.hang_up()

@@ -27,7 +27,7 @@ RAN = {"ending": ["exited", 0], "duration": 0.1, "cwd": "/", "notes": ["n"], "ou
 # Good answers to the requests that `ask_everything` sends, by their numbers.
 GOOD = [
     pack_frame(REPLY, 1, RAN, b"abc"),
-    pack_frame(REPLY, 2, {"processes": [INFO, INFO]}),
+    pack_frame(REPLY, 2, {"processes": 2}, msgspec.msgpack.encode([INFO, INFO])),
     pack_frame(REPLY, 3, {"start": 0, "end": 3, "total": 3, "ended": True}, b"abc"),
     pack_frame(EVENT, 4, {"start": 0}, b"some output"),
     pack_frame(EVENT, 5, {"event": "ended", "process": INFO}),

@@ -8,7 +8,7 @@ import msgspec
 
 from hermetic.contract import errors
 from hermetic.contract.endings import Ending
-from hermetic.contract.environment import EnvironmentInfo, SessionState, Started
+from hermetic.contract.environment import EnvironmentInfo, Started
 from hermetic.contract.process import ProcessInfo
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -51,9 +51,15 @@ class Described(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """All processes."""
+    """How many processes there are; the body describes the newest of them."""
 
-    processes: tuple[ProcessInfo, ...]
+    processes: Count
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a session is; the body holds what it exports."""
+
+    cwd: str
 
 
 class ReadFromLog(msgspec.Struct, frozen=True):
@@ -120,7 +126,9 @@ read_from_log = msgspec.msgpack.Decoder(ReadFromLog)
 log_piece = msgspec.msgpack.Decoder(LogPiece)
 follow_end = msgspec.msgpack.Decoder(FollowEnd)
 process_news = msgspec.msgpack.Decoder(ProcessNews)
-session_state = msgspec.msgpack.Decoder(SessionState)
+place = msgspec.msgpack.Decoder(Place)
+processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body
+exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
 file_piece = msgspec.msgpack.Decoder(FilePiece)
 size = msgspec.msgpack.Decoder(Size)
 info = msgspec.msgpack.Decoder(EnvironmentInfo)

@@ -107,6 +107,13 @@ class Link:
                 await asyncio.wait([last])
         return None if last.exception() else last.result()
 
+    def decode(self, decoder: "msgspec.msgpack.Decoder[R]", body: bytes) -> R:
+        """What a body holds. Raises EnvironmentUnavailable when it is not what it should be."""
+        try:
+            return decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise self.distrust(str(error)) from error
+
     def distrust(self, detail: str) -> Misbehaved:
         """Closes the link for an answer that cannot be true; the error is for the caller to raise."""
         self._misbehaved(detail)

@@ -7,18 +7,21 @@ import sys
 from . import tree
 
 
-def guard(resident_pid, directory):
+def guard(resident_pid, directory, spool):
     """Wait for the resident, then end what it leaves and remove its directory. Never returns."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
+    inode = os.stat(directory).st_ino
     # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
     while True:
         pid, _ = os.waitpid(-1, 0)
         if pid == resident_pid:
             break
     end_children()
-    remove(directory)
+    if inode == inode_of(directory):  # else another life of the same task has it
+        remove(directory)
+    remove_empty(spool)
     sys.stdout = sys.stderr = None
     os._exit(0)
 
@@ -42,6 +45,21 @@ def end_children():
                     return
         except ChildProcessError:
             return
+
+
+def inode_of(path):
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def remove_empty(directory):
+    """The spool's files have no names, so that their directory is empty unless somebody else uses it."""
+    try:
+        os.rmdir(directory)
+    except (OSError, TypeError):
+        pass
 
 
 def remove(directory):

@@ -47,6 +47,7 @@ class Loop:
         self.selector = selectors.DefaultSelector()
         self.on_error = on_error
         self.timers: list[Timer] = []
+        self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()
         # pid: callback(wait status) of every child somebody asked about
         self.children: dict[int, Callable[[int], None]] = {}
@@ -78,6 +79,11 @@ class Loop:
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self.timers, timer)
+        if len(self.timers) > self._most_timers:
+            # Nearly all are limits of commands that ended long before them.
+            self.timers = [timer for timer in self.timers if timer.callback is not None]
+            heapq.heapify(self.timers)
+            self._most_timers = 256 + 2 * len(self.timers)
         return timer
 
     def call_soon(self, callback: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ def main(stream):
         set_title(b"hermetic-guardian")
         quiet()
         os.chdir("/")
-        guard(pid, config["directory"])
+        guard(pid, config["directory"], config["spool"])
     if pid:
         os._exit(0)
     config["has_subreaper"] = become_subreaper() and has_subreaper
@@ -49,7 +49,7 @@ def main(stream):
     say_ready(config, life)
     os.chdir("/")
     gc.freeze()
-    gc.set_threshold(20000)  # requests make few cycles, and looking for them costs more than a command
+    gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
     life.loop.run()
     os._exit(0)
 

@@ -1,5 +1,7 @@
 """A process of its own: bash or an argv, on pipes or on a terminal, in its own session of the kernel."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import signal
@@ -8,6 +10,16 @@ from collections import deque
 
 from .job import Drain, Job, ending_of
 from .loop import WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    from .limits import SecondMark
+    from .loop import Watch
+    from .output_log import OutputLog
+    from .resident import Resident
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 INPUT_BYTES = 1 << 20  # what may wait inside for a process that does not read yet
@@ -21,16 +33,21 @@ class InputClosed(Exception):
 class Process(Job):
     """Started at once by its constructor. Raises OSError when no process or descriptor can be had."""
 
-    def __init__(self, resident, job_id, number, session, text, out, err, launch):
+    pid: int
+
+    def __init__(
+        self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
+        err: OutputLog | None, launch: Launch,
+    ) -> None:
         super().__init__(resident, job_id, number, session, text, out, err)
-        self.pty = launch.pty
+        self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
         self.cwd = launch.cwd
-        self.pending = deque()  # (bytes, callback when taken in)
+        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken in]
         self.pending_bytes = 0
         self.closing = False
-        self.input_fd = None
-        self.input_watch = None
-        self.input_inode = None  # of the terminal or pipe that its input comes from
+        self.input_fd: int | None = None
+        self.input_watch: Watch | None = None
+        self.input_inode: int | None = None  # of the terminal or pipe that its input comes from
         try:
             streams = self._open_streams(launch)
             self.pid = spawn(launch, streams, self.pty, resident)
@@ -44,7 +61,7 @@ class Process(Job):
         for drain in self.drains:
             drain.listen()
 
-    def _open_streams(self, launch):
+    def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
         """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""
         loop = self.resident.loop
         if self.pty:
@@ -67,7 +84,7 @@ class Process(Job):
             outs.append(write_end)
         return read_in, outs[0], outs[-1]
 
-    def _open_input(self, launch):
+    def _open_input(self, launch: Launch) -> int:
         if launch.stdin_fd is not None:
             launch.opened.append(launch.stdin_fd)
             return launch.stdin_fd
@@ -80,26 +97,26 @@ class Process(Job):
         self.input_open = True
         return read_end
 
-    def _close_parents_ends(self):
+    def _close_parents_ends(self) -> None:
         for drain in self.drains:
             drain.close()
         self._close_input_fd()
 
     @property
-    def inodes(self):
+    def inodes(self) -> set[int | None]:
         return super().inodes | {self.input_inode}
 
-    def members(self):
+    def members(self) -> list[int]:
         """The process, all below it, and its orphans."""
         roots = [] if self.own_ending else [self.pid]
         return self.resident.tree_of(self, roots)
 
-    def _exited(self, status):
+    def _exited(self, status: int) -> None:
         self._close_input_fd()
         self.finish(ending_of(status))
 
     # -- input
-    def write(self, data, taken):
+    def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
         """Queue bytes; `taken(error)` is called once they are all within INPUT_BYTES of the process, or cannot be."""
         if not self.input_open or self.closing:
             raise InputClosed()
@@ -107,14 +124,14 @@ class Process(Job):
         self.pending_bytes += len(data)
         self._feed()
 
-    def close_input(self):
+    def close_input(self) -> None:
         if self.pty:
             self.write(END_OF_FILE, lambda error: None)
         else:
             self.closing = True
             self._feed()
 
-    def _feed(self):
+    def _feed(self) -> None:
         while self.pending and self.input_fd is not None:
             item = self.pending[0]
             try:
@@ -143,17 +160,17 @@ class Process(Job):
                 self._close_input_fd()
 
     @staticmethod
-    def _accept(item, error=None):
+    def _accept(item: list[Any], error: InputClosed | None = None) -> None:
         taken, item[1] = item[1], None
         if taken is not None:
             taken(error)
 
-    def _unwatch_input(self):
+    def _unwatch_input(self) -> None:
         if self.input_watch is not None:
             self.resident.loop.unwatch(self.input_watch)
             self.input_watch = None
 
-    def _close_input_fd(self):
+    def _close_input_fd(self) -> None:
         self._unwatch_input()
         self.input_open = False
         if self.input_fd is not None:
@@ -164,25 +181,30 @@ class Process(Job):
             self._accept(item, InputClosed())
 
     # -- terminal
-    def resize(self, rows, cols):
-        set_size(self.input_fd, rows, cols)
+    def resize(self, rows: int, cols: int) -> None:
+        if self.input_fd is not None:
+            set_size(self.input_fd, rows, cols)
+            self.rows, self.cols = rows, cols
 
 
 class Launch:
     """What is needed to start a process: every field is plain data, ready before the fork."""
 
-    def __init__(self, argv, environ, cwd, pty=False, rows=24, cols=80, stdin="pipe", stdin_fd=None, second_mark=None):
+    def __init__(
+        self, argv: list[str], environ: dict[str, str], cwd: str, pty: bool = False, rows: int = 24, cols: int = 80,
+        stdin: str = "pipe", stdin_fd: int | None = None, second_mark: SecondMark | None = None,
+    ) -> None:
         self.argv, self.environ, self.cwd, self.second_mark = argv, environ, cwd, second_mark
         self.pty, self.rows, self.cols = pty, rows, cols
         self.stdin, self.stdin_fd = stdin, stdin_fd
-        self.opened = []
+        self.opened: list[int] = []
 
 
-def set_size(fd, rows, cols):
+def set_size(fd: int, rows: int, cols: int) -> None:
     fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
 
-def spawn(launch, streams, controlling_terminal, resident):
+def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
     """Fork and exec; a program that cannot be started ends like a shell's would: 127 or 126 and a line on stderr."""
     pid = os.fork()
     if pid:
@@ -205,8 +227,18 @@ def spawn(launch, streams, controlling_terminal, resident):
         os._exit(status)
 
 
-def prepare_child(streams, resident):
-    """In the forked child: a session of its own, plain descriptors, signals and limits as the user's programs expect them."""
+def exec_bash(argv: list[str], environ: dict[str, str], cwd: str, resident: Resident) -> NoReturn:
+    """In the forked child; never returns."""
+    try:
+        prepare_child((resident.null,) * 3, resident)
+        os.chdir(cwd)
+        os.execvpe(resident.bash, argv, environ)
+    finally:
+        os._exit(127)
+
+
+def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
+    """In the forked child: a session of its own; descriptors, signals and limits as the user's programs expect them."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     # Python ignores the first two and an ignored signal stays ignored across exec.

@@ -17,6 +17,7 @@ from .waiting import waits_for_input
 
 EXCERPT_BYTES = 262144
 BLOB_BYTES = 8 << 30
+LISTED = 1500  # processes in one answer
 COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
@@ -93,7 +94,7 @@ class Requests(FileRequests):
             for drain in job.drains:
                 drain.flush()
             request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
-        request.cancelled = lambda: job.end(grace, ["cancelled"])
+        request.on_cancel = lambda: job.end(grace, ["cancelled"])
         if not job.has_ended:
             job.yield_listeners.append(yielded)
         job.when_ended(ended)
@@ -195,9 +196,9 @@ class Requests(FileRequests):
         return self.resident.job(take.text(request.fields, "process"))
 
     def do_list(self, request):
-        # Long commands are cut so that a thousand of them fit a frame.
+        # Long commands are cut so that all that is kept fits a frame.
         infos = [dict(job.describe(), command=job.text[:200].decode("utf-8", "replace")) for job in self.resident.jobs.values()]
-        request.reply({"processes": infos[-100:]} if len(infos) > 100 else {"processes": infos})
+        request.reply({"processes": len(infos)}, frames.pack(infos[-LISTED:]))
 
     def do_status(self, request):
         job = self._job(request)
@@ -326,7 +327,7 @@ class Requests(FileRequests):
 
     def do_state(self, request):
         session = self.resident.session(take.text(request.fields, "session"))
-        session.ask_exports(lambda exports: request.reply({"cwd": session.cwd, "env": exports}))
+        session.ask_exports(lambda exports: request.reply({"cwd": session.cwd}, frames.pack(exports)))
 
     def do_end_session(self, request):
         session = self.resident.sessions.get(take.text(request.fields, "session"))

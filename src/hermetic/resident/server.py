@@ -104,7 +104,7 @@ class Client:
             request = self.open[number] = Request(self, number, fields, body)
             self._serve(request)
         elif kind == frames.CANCEL and number in self.open:
-            self.open[number].cancelled()
+            self.open[number].cancel()
         elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
             self.open[number].on_credit(fields["n"])
 
@@ -209,18 +209,25 @@ class Client:
         self.server.left(self)
 
 
+def nothing(*_):
+    """A hook that nobody has set."""
+
+
 class Request:
     """One question of a client. Handlers set the hooks they need."""
 
     def __init__(self, client, number, fields, body):
         self.client, self.number, self.fields, self.body = client, number, fields, body
         self.answered = False
-        self.cancelled = self._refuse_cancelled
-        self.abandoned = lambda: None  # the connection is gone
-        self.on_credit = lambda count: None
-        self.on_room = lambda: None
+        self.on_cancel = None  # instead of refusing at once
+        self.abandoned = nothing  # the connection is gone
+        self.on_credit = nothing
+        self.on_room = nothing
 
-    def _refuse_cancelled(self):
+    def cancel(self):
+        if self.on_cancel is not None:
+            self.on_cancel()
+            return
         self.abandoned()
         self.refuse(Refusal("Cancelled", "cancelled by the client"))
 

@@ -1,9 +1,12 @@
 """A shell session that no command can lose.
 
-The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from yet. When
-the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command that is yielded keeps its
-shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its shell leaves the state as it was before it.
+The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from
+yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command that
+is yielded keeps its shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its shell
+leaves the state as it was before it.
 """
+
+from __future__ import annotations
 
 import os
 import signal
@@ -12,10 +15,19 @@ from collections import deque
 from .command import Vocabulary, may_set_traps
 from .job import ending_of
 from .limits import SecondMark
-from .process import prepare_child
-from .shell import LOOP, START, Shell, in_memory, parse_exports
-from .state import quote_cd, reload_text
+from .process import exec_bash
+from .shell import START, Shell, in_memory, parse_exports
+from .state import can_be_carried, quote_cd, reload_text
 from .tree import children
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .command import Command
+    from .job import Ending
+    from .loop import Timer
+    from .resident import Resident
 
 COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
 PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
@@ -24,38 +36,40 @@ LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session 
 
 
 class Session:
-    def __init__(self, resident, name, cwd, login=True):
+    def __init__(self, resident: Resident, name: str, cwd: str, login: bool = True) -> None:
         self.resident, self.loop, self.name = resident, resident.loop, name
         self.base_cwd, self.login = cwd, login
-        self.waiting = deque()  # commands without a shell
-        self.shells = {}  # channel: shell
-        self.lane = None
-        self.copies = []  # proven, oldest first
-        self.ordered = []  # copies of the lane that have not reported yet, oldest first
-        self.beside = {}  # shell: the command that will run on it
+        self.waiting: deque[Command] = deque()  # commands without a shell
+        self.shells: dict[str, Shell] = {}  # channel: shell
+        self.lane: Shell | None = None
+        self.copies: list[Shell] = []  # proven, oldest first
+        self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
+        self.beside: dict[Shell, Command] = {}  # shell: the command that will run on it
         self.covered = False  # a copy of the lane's state exists or is ordered
         self.needs_copy = False
         self.may_trap = True  # the profile may have set traps
         self.vocabulary = Vocabulary()
-        self.protected = set()  # jobs of earlier commands, where no second mark tells: ending a later one leaves them alone
-        self.notes = []  # for the next result
-        self.exports = None  # cached; None when a command may have changed them
+        # jobs of earlier commands, where no second mark tells: ending a later one leaves them alone
+        self.protected: set[int] = set()
+        self.notes: list[str] = []  # for the next result
+        self.exports: dict[str, str] | None = None  # cached; None when a command may have changed them
         self.move_soon = False
-        self.mover = None
-        self.start_timer = self.proof_timer = None
-        self.when_reported = []  # called once no shell's pid is unknown any more
+        self.mover: Shell | None = None
+        self.start_timer: Timer | None = None
+        self.proof_timer: Timer | None = None
+        self.when_reported: list[Callable[[], None]] = []  # called once no shell's pid is unknown any more
         self.closed = False
         self._start(login)
 
-    def has_unreported(self):
+    def has_unreported(self) -> bool:
         return any(shell.pid is None for shell in self.shells.values())
 
     @property
-    def is_idle(self):
+    def is_idle(self) -> bool:
         return not self.waiting and all(shell.command is None for shell in self.shells.values()) and not self.beside
 
     @property
-    def cwd(self):
+    def cwd(self) -> str:
         """Where the next command starts: the kernel's word, not the shell's."""
         if self.lane is not None and self.lane.pid is not None:
             try:
@@ -65,11 +79,12 @@ class Session:
         return self.base_cwd
 
     # -- starting
-    def _start(self, login, state_fd=None):
+    def _start(self, login: bool, state_fd: int | None = None) -> Shell:
         """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
         shell = self._new_shell(0)
         resident = self.resident
-        environ = dict(resident.environ) if state_fd is None else {}  # a state holds every exported variable, and no unset one
+        # a state holds every exported variable, and no unset one
+        environ = dict(resident.environ) if state_fd is None else {}
         if not login:
             environ.pop("BASH_ENV", None)
         argv = ["bash", "--norc"] + (["-l"] if login else ["--noprofile"]) + [
@@ -87,7 +102,7 @@ class Session:
                 shell, "did not finish within %g s" % resident.login_timeout))
         return shell
 
-    def _start_failed(self, shell, why):
+    def _start_failed(self, shell: Shell, why: str) -> None:
         """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
         self._forget(shell)
         if self.start_timer is not None:
@@ -99,7 +114,7 @@ class Session:
         self.lane = None
         self._start(login=False)
 
-    def _give_up(self, why):
+    def _give_up(self, why: str) -> None:
         """No shell can be had: everybody who waits is told, and the next command tries anew."""
         self.lane = None
         while self.waiting:
@@ -108,7 +123,7 @@ class Session:
             command.finish(["lost", why])
         self.resident.forget_session(self)
 
-    def _new_shell(self, depth):
+    def _new_shell(self, depth: int) -> Shell:
         age = self.resident.next_number()
         shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
         shell.starting = False
@@ -116,7 +131,7 @@ class Session:
         self.resident.channels[shell.path] = self
         return shell
 
-    def _forget(self, shell, kill=True):
+    def _forget(self, shell: Shell, kill: bool = True) -> None:
         self.shells.pop(shell.path, None)
         self.resident.channels.pop(shell.path, None)
         for group in (self.ordered, self.copies):
@@ -127,11 +142,11 @@ class Session:
         shell.drop(kill)
 
     # -- commands
-    def run(self, command):
+    def run(self, command: Command) -> None:
         self.waiting.append(command)
         self.advance()
 
-    def withdraw(self, command):
+    def withdraw(self, command: Command) -> None:
         """A command that waits for a shell is not wanted any more."""
         if command in self.waiting:
             self.waiting.remove(command)
@@ -141,12 +156,12 @@ class Session:
                 self._forget(shell)
         command.shell_left()
 
-    def advance(self):
+    def advance(self) -> None:
         """Give every waiting command a shell, as far as shells can be had now."""
         while self.waiting and not self.closed:
             if self.lane is None and not self._promote():
                 return
-            if self.lane.pid is None or self.start_timer is not None:
+            if self.lane is None or self.lane.pid is None or self.start_timer is not None:
                 return
             if self.lane.command is not None:
                 if self.ordered or not self.copies:
@@ -159,11 +174,11 @@ class Session:
             else:
                 self._hand(self.waiting.popleft(), self.lane)
 
-    def _hand(self, command, shell):
+    def _hand(self, command: Command, shell: Shell) -> None:
         if shell is self.lane:
             if not self.covered:
-                self._cover()
-            cwd = self._mend_cwd(command)
+                self._cover(shell)
+            cwd = self._mend_cwd(command, shell)
             command.notes[:0] = self.notes
             self.notes = []
             self.vocabulary.learn(command.text)
@@ -177,7 +192,7 @@ class Session:
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
         self.loop.stay_awake()
 
-    def _mend_cwd(self, command):
+    def _mend_cwd(self, command: Command, lane: Shell) -> str:
         """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives, and say so."""
         cwd = self.cwd
         if not cwd.endswith(" (deleted)") or os.path.isdir(cwd):
@@ -186,14 +201,14 @@ class Session:
         place = os.path.dirname(lost)
         while not os.path.isdir(place):
             place = os.path.dirname(place)
-        self.lane.send(b"R", 0, b"%d" % self.resident.null, b"%d" % self.resident.null, b"%d" % self.resident.null,
-                       b" " + quote_cd(place))
+        null = b"%d" % self.resident.null
+        lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
         command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
         return place
 
     # -- reports
-    def reported(self, shell, pid, number, status):
-        """A shell has come back to its channel. What it says is taken on trust only as far as it fits what we know."""
+    def reported(self, shell: Shell, pid: int, number: int, status: int) -> None:
+        """A shell has come back to its channel. What it says is believed as far as it fits what we know."""
         if shell.pid is None:
             if self.resident.knows_pid(pid):
                 return
@@ -204,10 +219,10 @@ class Session:
             return
         if shell.command is not None and shell.command.number == number:
             if shell.command.sweep is not None:
-                # It took TERM and came back, while its tree is being ended: what it did is rolled back like any other's.
+                # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
                 os.kill(shell.pid, signal.SIGKILL)
             else:
-                self._command_ended(shell, ["exited", status & 255])
+                self._command_ended(shell, shell.command, ["exited", status & 255])
         elif number in shell.answers:
             shell.answers.pop(number)()
         elif shell is self.lane and self.start_timer is not None:
@@ -219,24 +234,24 @@ class Session:
         elif shell in self.beside:
             self._hand(self.beside.pop(shell), shell)
         elif shell is self.mover:
-            self._move_in()
+            self._move_in(shell)
         self.advance()
 
-    def _tell_reported(self):
+    def _tell_reported(self) -> None:
         if self.when_reported and not self.has_unreported():
             callbacks, self.when_reported = self.when_reported, []
             for callback in callbacks:
                 callback()
 
-    def _prove(self, copy):
+    def _prove(self, copy: Shell) -> None:
         self.ordered.remove(copy)
         self.copies.append(copy)
         self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
         while len(self.copies) > COPIES:
             self._forget(self.copies[0])
 
-    def _command_ended(self, shell, ending):
-        command, shell.command = shell.command, None
+    def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
+        shell.command = None
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
         if not command.in_lane:
@@ -247,48 +262,49 @@ class Session:
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
         self._settle()
 
-    def jobs_of_others(self, shell, command):
+    def jobs_of_others(self, pid: int, command: Command) -> set[int]:
         """What hangs below a shell and was started by an earlier command."""
         mark = self.resident.second_mark
         if not mark:
             return self.protected
-        return {pid for pid in children(shell.pid) if SecondMark.of(pid) not in (None, SecondMark(mark, command.number).value)}
+        unlike = (None, SecondMark(mark, command.number).value)
+        return {child for child in children(pid) if SecondMark.of(child) not in unlike}
 
-    def _settle(self):
+    def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
         lane = self.lane
-        if lane is None or lane.command is not None:
+        if lane is None or lane.pid is None or lane.command is not None:
             return
         if not self.covered:
             if self.resident.sweeps:
                 self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
             else:
-                self._cover()
+                self._cover(lane)
         if not self.resident.second_mark:
             self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
-        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and self._can_move(lane):
-            self._begin_move()
+        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and can_be_carried(lane.pid):
+            self._begin_move(lane)
 
-    def sweeps_done(self):
+    def sweeps_done(self) -> None:
         if self.needs_copy:
             self.needs_copy = False
             self._settle()
 
     # -- copies
-    def _cover(self):
+    def _cover(self, lane: Shell) -> None:
         """Order a copy of the lane. No lane runs anything before a copy of its state has been ordered."""
-        self.ordered.append(self._order_copy(self.lane))
+        self.ordered.append(self._order_copy(lane))
         self.covered, self.needs_copy = True, False
 
-    def _order_copy(self, source):
+    def _order_copy(self, source: Shell) -> Shell:
         copy = self._new_shell(source.depth + 2)
         source.send(b"F", 0, os.fsencode(copy.path), b"%d" % self.resident.loop_fd, b"1" if self.may_trap else b"")
         if source is self.lane:
             self.may_trap = False
         return copy
 
-    def _promote(self):
-        """Make the newest proven copy the lane. False while one that was forked has still to report, or a new shell starts."""
+    def _promote(self) -> bool:
+        """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
         if self.start_timer is not None or self.closed:
             return False
         if self.ordered:
@@ -303,17 +319,17 @@ class Session:
         if self.resident.sweeps:
             self.needs_copy = True
         else:
-            self._cover()
+            self._cover(self.lane)
         return True
 
-    def _restart(self, why):
+    def _restart(self, why: str) -> None:
         self.notes.append("session lost: %s; it was started afresh, from the login state" % why)
         self.vocabulary, self.protected = Vocabulary(), set()
         self.may_trap = True
         self._start(self.login)
 
     # -- deaths
-    def _died(self, shell, status):
+    def _died(self, shell: Shell, status: int) -> None:
         if self.closed:
             command, shell.command = shell.command, None
             if command is not None:
@@ -345,7 +361,7 @@ class Session:
             self._settle()
         self.advance()
 
-    def _lane_died(self, shell, status, command, unread):
+    def _lane_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
         self.lane = None
         self.exports = None
         if self.start_timer is not None:
@@ -358,7 +374,8 @@ class Session:
         if self.ordered and unread > (shell.last_order_bytes if command else 0):
             self._forget(self.ordered[-1])  # the order to fork it is among those never read
         if command is None or unread:
-            self.notes.append("state restored: the session's shell was lost between commands, the state is an earlier one")
+            self.notes.append(
+                "state restored: the session's shell was lost between commands, the state is an earlier one")
         if command is None:
             self._promote()
         elif unread:
@@ -367,17 +384,18 @@ class Session:
             self.waiting.appendleft(command)
         else:
             command.restored = True
-            command.notes.append("state restored: the command ended its shell, so variables, functions and directory are as before it")
+            command.notes.append(
+                "state restored: the command ended its shell, so variables, functions and directory are as before it")
             self._promote()
             command.finish(ending_of(status))
             command.shell_left()
 
-    def _await_proof(self):
+    def _await_proof(self) -> None:
         """Give copies that were forked a moment to report; one that does not is not counted on."""
         if self.proof_timer is None:
             self.proof_timer = self.loop.call_later(PROOF_SECONDS, self._proof_over)
 
-    def _proof_over(self):
+    def _proof_over(self) -> None:
         self.proof_timer = None
         for shell in self.ordered[:]:
             self._forget(shell)
@@ -389,7 +407,7 @@ class Session:
         self.advance()
 
     # -- yielding
-    def yield_command(self, command):
+    def yield_command(self, command: Command) -> None:
         """The command goes on in its shell; a copy takes the shell's place in the session."""
         command.notes.append("state not kept: the command was yielded and goes on as a process")
         if command.in_lane and command.shell is self.lane:
@@ -401,7 +419,7 @@ class Session:
             command.in_lane = False
 
     # -- telling
-    def ask_exports(self, answer):
+    def ask_exports(self, answer: Callable[[dict[str, str]], None]) -> None:
         """Call `answer(variables)` with what the session exports; from a copy while the lane is busy."""
         if self.exports is not None:
             answer(self.exports)
@@ -414,19 +432,18 @@ class Session:
             return
         self._ask(shell, b"E", lambda data: self._tell_exports(shell, data, answer))
 
-    def _tell_exports(self, shell, data, answer):
-        found = parse_exports(data) if data is not None else {}
-        exports = found or dict(self.resident.environ)
+    def _tell_exports(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
+        exports = parse_exports(data) or dict(self.resident.environ)
         exports.pop("HERMETIC_COMMAND", None)
         if shell is self.lane:
             self.exports = exports
         answer(exports)
 
-    def _ask(self, shell, verb, answer):
+    def _ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes], None]) -> None:
         number = self.resident.next_number()
         fd = in_memory(b"")
 
-        def told():
+        def told() -> None:
             data = os.pread(fd, os.fstat(fd).st_size, 0)
             os.close(fd)
             answer(data)
@@ -434,20 +451,11 @@ class Session:
         shell.send(verb, number, b"", b"%d" % fd)
 
     # -- moving to a fresh bash
-    def _begin_move(self):
+    def _begin_move(self, lane: Shell) -> None:
         self.move_soon = False
-        self._ask(self.lane, b"S", self._state_told)
+        self._ask(lane, b"S", self._state_told)
 
-    @staticmethod
-    def _can_move(lane):
-        """Jobs and descriptors of the user's cannot be carried over. bash's own are 0 to 2, saved ones from 10 on, and 255."""
-        try:
-            descriptors = [int(name) for name in os.listdir("/proc/%d/fd" % lane.pid)]
-        except OSError:
-            return False
-        return not children(lane.pid) and all(fd < 3 or 10 <= fd < 16 or fd == 255 for fd in descriptors)
-
-    def _state_told(self, data):
+    def _state_told(self, data: bytes) -> None:
         lane = self.lane
         if lane is None or lane.command is not None or self.waiting or self.closed:
             return
@@ -455,12 +463,13 @@ class Session:
         self.mover = self._start(False, self._moving_state)
         self._moved_from = (lane, self.exports)
 
-    def _move_in(self):
+    def _move_in(self, mover: Shell) -> None:
         """The fresh bash has taken the state in. It becomes the lane unless a command came in between."""
         os.close(self._moving_state)
-        mover, self.mover = self.mover, None
+        self.mover = None
         lane = self.lane
-        if lane is None or lane is not self._moved_from[0] or lane.command is not None or children(lane.pid) or self.waiting:
+        unchanged = lane is not None and lane is self._moved_from[0] and lane.command is None and not self.waiting
+        if not unchanged or lane is None or lane.pid is None or children(lane.pid):
             self._forget(mover)
             return
         for shell in list(self.shells.values()):
@@ -469,12 +478,12 @@ class Session:
         self.lane, self.covered = mover, False
         self._settle()
 
-    def _abandon_move(self):
+    def _abandon_move(self) -> None:
         os.close(self._moving_state)
         self.mover = None
 
     # -- ending
-    def close(self):
+    def close(self) -> None:
         """Drop every shell. What background jobs are left is for the resident's own sweep."""
         self.closed = True
         if self.start_timer is not None:
@@ -487,13 +496,3 @@ class Session:
                 command.finish(["signalled", 9])
                 command.shell_left()
         self.lane, self.copies = None, []
-
-
-def exec_bash(argv, environ, cwd, resident):
-    """In the forked child; never returns."""
-    try:
-        prepare_child((resident.null,) * 3, resident)
-        os.chdir(cwd)
-        os.execvpe(resident.bash, argv, environ)
-    finally:
-        os._exit(127)

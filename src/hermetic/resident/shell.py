@@ -1,24 +1,33 @@
 """One bash that sits idle on its own channel, and the text it runs there.
 
-Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. It knows how to run a
-text (R, or T when the text may set traps), fork a copy of itself that listens on another channel (F), and tell its exported variables
-(E) or its whole state (S). Anything else ends it. Nothing is inherited: channels, output and input are opened by path for as long as
-they are needed, so there is no control descriptor that a command could close, reuse or leak.
+Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. It knows how
+to run a text (R, or T when the text may set traps), fork a copy of itself that listens on another channel (F), and tell
+its exported variables (E) or its whole state (S). Anything else ends it. Nothing is inherited: channels, output and
+input are opened by path for as long as they are needed, so there is no control descriptor that a command could close,
+reuse or leak.
 """
+
+from __future__ import annotations
 
 import fcntl
 import os
 import signal
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .command import Command
+
 FIONREAD = 0x541B
 INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a pipe byte by byte
 
-# One line, at top level: error messages then read "bash: line 1", and `declare`, `return` and `local` mean what they mean in a script.
-# for ((…)) and not while: its test is arithmetic, so it ends under `set -n` and under a DEBUG trap that skips commands. Only a
-# valid order arms the next turn (__h_i, __h_o) and there is no `break`, so no redefined name can make it spin. A user's `break` acts on
-# the inner loop, hence the outer one; what has to happen after a command stands at the top of the next turn. `report && read`: with the
-# resident gone, opening the FIFO would sleep for ever.
+# One line, at top level: error messages then read "bash: line 1", and `declare`, `return` and `local` mean what they
+# mean in a script. for ((…)) and not while: its test is arithmetic, so it ends under `set -n` and under a DEBUG trap
+# that skips commands. Only a valid order arms the next turn (__h_i, __h_o) and there is no `break`, so no redefined name
+# can make it spin. A user's `break` acts on the inner loop, hence the outer one; what has to happen after a command stands
+# at the top of the next turn. `report && read`: with the resident gone, opening the FIFO would sleep for ever.
 _TURN = r"""
 if [[ $__h_a ]]; then builtin shopt -s expand_aliases; fi;
 for ((__h_o=1; __h_o--; )); do
@@ -38,12 +47,14 @@ builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[3]}"; builtin eval "$__h_t" ) & )
 """
 _TELL = r"""
 E) __h_i=1; builtin export -p >|"$__h_p${__h[3]}" ;;
-S) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin declare -F; builtin alias -p; builtin umask -p;
-builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin printf '\n'; builtin shopt -p; builtin set +o;
+S) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin declare -F; builtin alias -p;
+builtin umask -p; builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin printf '\n';
+builtin shopt -p; builtin set +o;
 builtin trap -p; } >|"$__h_p${__h[3]}" ;;
 """
 # A subshell drops its traps and, in the background, ignores INT and QUIT: a copy's first command puts them back.
-# T redirects with exec, so that an EXIT trap's output is seen when the text ends its shell; one that is left is run at the end.
+# T redirects with exec, so that an EXIT trap's output is seen when the text ends its shell; one that is left is run at
+# the end.
 _RUN = r"""
 R|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
 if [[ ${__h[5]} == @* ]]; then builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[5]#@}"; else __h_t=${__h[5]# }; fi;
@@ -57,57 +68,68 @@ __h_s=$? __h_t= __h_u=;
 else __h_x=1; command exec <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}"; __h_s=0 LINENO=1;
 builtin eval "$__h_t";
 __h_s=$? __h_u=; __h_t=$(builtin trap -p EXIT);
-if [[ $__h_t ]]; then builtin trap - EXIT; builtin eval "__h_y=($__h_t)"; ( builtin exit "$__h_s" ); builtin eval "${__h_y[2]}"; fi;
+if [[ $__h_t ]]; then builtin trap - EXIT; builtin eval "__h_y=($__h_t)"; ( builtin exit "$__h_s" );
+builtin eval "${__h_y[2]}"; fi;
 __h_t=; fi ;;
 *) __h_o=0 ;;
 esac; done; done
 """
 LOOP = " ".join((_TURN + _FORK + _TELL + _RUN).split("\n")).strip()
 
-# $1 where descriptors are found, $2 events, $3 channel, $4 the loop, $5 the mark, $6 the second mark's base, $7 a state to take in or "".
+# $1 where descriptors are found, $2 events, $3 channel, $4 the loop, $5 the mark, $6 the second mark's base, $7 a state
+# to take in or "".
 START = (
-    "__h_p=$1 __h_e=$2 __h_c=$3 __h_l=$4 __h_m=$5 __h_q=$6 __h_t=$7 __h_s=0 __h_new= __h_k= __h_w= __h_v= __h_x= __h_u= __h_a=1; "
+    "__h_p=$1 __h_e=$2 __h_c=$3 __h_l=$4 __h_m=$5 __h_q=$6 __h_t=$7 __h_s=0 __h_new= __h_k= __h_w= "
+    "__h_v= __h_x= __h_u= __h_a=1; "
     "builtin shift \"$#\"; "
-    "if [[ $__h_t ]]; then builtin source \"$__h_p$__h_t\"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; else builtin set +eu; fi; "
+    "if [[ $__h_t ]]; then builtin source \"$__h_p$__h_t\"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; "
+    "else builtin set +eu; fi; "
     "builtin shopt -u expand_aliases; builtin mapfile -d '' -n 1 __h_t <\"$__h_p$__h_l\"; builtin eval \"$__h_t\""
 )
 
 
-def in_memory(data):
+def in_memory(data: bytes) -> int:
     """A descriptor of a file without a name; each opening by path starts at byte 0."""
     fd = os.memfd_create("hermetic", os.MFD_CLOEXEC)
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view):]
+    os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
 
 class Shell:
-    """One bash, idle or busy, and its channel. The channel's name is never used twice, so that a copy that is forked late finds no file."""
+    """One bash, idle or busy, and its channel.
 
-    def __init__(self, path, age, depth):
+    The channel's name is never used twice, so that a copy that is forked late finds no file.
+    """
+
+    def __init__(self, path: str, age: int, depth: int) -> None:
         self.path, self.age = path, age
         self.depth = depth  # how many forks lie between this shell and a bash that was started
         self.starting = False  # a first bash that still reads its profile
         self.last_order_bytes = 0
         os.mkfifo(path, 0o600)
-        self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.pid = None
-        self.command = None
-        self.answers = {}  # number of an order that is no command: callback()
+        self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.pid: int | None = None
+        self.command: Command | None = None
+        self.answers: dict[int, Callable[[], None]] = {}  # number of an order that is no command: callback()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<Shell %s: pid %s, %s>" % (self.path, self.pid, "busy" if self.command else "idle")
 
-    def send(self, verb, number, *fields):
+    def send(self, verb: bytes, number: int, *fields: bytes) -> None:
+        assert self.fd is not None, "the shell was dropped"
         order = [verb, b"%d" % number] + list(fields) + [b""] * (6 - len(fields))
         self.last_order_bytes = os.write(self.fd, b"\0".join(order) + b"\0")
 
-    def unread_bytes(self):
+    def unread_bytes(self) -> int:
         """Orders that were never begun: a shell reads an order whole before it acts on it."""
-        return struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
+        assert self.fd is not None, "the shell was dropped"
+        count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
+        return count
 
-    def drop(self, kill=True):
+    def drop(self, kill: bool = True) -> None:
         if self.fd is None:
             return
         if kill and self.pid is not None:
@@ -123,9 +145,9 @@ class Shell:
             pass
 
 
-def parse_exports(data):
+def parse_exports(data: bytes) -> dict[str, str]:
     """The variables in the output of `export -p`: lines `declare -x NAME="value"`, quoted by bash."""
-    found = {}
+    found: dict[str, str] = {}
     at = 0
     while True:
         at = data.find(b"declare -", at)
@@ -143,11 +165,14 @@ def parse_exports(data):
         found[os.fsdecode(name)] = os.fsdecode(value)
 
 
-_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"e": b"\x1b", b"E": b"\x1b"}
+_ESCAPES = {
+    b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v",
+    b"e": b"\x1b", b"E": b"\x1b",
+}
 
 
-def _unquote(data, at):
-    """A word as bash prints it with `declare -p`: "…" with backslashes, or $'…' with ANSI-C escapes. Returns (value, end)."""
+def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
+    """`(value, end)` of a word as `declare -p` prints it: "…" with backslashes, or $'…' with ANSI-C escapes."""
     out = bytearray()
     ansi = data[at:at + 2] == b"$'"
     close = b"'" if ansi else b'"'

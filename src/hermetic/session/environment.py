@@ -60,8 +60,8 @@ class Environment(Session):
 
     async def processes(self) -> list[ProcessInfo]:
         """Everything that runs here, and what has ended as long as its log is kept."""
-        said, _ = await self._link.ask("list", answers.listed)
-        return list(said.processes)
+        _, body = await self._link.ask("list", answers.listed)
+        return self._link.decode(answers.processes, body)
 
     async def read_log(self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
         """Output of the log `id` from `offset` on; "ID/err" is a separate stderr. Raises UnknownProcess."""

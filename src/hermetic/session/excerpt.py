@@ -24,10 +24,13 @@ async def gather(link: Link, log: str, out: tuple[int, int, int], body: bytes, l
     if len(body) == total <= limit:
         return Excerpt(body, None)
     came_from = total - tail
-    head_end, tail_start = (came_from, came_from) if total <= limit else _split(total, limit)
-    first, last = body[: min(head, head_end)], body[head + max(0, tail_start - came_from) :]
+    head_end = came_from if total <= limit else int(limit * HEAD_PART)
+    first = body[: min(head, head_end)]
     if head < head_end:
         first += await _read_range(link, log, head, head_end)
+    # Where less of the start was kept than wanted, the end has the room.
+    tail_start = came_from if total <= limit else total - (limit - len(first))
+    last = body[head + max(0, tail_start - came_from) :]
     if tail_start < came_from:
         last = await _read_tail(link, log, tail_start, came_from) + last
     return cut_to_characters(first, last, total)
@@ -39,11 +42,6 @@ def cut_to_characters(first: bytes, last: bytes, total: int) -> Excerpt:
         return Excerpt(first + last, None)
     first, last = first[: _whole_end(first)], last[_whole_start(last) :]
     return Excerpt(first + last, (len(first), total - len(last)))
-
-
-def _split(total: int, limit: int) -> tuple[int, int]:
-    head = int(limit * HEAD_PART)
-    return head, total - (limit - head)
 
 
 async def _read_range(link: Link, log: str, start: int, end: int) -> bytes:

@@ -137,8 +137,8 @@ class Session:
 
     async def state(self) -> SessionState:
         """The cwd and the exported variables that the next command sees."""
-        said, _ = await self._link.ask("state", answers.session_state, session=self._name)
-        return said
+        said, body = await self._link.ask("state", answers.place, session=self._name)
+        return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
 
     async def close(self) -> None:
         """Ends the session's shells; its next command starts with a new one."""

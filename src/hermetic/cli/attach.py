@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -101,7 +100,7 @@ async def _follow_size(process: Process) -> None:
     changes: set[asyncio.Task[None]] = set()
 
     async def resize() -> None:
-        size = shutil.get_terminal_size()
+        size = os.get_terminal_size(STDIN)
         with suppress(ExecutionError):  # it ended meanwhile
             await process.resize(size.lines, size.columns)
 

@@ -25,9 +25,10 @@ INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a 
 
 # One line, at top level: error messages then read "bash: line 1", and `declare`, `return` and `local` mean what they
 # mean in a script. for ((…)) and not while: its test is arithmetic, so it ends under `set -n` and under a DEBUG trap
-# that skips commands. Only a valid order arms the next turn (__h_i, __h_o) and there is no `break`, so no redefined name
-# can make it spin. A user's `break` acts on the inner loop, hence the outer one; what has to happen after a command stands
-# at the top of the next turn. `report && read`: with the resident gone, opening the FIFO would sleep for ever.
+# that skips commands. Only a valid order arms the next turn (__h_i, __h_o) and there is no `break`, so no redefined
+# name can make it spin. A user's `break` acts on the inner loop, hence the outer one; what has to happen after a
+# command stands at the top of the next turn. `report && read`: with the resident gone, opening the FIFO would sleep for
+# ever.
 _TURN = r"""
 if [[ $__h_a ]]; then builtin shopt -s expand_aliases; fi;
 for ((__h_o=1; __h_o--; )); do

@@ -1,9 +1,9 @@
 """A shell session that no command can lose.
 
 The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from
-yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command that
-is yielded keeps its shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its shell
-leaves the state as it was before it.
+yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command
+that is yielded keeps its shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its
+shell leaves the state as it was before it.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Session:
         self.loop.stay_awake()
 
     def _mend_cwd(self, command: Command, lane: Shell) -> str:
-        """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives, and say so."""
+        """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives; say so."""
         cwd = self.cwd
         if not cwd.endswith(" (deleted)") or os.path.isdir(cwd):
             return cwd
@@ -267,8 +267,8 @@ class Session:
         mark = self.resident.second_mark
         if not mark:
             return self.protected
-        unlike = (None, SecondMark(mark, command.number).value)
-        return {child for child in children(pid) if SecondMark.of(child) not in unlike}
+        own = (None, SecondMark(mark, command.number).value)
+        return {child for child in children(pid) if SecondMark.of(child) not in own}
 
     def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""

@@ -1,5 +1,7 @@
 """Clients on the Unix socket: who may speak, frames in, frames out, and never more memory than the bounds allow."""
 
+from __future__ import annotations
+
 import os
 import socket
 import struct
@@ -10,6 +12,16 @@ from . import frames
 from .loop import READ, WRITE
 from .resident import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .frames import Fields
+    from .loop import Loop
+    from .requests import Requests
+
+    Promise = Callable[[], "bytes | None"]
+
 GREETING_SECONDS = 5
 OPEN_REQUESTS = 1024  # of one client
 OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
@@ -18,10 +30,10 @@ RECEIVE_BYTES = 1 << 16  # what malloc serves without asking the kernel
 
 
 class Server:
-    def __init__(self, loop, path, token, requests):
+    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests) -> None:
         self.loop, self.path, self.token, self.requests = loop, path, token, requests
-        self.clients = set()
-        self.on_count = lambda: None
+        self.clients: set[Client] = set()
+        self.on_count: Callable[[], None] = lambda: None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self.socket.setblocking(False)
         self.socket.bind(path)
@@ -29,7 +41,7 @@ class Server:
         self.socket.listen(64)
         self.watch = loop.watch(self.socket.fileno(), self._accept)
 
-    def _accept(self):
+    def _accept(self) -> None:
         try:
             connection, _ = self.socket.accept()
         except OSError:
@@ -42,14 +54,14 @@ class Server:
         self.clients.add(Client(self, connection))
 
     @property
-    def attached(self):
+    def attached(self) -> int:
         return sum(client.greeted for client in self.clients)
 
-    def left(self, client):
+    def left(self, client: Client) -> None:
         self.clients.discard(client)
         self.on_count()
 
-    def close(self):
+    def close(self) -> None:
         for client in list(self.clients):
             client.close()
         self.loop.unwatch(self.watch)
@@ -59,23 +71,23 @@ class Server:
 class Client:
     """One connection. Every request gets exactly one last answer, unless the connection ends first."""
 
-    def __init__(self, server, connection):
+    def __init__(self, server: Server, connection: socket.socket) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
         self.reader = frames.FrameReader()
         self.greeted = False
-        self.open = {}  # id: Request
-        self.outgoing = deque()  # bytes, or a function that makes them when there is room
+        self.open: dict[int, Request] = {}  # id: Request
+        self.outgoing: deque[bytes | Promise] = deque()  # bytes, or a function that makes them when there is room
         self.outgoing_bytes = 0
-        self.blobs = {}
+        self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
         self.watch = self.loop.watch(connection.fileno(), self._ready)
         self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
 
-    def _greeting_missed(self):
+    def _greeting_missed(self) -> None:
         if not self.greeted:
             self.close()
 
-    def _ready(self):
+    def _ready(self) -> None:
         if self.outgoing:
             self._flush()
         if self.closed or self.outgoing_bytes > OUTGOING_BYTES:
@@ -97,9 +109,10 @@ class Client:
         except frames.FrameError:
             self.close()
 
-    def _take(self, kind, number, fields, body):
+    def _take(self, kind: int, number: int, fields: Fields, body: bytes) -> None:
         if kind == frames.REQUEST:
-            if not self.greeted and fields.get("op") != "hello" or number in self.open or len(self.open) >= OPEN_REQUESTS:
+            too_early = not self.greeted and fields.get("op") != "hello"
+            if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
                 raise frames.FrameError("a request that cannot be")
             request = self.open[number] = Request(self, number, fields, body)
             self._serve(request)
@@ -108,7 +121,7 @@ class Client:
         elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
             self.open[number].on_credit(fields["n"])
 
-    def _serve(self, request):
+    def _serve(self, request: Request) -> None:
         try:
             self.server.requests.serve(request)
         except Refusal as refusal:
@@ -121,7 +134,7 @@ class Client:
             request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
             raise
 
-    def greet(self, token):
+    def greet(self, token: bytes) -> None:
         """Whether the token is ours; a wrong one ends the connection."""
         if not _compare_digest(token, self.server.token):
             raise frames.FrameError("wrong token")
@@ -131,7 +144,7 @@ class Client:
         self.server.on_count()
 
     # -- out
-    def send(self, data):
+    def send(self, data: bytes | Promise) -> None:
         """Queue bytes, or a function that returns bytes or None and is called when there is room."""
         if self.closed:
             return
@@ -139,9 +152,10 @@ class Client:
             if self.outgoing_bytes > OUTGOING_BYTES:
                 self.outgoing.append(data)
                 return
-            data = data()
-            if data is None:
+            made = data()
+            if made is None:
                 return
+            data = made
         if not self.outgoing:
             try:
                 sent = self.connection.send(data)
@@ -157,14 +171,15 @@ class Client:
         self.outgoing_bytes += len(data)
         self._want()
 
-    def _flush(self):
+    def _flush(self) -> None:
         while self.outgoing:
             data = self.outgoing[0]
             if callable(data):
                 self.outgoing.popleft()
-                data = data()
-                if data is None:
+                made = data()
+                if made is None:
                     continue
+                data = made
                 self.outgoing.appendleft(data)
                 self.outgoing_bytes += len(data)
             try:
@@ -183,17 +198,17 @@ class Client:
         for request in list(self.open.values()):
             request.on_room()
 
-    def _want(self):
+    def _want(self) -> None:
         events = WRITE if self.outgoing else 0
         if self.outgoing_bytes <= OUTGOING_BYTES:
             events |= READ
         self.loop.want(self.watch, events)
 
     @property
-    def has_room(self):
+    def has_room(self) -> bool:
         return self.outgoing_bytes <= OUTGOING_BYTES
 
-    def close(self):
+    def close(self) -> None:
         if self.closed:
             return
         self.closed = True
@@ -209,48 +224,48 @@ class Client:
         self.server.left(self)
 
 
-def nothing(*_):
+def nothing(*_: object) -> None:
     """A hook that nobody has set."""
 
 
 class Request:
     """One question of a client. Handlers set the hooks they need."""
 
-    def __init__(self, client, number, fields, body):
+    def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
         self.client, self.number, self.fields, self.body = client, number, fields, body
         self.answered = False
-        self.on_cancel = None  # instead of refusing at once
-        self.abandoned = nothing  # the connection is gone
-        self.on_credit = nothing
-        self.on_room = nothing
+        self.on_cancel: Callable[[], None] | None = None  # instead of refusing at once
+        self.abandoned: Callable[[], None] = nothing  # the connection is gone
+        self.on_credit: Callable[[int], None] = nothing
+        self.on_room: Callable[[], None] = nothing
 
-    def cancel(self):
+    def cancel(self) -> None:
         if self.on_cancel is not None:
             self.on_cancel()
             return
         self.abandoned()
         self.refuse(Refusal("Cancelled", "cancelled by the client"))
 
-    def reply(self, fields, body=b""):
+    def reply(self, fields: Fields, body: bytes = b"") -> None:
         self._answer(frames.REPLY, fields, body)
 
-    def reply_when_room(self, make):
+    def reply_when_room(self, make: Callable[[], tuple[Fields, bytes]]) -> None:
         """`make()` returns `(fields, body)`; called when the client has room for it."""
         if self._finish():
             self.client.send(lambda: frames.pack_frame(frames.REPLY, self.number, *make()))
 
-    def refuse(self, refusal):
+    def refuse(self, refusal: Refusal) -> None:
         self._answer(frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b"")
 
-    def event(self, fields, body=b""):
+    def event(self, fields: Fields, body: bytes = b"") -> None:
         if not self.answered:
             self.client.send(frames.pack_frame(frames.EVENT, self.number, fields, body))
 
-    def _answer(self, kind, fields, body):
+    def _answer(self, kind: int, fields: Fields, body: bytes) -> None:
         if self._finish():
             self.client.send(frames.pack_frame(kind, self.number, fields, body))
 
-    def _finish(self):
+    def _finish(self) -> bool:
         """True the first time: a request is answered once."""
         if self.answered or self.client.closed:
             return False

@@ -1,13 +1,19 @@
 """The resident's parent: ends whatever is left when the resident is gone, however it went."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 
 from . import tree
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
-def guard(resident_pid, directory, spool):
+
+def guard(resident_pid: int, directory: str, spool: str | None) -> NoReturn:
     """Wait for the resident, then end what it leaves and remove its directory. Never returns."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -21,16 +27,17 @@ def guard(resident_pid, directory, spool):
     end_children()
     if inode == inode_of(directory):  # else another life of the same task has it
         remove(directory)
-    remove_empty(spool)
+    if spool is not None:
+        remove_empty(spool)
     sys.stdout = sys.stderr = None
     os._exit(0)
 
 
-def end_children():
+def end_children() -> None:
     """Freeze, kill and reap until there is no child: a subreaper's descendants all become its children in the end."""
     me = os.getpid()
     while True:
-        frozen = set()
+        frozen: set[int] = set()
         while True:
             new = [pid for pid in tree.descendants(tree.children(me)) if pid not in frozen]
             if not new:
@@ -47,22 +54,22 @@ def end_children():
             return
 
 
-def inode_of(path):
+def inode_of(path: str) -> int | None:
     try:
         return os.stat(path).st_ino
     except OSError:
         return None
 
 
-def remove_empty(directory):
+def remove_empty(directory: str) -> None:
     """The spool's files have no names, so that their directory is empty unless somebody else uses it."""
     try:
         os.rmdir(directory)
-    except (OSError, TypeError):
+    except OSError:
         pass
 
 
-def remove(directory):
+def remove(directory: str) -> None:
     """The socket, the channels and the record of the environment."""
     try:
         for name in os.listdir(directory):

@@ -1,5 +1,7 @@
 """Start: read the configuration, leave the starter's session, fork under a guardian, listen, say where."""
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
@@ -18,13 +20,19 @@ from .server import Server
 try:
     import ctypes
 except ImportError:  # Debian's python3-minimal
-    ctypes = None
+    ctypes = None  # type: ignore[assignment]  # looked at before its one use
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, NoReturn
+
+    from .frames import Fields
 
 PR_SET_CHILD_SUBREAPER = 36
 LOG_BYTES = 65536  # of our own failures
 
 
-def main(stream):
+def main(stream: BinaryIO) -> NoReturn:
     """Never returns: the process that was started ends as soon as its child, the guardian, has left it."""
     config = read_config(stream)
     if os.fork():
@@ -54,14 +62,14 @@ def main(stream):
     os._exit(0)
 
 
-def read_config(stream):
+def read_config(stream: BinaryIO) -> Fields:
     (size,) = struct.unpack(">I", stream.read(4))
-    config = frames.unpack(stream.read(size))
-    defaults = {"lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True}
+    config: Fields = frames.unpack(stream.read(size))
+    defaults: Fields = {"lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True}
     return dict(defaults, **config)
 
 
-def begin(config):
+def begin(config: Fields) -> Life:
     set_title(b"hermetic-resident")
     limits = DescriptorLimit()
     log = ErrorLog(config["directory"] + "/log")
@@ -77,50 +85,52 @@ def begin(config):
     return life
 
 
-def weaknesses(config):
+def weaknesses(config: Fields) -> list[str]:
     found = []
     if not config["has_subreaper"]:
-        found.append("no ctypes here: a process that leaves its parent and its environment can outlive the end of its command")
+        found.append(
+            "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command")
     if resource is None:
         found.append("no resource module here: the limit of open descriptors is not raised")
     return found
 
 
-def become_subreaper():
+def become_subreaper() -> bool:
     if ctypes is None:
         return os.getpid() == 1
-    return ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
-def set_title(title):
+def set_title(title: bytes) -> None:
     """What `ps` shows: written over our own arguments, which also hides the text we were started with."""
     try:
-        with open("/proc/self/comm", "wb") as file:
-            file.write(title)
-        with open("/proc/self/stat", "rb") as file:
-            start, end = map(int, file.read().rpartition(b")")[2].split()[45:47])
-        with open("/proc/self/mem", "r+b", 0) as file:
-            file.seek(start)
-            file.write(title[:end - start - 1].ljust(end - start, b"\0"))
+        with open("/proc/self/comm", "wb") as comm:
+            comm.write(title)
+        with open("/proc/self/stat", "rb") as stat:
+            start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            memory.seek(start)
+            memory.write(title[:end - start - 1].ljust(end - start, b"\0"))
     except (OSError, ValueError):
         pass
 
 
-def quiet():
+def quiet() -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
 
 
-def say_ready(config, life):
+def say_ready(config: Fields, life: Life) -> None:
+    assert life.server is not None, "it was begun"
     frame = frames.pack_frame(frames.REPLY, 0, {
         "socket": life.server.path, "pid": os.getpid(), "guardian": os.getppid(), "resident": config["id"]})
     os.write(1, frame)
     quiet()
 
 
-def fail(error):
+def fail(error: BaseException) -> None:
     message = "%s: %s" % (type(error).__name__, error)
     os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": "EnvironmentUnavailable", "message": message}))
 
@@ -128,10 +138,10 @@ def fail(error):
 class ErrorLog:
     """Our own failures, for whoever looks into them; the file is bounded and goes with the directory."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path, self.left = path, LOG_BYTES
 
-    def write(self):
+    def write(self) -> None:
         if self.left <= 0:
             return
         with open(self.path, "a") as file:

@@ -59,10 +59,10 @@ def test_frames_come_back_whole_however_the_stream_is_cut(
 @given(frame_parts)
 def test_the_resident_packs_and_reads_the_same_frames(part: tuple[int, int, dict[str, object], bytes]) -> None:
     kind, number, header, body = part
-    ours, theirs = pack_frame(*part), frames.pack_frame(*part)  # type: ignore[no-untyped-call]
+    ours, theirs = pack_frame(*part), frames.pack_frame(*part)
     assert [opened(frame) for frame in greeted_reader().feed(theirs)] == [part]
-    reader = frames.FrameReader(MAX_FRAME)  # type: ignore[no-untyped-call]
-    assert list(reader.feed(ours)) == [(kind, number, header, body)]  # type: ignore[no-untyped-call]
+    reader = frames.FrameReader(MAX_FRAME)
+    assert list(reader.feed(ours)) == [(kind, number, header, body)]
 
 
 @given(some.binary(max_size=4000), some.lists(some.integers(0, 4000), max_size=5))

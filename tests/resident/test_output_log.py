@@ -81,7 +81,7 @@ def test_a_disk_that_fills_up_makes_the_tail_shorter_and_costs_nothing_else(
             raise OSError(28, "No space left on device")
         return real_pwrite(fd, data[: room - offset], offset)
 
-    monkeypatch.setattr(output_log.os, "pwrite", pwrite_on_a_small_disk)
+    monkeypatch.setattr(os, "pwrite", pwrite_on_a_small_disk)
     log = OutputLog(str(tmp_path))
     try:
         written = fill(log, [MEMORY_BYTES] + [50_000] * 20)

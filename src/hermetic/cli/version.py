@@ -1,11 +1,11 @@
 """`hermetic version`."""
 
 import argparse
-import platform
+import json
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
-
-from hermetic.cli.report import print_json
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -20,9 +20,9 @@ def add_parser(subparsers: "SubParsers") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the version."""
     version = import_module("hermetic").__version__
-    python, system = platform.python_version(), platform.system()
+    python, system = ".".join(map(str, sys.version_info[:3])), os.uname().sysname
     if arguments.json:
-        print_json({"hermetic": version, "python": python, "system": system})
+        print(json.dumps({"hermetic": version, "python": python, "system": system}, indent=2))
     else:
         print(f"hermetic {version} (Python {python}, {system})")
     return 0

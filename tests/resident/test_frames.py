@@ -66,3 +66,15 @@ def test_a_path_that_is_no_text_is_sent_readable() -> None:
 def test_infinity_and_nan_travel_as_they_are() -> None:
     assert unpack(pack(math.inf)) == math.inf
     assert math.isnan(unpack(pack(math.nan)))
+
+
+def test_a_frame_whose_taker_failed_is_not_given_out_again() -> None:
+    reader = FrameReader()
+
+    def take_and_fail() -> None:
+        for _ in reader.feed(pack_frame(REPLY, 1, {})):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        take_and_fail()
+    assert [number for _, number, _, _ in reader.feed(pack_frame(REPLY, 2, {}))] == [2]

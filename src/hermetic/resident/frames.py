@@ -46,27 +46,28 @@ class FrameReader:
         self.most = most
         self.buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """Add bytes; yield every frame that is whole. Raises FrameError."""
         buffer = self.buffer
         buffer += data
         at = 0
-        while len(buffer) - at >= 6:
-            length, header_length = PREFIX.unpack_from(buffer, at)
-            if length > self.most or length < 2 + header_length:
-                raise FrameError("frame of %d bytes with a header of %d" % (length, header_length))
-            end = at + 4 + length
-            if end > len(buffer):
-                break
-            split = at + 6 + header_length
-            header = unpack(bytes(buffer[at + 6:split]))
-            if not (isinstance(header, list) and len(header) == 3 and type(header[0]) is int
-                    and type(header[1]) is int and isinstance(header[2], dict)):
-                raise FrameError("header is not [kind, id, fields]")
-            body = bytes(buffer[split:end])
-            at = end
-            yield header[0], header[1], header[2], body
-        if at:
+        try:
+            while len(buffer) - at >= 6:
+                length, header_length = PREFIX.unpack_from(buffer, at)
+                if length > self.most or length < 2 + header_length:
+                    raise FrameError("frame of %d bytes with a header of %d" % (length, header_length))
+                end = at + 4 + length
+                if end > len(buffer):
+                    break
+                split = at + 6 + header_length
+                header = unpack(bytes(buffer[at + 6:split]))
+                if not (isinstance(header, list) and len(header) == 3 and type(header[0]) is int
+                        and type(header[1]) is int and isinstance(header[2], dict)):
+                    raise FrameError("header is not [kind, id, fields]")
+                body = bytes(buffer[split:end])
+                at = end
+                yield header[0], header[1], header[2], body
+        finally:  # also when whoever takes a frame fails: none is given out twice
             del buffer[:at]
 
 

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 def seconds(
     fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
 ) -> float | None:
-    """A duration; None where none is given and the default is None. `above`: the least value itself is refused."""
-    value = fields.get(name, default)
+    """A duration, or the default where none or nil is given. `above`: the least value itself is refused."""
+    value = fields.get(name)
     if value is None:
-        return None
+        return default
     if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
         raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
     return min(float(value), 1e9)
@@ -86,7 +86,9 @@ if TYPE_CHECKING:
 
 def path(fields: Fields, name: str, default: str | None = None) -> str | None:
     """A path, sent as text or, where it is none, as bytes."""
-    value = fields.get(name, default)
+    value = fields.get(name)
+    if value is None:
+        value = default
     if value is None:
         return None
     if type(value) is bytes:

@@ -44,21 +44,21 @@ class Drain:
             return
         for _ in range(turns):
             try:
-                data = os.read(self.fd, PIPE_BYTES)
+                count = os.readv(self.fd, (self.loop.buffer,))
             except BlockingIOError:
                 return
             except OSError:  # EIO: the last holder of a terminal has gone
-                data = b""
-            if not data:
+                count = 0
+            if not count:
                 self.close()
                 return
-            self.log.append(data)
+            self.log.append(self.loop.buffer[:count])
             if self.log.is_held():
                 self._pause()
                 return
-            if len(data) < 4096:
+            if count < 4096:
                 return
-            if len(data) == PIPE_BYTES:
+            if count == PIPE_BYTES:
                 self._widen()
 
     def _pause(self) -> None:

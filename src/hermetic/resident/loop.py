@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+BUFFER_BYTES = 65536
 AWAKE_SECONDS = 0.0003  # a settled shell answers a short command within this
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -46,6 +47,7 @@ class Loop:
     def __init__(self, on_error: Callable[[], None]) -> None:
         self.selector = selectors.DefaultSelector()
         self.on_error = on_error
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))  # what one read takes in; used again by the next
         self.timers: list[Timer] = []
         self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()

@@ -33,7 +33,7 @@ class Ring:
             self.fd = None
             self._use_memory()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         at = self.size % self.cap
         if self.fd is not None and len(data) <= self.cap - at and self._put(data, at) == len(data):
             self.size += len(data)  # nearly always: one piece, in one go
@@ -132,7 +132,8 @@ class OutputLog:
         self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
         self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
+        """Take bytes in; a view may be used again by its owner afterwards."""
         self.total += len(data)
         if self.ring is None:
             room = MEMORY_BYTES - len(self.head)

@@ -89,7 +89,7 @@ class Resident:
     def take_events(self) -> None:
         """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
         try:
-            self.unparsed += os.read(self.events, 65536)
+            self.unparsed += os.read(self.events, 4096)
         except BlockingIOError:
             return
         records = self.unparsed.split(b"\0")

@@ -26,7 +26,6 @@ GREETING_SECONDS = 5
 OPEN_REQUESTS = 1024  # of one client
 OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
 CLIENTS = 64
-RECEIVE_BYTES = 1 << 16  # what malloc serves without asking the kernel
 
 
 class Server:
@@ -93,16 +92,16 @@ class Client:
         if self.closed or self.outgoing_bytes > OUTGOING_BYTES:
             return
         try:
-            data = self.connection.recv(RECEIVE_BYTES)
+            count = self.connection.recv_into(self.loop.buffer)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if not data:
+            count = 0
+        if not count:
             self.close()
             return
         try:
-            for frame in self.reader.feed(data):
+            for frame in self.reader.feed(self.loop.buffer[:count]):
                 self._take(*frame)
                 if self.closed:
                     return

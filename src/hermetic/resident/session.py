@@ -15,9 +15,10 @@ from collections import deque
 from .command import Vocabulary, may_set_traps
 from .job import ending_of
 from .limits import SecondMark
+from .move import Move
 from .process import exec_bash
 from .shell import START, Shell, in_memory, parse_exports
-from .state import can_be_carried, quote_cd, reload_text
+from .state import can_be_carried, quote_cd
 from .tree import children
 
 TYPE_CHECKING = False
@@ -54,12 +55,13 @@ class Session:
         self.notes: list[str] = []  # for the next result
         self.exports: dict[str, str] | None = None  # cached; None when a command may have changed them
         self.move_soon = False
-        self.mover: Shell | None = None
+        self.move: Move | None = None
+        self.handed = 0  # commands given to the lane so far
         self.start_timer: Timer | None = None
         self.proof_timer: Timer | None = None
         self.when_reported: list[Callable[[], None]] = []  # called once no shell's pid is unknown any more
         self.closed = False
-        self._start(login)
+        self.start_shell(login)
 
     def has_unreported(self) -> bool:
         return any(shell.pid is None for shell in self.shells.values())
@@ -79,7 +81,7 @@ class Session:
         return self.base_cwd
 
     # -- starting
-    def _start(self, login: bool, state_fd: int | None = None) -> Shell:
+    def start_shell(self, login: bool, state_fd: int | None = None) -> Shell:
         """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
         shell = self._new_shell(0)
         resident = self.resident
@@ -104,7 +106,7 @@ class Session:
 
     def _start_failed(self, shell: Shell, why: str) -> None:
         """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
-        self._forget(shell)
+        self.forget_shell(shell)
         if self.start_timer is not None:
             self.start_timer.cancel()
         if not shell.starting:
@@ -112,7 +114,7 @@ class Session:
             return
         self.notes.append("the login profile %s: the session was started without it" % why)
         self.lane = None
-        self._start(login=False)
+        self.start_shell(login=False)
 
     def _give_up(self, why: str) -> None:
         """No shell can be had: everybody who waits is told, and the next command tries anew."""
@@ -131,7 +133,7 @@ class Session:
         self.resident.channels[shell.path] = self
         return shell
 
-    def _forget(self, shell: Shell, kill: bool = True) -> None:
+    def forget_shell(self, shell: Shell, kill: bool = True) -> None:
         self.shells.pop(shell.path, None)
         self.resident.channels.pop(shell.path, None)
         for group in (self.ordered, self.copies):
@@ -153,7 +155,7 @@ class Session:
         for shell, waiting in list(self.beside.items()):
             if waiting is command:
                 del self.beside[shell]
-                self._forget(shell)
+                self.forget_shell(shell)
         command.shell_left()
 
     def advance(self) -> None:
@@ -163,7 +165,11 @@ class Session:
                 return
             if self.lane is None or self.lane.pid is None or self.start_timer is not None:
                 return
+            if self.move is not None and self.move.must:
+                return
             if self.lane.command is not None:
+                if not self.resident.has_subreaper:
+                    return  # the end of a shell beside the lane would not be seen: one after the other
                 if self.ordered or not self.copies:
                     self._await_proof()
                     return
@@ -182,6 +188,7 @@ class Session:
             command.notes[:0] = self.notes
             self.notes = []
             self.vocabulary.learn(command.text)
+            self.handed += 1
         else:
             cwd = self.cwd
         command.shell, shell.command = shell, command
@@ -233,8 +240,8 @@ class Session:
             self._prove(shell)
         elif shell in self.beside:
             self._hand(self.beside.pop(shell), shell)
-        elif shell is self.mover:
-            self._move_in(shell)
+        elif self.move is not None and shell is self.move.shell:
+            self.move.arrived()
         self.advance()
 
     def _tell_reported(self) -> None:
@@ -248,14 +255,14 @@ class Session:
         self.copies.append(copy)
         self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
         while len(self.copies) > COPIES:
-            self._forget(self.copies[0])
+            self.forget_shell(self.copies[0])
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
         shell.command = None
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
         if not command.in_lane:
-            self._forget(shell)
+            self.forget_shell(shell)
             return
         if not self.vocabulary.leaves_state_alone(command.text):
             self.covered, self.exports = False, None
@@ -282,8 +289,8 @@ class Session:
                 self._cover(lane)
         if not self.resident.second_mark:
             self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
-        if (lane.depth > DEEPEST or self.move_soon) and self.mover is None and can_be_carried(lane.pid):
-            self._begin_move(lane)
+        if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
+            self.move = Move(self, lane, must=False)
 
     def sweeps_done(self) -> None:
         if self.needs_copy:
@@ -316,7 +323,9 @@ class Session:
         self.lane = self.copies.pop()
         self.covered = False
         self.exports = None
-        if self.resident.sweeps:
+        if not self.resident.has_subreaper:
+            self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
+        elif self.resident.sweeps:
             self.needs_copy = True
         else:
             self._cover(self.lane)
@@ -326,7 +335,7 @@ class Session:
         self.notes.append("session lost: %s; it was started afresh, from the login state" % why)
         self.vocabulary, self.protected = Vocabulary(), set()
         self.may_trap = True
-        self._start(self.login)
+        self.start_shell(self.login)
 
     # -- deaths
     def _died(self, shell: Shell, status: int) -> None:
@@ -343,9 +352,10 @@ class Session:
             return
         command, unread = shell.command, shell.unread_bytes()
         was_copy = shell in self.ordered or shell in self.copies[-1:]
-        self._forget(shell, kill=False)
-        if shell is self.mover:
-            self._abandon_move()
+        self.forget_shell(shell, kill=False)
+        if self.move is not None and shell is self.move.shell:
+            self.move.abandon()
+            self.move_over(None)
         elif shell in self.beside:
             lost = self.beside.pop(shell)
             lost.shell_left()
@@ -371,8 +381,11 @@ class Session:
             return
         self.may_trap = True
         shell.command = None
+        if self.move is not None:
+            self.move.abandon()
+            self.move = None
         if self.ordered and unread > (shell.last_order_bytes if command else 0):
-            self._forget(self.ordered[-1])  # the order to fork it is among those never read
+            self.forget_shell(self.ordered[-1])  # the order to fork it is among those never read
         if command is None or unread:
             self.notes.append(
                 "state restored: the session's shell was lost between commands, the state is an earlier one")
@@ -393,16 +406,18 @@ class Session:
     def _await_proof(self) -> None:
         """Give copies that were forked a moment to report; one that does not is not counted on."""
         if self.proof_timer is None:
-            self.proof_timer = self.loop.call_later(PROOF_SECONDS, self._proof_over)
+            awaited = self.ordered[:]
+            self.proof_timer = self.loop.call_later(PROOF_SECONDS, lambda: self._proof_over(awaited))
 
-    def _proof_over(self) -> None:
+    def _proof_over(self, awaited: list[Shell]) -> None:
         self.proof_timer = None
-        for shell in self.ordered[:]:
-            self._forget(shell)
+        for shell in awaited:
+            if shell in self.ordered:
+                self.forget_shell(shell)
+                self.covered = False
         if self.lane is None:
             self._promote()
-        elif not self.copies:
-            self.covered = False
+        else:
             self._settle()
         self.advance()
 
@@ -430,7 +445,7 @@ class Session:
         if shell is None:
             answer(dict(self.resident.environ))
             return
-        self._ask(shell, b"E", lambda data: self._tell_exports(shell, data, answer))
+        self.ask(shell, b"E", lambda data: self._tell_exports(shell, data, answer))
 
     def _tell_exports(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
         exports = parse_exports(data) or dict(self.resident.environ)
@@ -439,7 +454,7 @@ class Session:
             self.exports = exports
         answer(exports)
 
-    def _ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes], None]) -> None:
+    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes], None]) -> None:
         number = self.resident.next_number()
         fd = in_memory(b"")
 
@@ -451,36 +466,17 @@ class Session:
         shell.send(verb, number, b"", b"%d" % fd)
 
     # -- moving to a fresh bash
-    def _begin_move(self, lane: Shell) -> None:
-        self.move_soon = False
-        self._ask(lane, b"S", self._state_told)
-
-    def _state_told(self, data: bytes) -> None:
-        lane = self.lane
-        if lane is None or lane.command is not None or self.waiting or self.closed:
-            return
-        self._moving_state = in_memory(reload_text(data, self.cwd))
-        self.mover = self._start(False, self._moving_state)
-        self._moved_from = (lane, self.exports)
-
-    def _move_in(self, mover: Shell) -> None:
-        """The fresh bash has taken the state in. It becomes the lane unless a command came in between."""
-        os.close(self._moving_state)
-        self.mover = None
-        lane = self.lane
-        unchanged = lane is not None and lane is self._moved_from[0] and lane.command is None and not self.waiting
-        if not unchanged or lane is None or lane.pid is None or children(lane.pid):
-            self._forget(mover)
-            return
-        for shell in list(self.shells.values()):
-            if shell is not mover and shell.command is None and shell not in self.beside:
-                self._forget(shell)
-        self.lane, self.covered = mover, False
-        self._settle()
-
-    def _abandon_move(self) -> None:
-        os.close(self._moving_state)
-        self.mover = None
+    def move_over(self, shell: Shell | None) -> None:
+        """An attempt to move has ended; with a shell, that is the lane now."""
+        self.move = None
+        if shell is not None:
+            self.move_soon = False
+            for other in list(self.shells.values()):
+                if other is not shell and other.command is None and other not in self.beside:
+                    self.forget_shell(other)
+            self.lane, self.covered = shell, False
+            self._settle()
+        self.advance()
 
     # -- ending
     def close(self) -> None:
@@ -490,9 +486,11 @@ class Session:
             self.start_timer.cancel()
         for shell in list(self.shells.values()):
             command = shell.command
-            self._forget(shell)
+            self.forget_shell(shell)
             if command is not None:
                 shell.command = None
                 command.finish(["signalled", 9])
                 command.shell_left()
         self.lane, self.copies = None, []
+        if self.move is not None:
+            self.move.abandon()

@@ -75,13 +75,12 @@ def running(python: str = sys.executable, boot: str = BOOT, **config: Any) -> It
     """A resident under any interpreter, ended with the block."""
     directory, token = tempfile.mkdtemp(prefix="r-", dir="/tmp"), secrets.token_bytes(16)
     given: dict[str, Any] = {
-        "id": secrets.token_hex(4), "token": token, "directory": directory, "spool": None, "environ": dict(os.environ), "cwd": "/",
-        "lease": 60.0, "login": False, **config,
+        "id": secrets.token_hex(4), "token": token, "directory": directory, "spool": None,
+        "environ": dict(os.environ), "cwd": "/", "lease": 60.0, "login": False, **config,
     }  # fmt: skip
-    started = subprocess.run(
-        [python, "-I", "-S", "-c", boot], input=starting_input(build_archive(), msgspec.msgpack.encode(given)), stdout=subprocess.PIPE,
-        timeout=60, check=True,
-    )  # fmt: skip
+    stdin = starting_input(build_archive(), msgspec.msgpack.encode(given))
+    argv = [python, "-I", "-S", "-c", boot]
+    started = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, timeout=60, check=True)
     [(kind, _, ready, _)] = FrameReader(MAX_FRAME).feed(started.stdout)
     assert kind == REPLY, ready
     resident = Resident(directory, token, ready)

@@ -1,4 +1,4 @@
-"""The resident's codec against the host's: the same values, the same bytes, and nothing but FrameError for anything else."""
+"""The resident's codec against the host's: the same values, the same bytes, and FrameError for anything else."""
 
 import math
 
@@ -7,13 +7,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermetic.resident.frames import MAX_FIRST_FRAME, MAX_FRAME, REPLY, FrameError, FrameReader, pack, pack_frame, unpack
+from hermetic.resident.frames import (
+    MAX_FIRST_FRAME,
+    MAX_FRAME,
+    REPLY,
+    FrameError,
+    FrameReader,
+    pack,
+    pack_frame,
+    unpack,
+)
 
 scalars = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=300) | st.binary(max_size=300)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=300)
+    | st.binary(max_size=300)
 )
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20), max_leaves=40
+    scalars,
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20),
+    max_leaves=40,
 )
 
 
@@ -24,7 +40,8 @@ def test_what_the_resident_packs_the_host_reads_and_the_other_way_round(value: o
         assert msgspec.msgpack.decode(packed) == value
         assert unpack(msgspec.msgpack.encode(value)) == value
     except FrameError as error:
-        assert "deep" in str(error)
+        if "deep" not in str(error):
+            raise
 
 
 @given(data=st.binary(max_size=200))
@@ -36,7 +53,9 @@ def test_any_bytes_are_a_value_or_a_frame_error(data: bytes) -> None:
     assert value is not data
 
 
-@given(bodies=st.lists(st.binary(max_size=2000), max_size=8), cuts=st.lists(st.integers(1, 700), min_size=1, max_size=30))
+@given(
+    bodies=st.lists(st.binary(max_size=2000), max_size=8), cuts=st.lists(st.integers(1, 700), min_size=1, max_size=30)
+)
 def test_frames_come_out_whole_however_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(pack_frame(REPLY, number, {"n": number}, body) for number, body in enumerate(bodies))
     reader, found, at, turn = FrameReader(MAX_FRAME), [], 0, 0
@@ -48,13 +67,23 @@ def test_frames_come_out_whole_however_the_stream_is_cut(bodies: list[bytes], cu
 
 
 def test_lengths_are_checked_before_memory_is_taken() -> None:
-    for prefix in (b"\xff\xff\xff\xff\x00\x01", b"\x00\x00\x00\x05\x00\x09", (MAX_FIRST_FRAME + 1).to_bytes(4, "big") + b"\0\0"):
+    for prefix in (
+        b"\xff\xff\xff\xff\x00\x01",
+        b"\x00\x00\x00\x05\x00\x09",
+        (MAX_FIRST_FRAME + 1).to_bytes(4, "big") + b"\0\0",
+    ):
         with pytest.raises(FrameError):
             list(FrameReader().feed(prefix))
 
 
 def test_a_header_that_claims_more_items_than_bytes_is_refused() -> None:
-    for data in (b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\x91" * 40):
+    for data in (
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\x7f\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\x91" * 40,
+    ):
         with pytest.raises(FrameError):
             unpack(data)
 

@@ -24,6 +24,11 @@ class Missing:
             raise ImportError(name)
 sys.meta_path.insert(0, Missing())
 """
+BLOWS = (
+    "exit 3", "exec false", "set -e; false", "kill -9 $BASHPID", "set -n", "shopt -s extdebug; trap false DEBUG",
+    "builtin() { :; }", "enable -n mapfile", "readonly __h", "readonly __h_t", "readonly LINENO", "ulimit -n 3",
+    "break 99", "exec 10>&- 11>&- 12>&-", "unset PATH",
+)  # fmt: skip
 HEAVY = ("asyncio", "subprocess", "typing", "json", "threading", "traceback", "shutil")
 
 
@@ -35,7 +40,9 @@ def other_pythons() -> list[str]:
     """Interpreters of other versions that this machine happens to have."""
     found: set[str] = set()
     for minor in (8, 9, 10, 11, 12, 13, 14):
-        beside = Path(sys.base_prefix).parent.glob(f"3.{minor}.*/bin/python3.{minor}")  # pyenv keeps versions side by side
+        beside = Path(sys.base_prefix).parent.glob(
+            f"3.{minor}.*/bin/python3.{minor}"
+        )  # pyenv keeps versions side by side
         found |= {str(path) for path in (Path(f"/usr/bin/python3.{minor}"), *beside) if path.exists()}
     return sorted(found - {os.path.realpath(sys.executable)})
 
@@ -62,7 +69,9 @@ def test_its_modules_import_nothing_heavy() -> None:
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     folder = Path(__file__).parents[2] / "src" / "hermetic" / "resident"
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(folder)], stdout=subprocess.PIPE, check=True, timeout=60)
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(folder)], stdout=subprocess.PIPE, check=True, timeout=60
+    )
     assert said.stdout == b"[]\n"
 
 
@@ -98,10 +107,7 @@ def test_other_versions_of_bash_keep_state_and_take_every_blow() -> None:
         with running(bash=bash) as resident, resident.client() as client:
             version = client.run("echo ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}")[1].decode().strip()
             client.run("cd /usr; X=1; f() { echo fn $X; }; declare -A m=([k]=v); alias ll='echo LL'")
-            for blow in (
-                "exit 3", "exec false", "set -e; false", "kill -9 $BASHPID", "set -n", "shopt -s extdebug; trap false DEBUG",
-                "builtin() { :; }", "enable -n mapfile", "readonly __h", "ulimit -n 3", "break 99", "exec 10>&- 11>&- 12>&-", "unset PATH",
-            ):  # fmt: skip
+            for blow in BLOWS:
                 client.run(blow)
                 if blow != "unset PATH":
                     assert client.run("pwd; f; ll; echo ${m[k]}")[1] == b"/usr\nfn 1\nLL\nv\n", (version, blow)

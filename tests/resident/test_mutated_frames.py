@@ -15,7 +15,10 @@ from tests.sizes import scale
 REQUESTS: list[tuple[dict[str, Any], bytes]] = [
     ({"op": "run", "id": "r1", "text": 4, "timeout": 0.2, "limit": 10}, b"true"),
     ({"op": "start", "id": "s1", "text": 4, "stdin": "null"}, b"true"),
-    ({"op": "start", "id": "s2", "text": 4, "argv": True, "stdin": "inline", "env": {"A": "b"}, "cwd": "/"}, b"trueinput"),
+    (
+        {"op": "start", "id": "s2", "text": 4, "argv": True, "stdin": "inline", "env": {"A": "b"}, "cwd": "/"},
+        b"trueinput",
+    ),
     ({"op": "read", "log": "r1", "offset": 0, "limit": 100, "wait": 0.001}, b""),
     ({"op": "follow", "log": "r1", "offset": 0, "credit": 100, "hold": True}, b""),
     ({"op": "status", "process": "s1"}, b""),
@@ -37,7 +40,9 @@ def good_frames() -> list[bytes]:
 def throw(resident: Resident, frames: list[bytes]) -> None:
     """Greets and sends; whatever comes back is read away, and a closed connection is a good answer."""
     with resident.connect() as stream:
-        stream.sendall(pack_frame(REQUEST, 1, {"op": "hello", "versions": [1], "token": resident.token, "client": "fuzz"}))
+        stream.sendall(
+            pack_frame(REQUEST, 1, {"op": "hello", "versions": [1], "token": resident.token, "client": "fuzz"})
+        )
         try:
             for frame in frames:
                 stream.sendall(frame)

@@ -105,3 +105,30 @@ def test_listeners_hear_of_every_append() -> None:
     log.listeners.append(lambda: heard.append(log.total))
     fill(log, [3, 4])
     assert heard == [3, 7]
+
+
+@given(cuts=st.lists(st.integers(1, 12), min_size=1, max_size=20), before=st.integers(0, 40))
+def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(cuts: list[int], before: int) -> None:
+    secret = b"open sesame"
+    log = OutputLog("/tmp", spool_bytes=CAP)
+    try:
+        log.append(b"x" * (MEMORY_BYTES - before))
+        log.mask(secret)
+        text = b"say " + secret + b", twice: " + secret * 2 + b"."
+        at, turn = 0, 0
+        while at < len(text):
+            size = cuts[turn % len(cuts)]
+            log.append(text[at : at + size])
+            at, turn = at + size, turn + 1
+        expected = text.replace(secret, b"*" * len(secret))
+        assert log.total == MEMORY_BYTES - before + len(text)
+        assert log.read(MEMORY_BYTES - before, 1000)[1] == expected
+    finally:
+        log.close()
+
+
+def test_a_secret_too_short_to_tell_apart_is_not_masked() -> None:
+    log = OutputLog("/tmp")
+    log.mask(b"abc")
+    log.append(b"abcabc")
+    assert log.read(0, 10) == (0, b"abcabc")

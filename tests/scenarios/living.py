@@ -4,6 +4,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import hermetic
+
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
@@ -41,3 +43,12 @@ async def gone(pid: int) -> None:
     finally:
         loop.remove_reader(handle)
         os.close(handle)
+
+
+async def begin(session: hermetic.Session, command: str) -> "asyncio.Task[hermetic.Result]":
+    """Runs a command; returns when it has said that it is up."""
+    up = asyncio.Event()
+    running = asyncio.create_task(session.run(command, on_output=lambda _: up.set()))
+    async with asyncio.timeout(20):
+        await up.wait()
+    return running

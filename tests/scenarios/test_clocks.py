@@ -22,7 +22,10 @@ asyncio.run(main())
 def open_and_leave(task: str, lease: float, unattended: float, command: str) -> tuple[int, int]:
     """Opens an environment in another process that ends at once; returns the pids of resident and guardian."""
     said = subprocess.run(
-        [sys.executable, "-c", OPENER, task, str(lease), str(unattended), command], stdout=subprocess.PIPE, check=True, timeout=60
+        [sys.executable, "-c", OPENER, task, str(lease), str(unattended), command],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
     )
     resident, guardian = map(int, said.stdout.split())
     return resident, guardian

@@ -11,7 +11,7 @@ import pytest
 
 import hermetic
 from hermetic import Lost
-from tests.scenarios.living import gone, is_alive, with_argument
+from tests.scenarios.living import begin, gone, is_alive, with_argument
 from tests.sizes import scale
 
 CALLER = """
@@ -26,6 +26,19 @@ asyncio.run(main())
 """
 
 
+def kill_a_caller(task: str) -> None:
+    """A caller opens the task, starts the printer in it, and is killed while that prints."""
+    with subprocess.Popen([sys.executable, "-c", CALLER, task], stdout=subprocess.PIPE) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == b"ready\n"
+        caller.kill()
+
+
+def runtime_names() -> list[str]:
+    """What lies in the runtime directory."""
+    return [path.name for path in Path(os.environ["HERMETIC_RUNTIME_DIR"]).rglob("*")]
+
+
 @pytest.mark.slow
 async def test_a_killed_resident_is_told_at_once_and_leaves_nothing() -> None:
     for turn in range(scale(20)):
@@ -34,10 +47,8 @@ async def test_a_killed_resident_is_told_at_once_and_leaves_nothing() -> None:
         info = await env.info()
         await env.run(f"sleep {odd} & (setsid sleep {odd} &) ; env -i setsid bash -c 'sleep {odd} & sleep {odd}' &")
         started = await env.start(f"sleep {odd}")
-        running = asyncio.create_task(env.run(f"echo here; sleep {odd}"))
-        async with asyncio.timeout(20):
-            while len(with_argument(odd)) < 6:
-                await asyncio.sleep(0.01)
+        running = await begin(env, f"echo here; sleep {odd}")
+        assert with_argument(odd) != []
         os.kill(info.pid, signal.SIGKILL)
         async with asyncio.timeout(5):
             result = await running
@@ -57,10 +68,7 @@ async def test_a_killed_caller_loses_no_byte() -> None:
     expected = "".join(f"line {i}\n" for i in range(20000)).encode()
     for turn in range(scale(20)):
         task = f"killed-caller-{os.getpid()}-{turn}"
-        with subprocess.Popen([sys.executable, "-c", CALLER, task], stdout=subprocess.PIPE) as caller:
-            assert caller.stdout is not None
-            assert caller.stdout.readline() == b"ready\n"
-            caller.kill()
+        kill_a_caller(task)
         env = await hermetic.attach(task)
         try:
             printer = await env.process("printer")
@@ -86,7 +94,7 @@ async def test_a_closed_environment_leaves_no_process_and_no_directory() -> None
     await env.close()
     assert with_argument(odd) == []
     assert not is_alive(info.pid)
-    assert not any(info.id in path.name for path in Path(os.environ["HERMETIC_RUNTIME_DIR"]).rglob("*"))
+    assert not any(info.id in name for name in runtime_names())
 
 
 async def test_the_guardian_ends_when_the_resident_is_told_to() -> None:

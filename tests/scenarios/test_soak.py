@@ -24,7 +24,15 @@ def memory(info: EnvironmentInfo) -> int:
 @pytest.mark.slow
 async def test_ten_thousand_commands_leave_the_resident_as_it_was() -> None:
     async with hermetic.open("local") as env:
-        commands = ("true", "X=$((X + 1))", "echo $X; /bin/true", "exit 3", "sleep 0 & echo $!", "cd /tmp; cd - >/dev/null", "nosuch")
+        commands = (
+            "true",
+            "X=$((X + 1))",
+            "echo $X; /bin/true",
+            "exit 3",
+            "sleep 0 & echo $!",
+            "cd /tmp; cd - >/dev/null",
+            "nosuch",
+        )
         for command in commands * 40:
             await env.run(command)
         before = await env.info()

@@ -1,4 +1,4 @@
-"""Whether a process waits for input is the kernel's word: true for what blocks on its terminal, and for nothing else."""
+"""Whether a process waits for input is the kernel's word: true for what blocks on its terminal, for nothing else."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ NOT_WAITING = {"top": "top", "sleep": "sleep 1000", "bash": "while :; do :; done
 async def becomes(process: hermetic.Process, wanted: bool) -> None:
     """Returns when the kernel says so; its word changes when the program gets there."""
     async with asyncio.timeout(30):
-        while (await process.status()).waiting_for_input is not wanted:
+        while (await process.status()).waiting_for_input is not wanted:  # noqa: ASYNC110 the kernel sends no word of it
             await asyncio.sleep(0.02)
 
 

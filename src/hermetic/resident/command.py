@@ -117,14 +117,14 @@ class Command(Job):
     def members(self) -> list[int]:
         shell = self.shell
         if shell is None or shell.command is not self or not shell.pid:
-            return self.resident.tree_of(self, [], self.home.protected)
+            return self.resident.tree_of(self, self.home.jobs_of(self), self.home.protected)
         return self.resident.tree_of(self, [shell.pid], self.home.jobs_of_others(shell.pid, self))
 
     def end(self, grace: float, ending: Ending | None) -> None:
         if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
             self.home.withdraw(self)
             self.forced = ending
-            self.finish(ending)
+            self.finish(ending or ["cancelled"])
             return
         super().end(grace, ending)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import frames
+from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Follow:
 
     def advance(self) -> None:
         if self.request.answered or self.request.client.closed:
+            return
+        if self.log.is_closed:
+            self._stop()
+            message = "process %s was forgotten" % self.job.id
+            self.request.refuse(Refusal("UnknownProcess", message, process=self.job.id))
             return
         while self.credit > 0 and self.request.client.has_room:
             start, data = self.log.read(self.offset, min(self.credit, PIECE_BYTES, frames.MAX_BODY))

@@ -27,6 +27,21 @@ class Watch:
         self.fd, self.callback, self.events, self.active = fd, callback, events, True
 
 
+class Waiters:
+    """Callbacks that are called once, together, when what they wait for has come."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def add(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def tell(self) -> None:
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+
 class Timer:
     __slots__ = ("callback", "when")
 

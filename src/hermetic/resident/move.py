@@ -1,4 +1,4 @@
-"""Moving a session to a fresh bash, with its whole state: out of deep nesting, or back under the resident's own eyes."""
+"""Moving a session to a fresh bash, with its whole state: out of deep nesting, or back under the resident's eyes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .shell import Shell
 
 
+LIMIT_SECONDS = 10
+
+
 class Move:
     """One attempt: ask the lane for its state, start a bash that takes it in, put that in the lane's place.
 
@@ -25,14 +28,23 @@ class Move:
         self.handed = session.handed
         self.state_fd: int | None = None
         self.shell: Shell | None = None
+        self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
         session.ask(lane, b"S", self._state_told)
+
+    def _too_late(self) -> None:
+        """The state holds something that keeps a fresh bash busy: the session stays where it is."""
+        self.abandon()
+        self.session.move_over(None)
 
     def is_void(self) -> bool:
         session = self.session
         return session.closed or session.lane is not self.lane or session.handed != self.handed
 
-    def _state_told(self, data: bytes) -> None:
+    def _state_told(self, data: bytes | None) -> None:
+        if data is None or self.session.move is not self:
+            return  # the lane died, or it took too long: the session has dropped this attempt
         if self.is_void():
+            self.abandon()
             self.session.move_over(None)
             return
         self.state_fd = in_memory(reload_text(data, self.session.cwd))
@@ -48,6 +60,7 @@ class Move:
 
     def abandon(self) -> None:
         """Give back what the attempt holds."""
+        self.timer.cancel()
         if self.shell is not None:
             self.session.forget_shell(self.shell)
             self.shell = None

@@ -17,7 +17,40 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
 SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
 HOLD_BYTES = 4 * 1024 * 1024  # how far a reader that must miss nothing may fall behind
+SECRET_BYTES = 4  # a shorter one is not masked: it would be found everywhere
+MOST_SECRETS = 16
 FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or cannot be written
+
+
+class Masking:
+    """Replaces known secrets, also one that comes in two pieces."""
+
+    def __init__(self) -> None:
+        self.secrets: list[bytes] = []
+        self.carry = b""  # the last bytes as they came, in case a secret has begun in them
+        self.stored = b""  # the same bytes as they were stored
+
+    def add(self, secret: bytes) -> None:
+        if len(secret) >= SECRET_BYTES and secret not in self.secrets:
+            self.secrets = [*self.secrets, secret][-MOST_SECRETS:]
+
+    def mask(self, data: bytes) -> tuple[bytes, bytes]:
+        """`(before, data)`: what to put over the bytes stored last, and what to store."""
+        joined = self.carry + data
+        masked = joined
+        for secret in self.secrets:
+            masked = masked.replace(secret, b"*" * len(secret))
+        # What an earlier secret has masked stays masked, though its bytes come by here once more.
+        masked = bytes(map(masked_byte, joined, masked, self.stored)) + masked[len(self.stored):]
+        split, keep = len(self.carry), max(map(len, self.secrets)) - 1
+        before = masked[:split] if masked[:split] != self.stored else b""
+        self.carry, self.stored = joined[-keep:], masked[-keep:]
+        return before, masked[split:]
+
+
+def masked_byte(plain: int, now: int, then: int) -> int:
+    """One byte, masked when either of two passes has masked it."""
+    return now if now != plain else then
 
 
 class Ring:
@@ -39,6 +72,12 @@ class Ring:
             self.size += len(data)  # nearly always: one piece, in one go
             return
         self._write_in_parts(memoryview(data))
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Put bytes over ones written before; those that fell out are passed over."""
+        size, self.size = self.size, max(offset, self.start)
+        self._write_in_parts(memoryview(data)[self.size - offset:])
+        self.size = size
 
     def _write_in_parts(self, view: memoryview) -> None:
         if len(view) > self.cap:
@@ -128,12 +167,24 @@ class OutputLog:
         self.head = bytearray()
         self.ring: Ring | None = None
         self.total = 0
+        self.is_closed = False
+        self.masking: Masking | None = None
         self.listeners: list[Callable[[], None]] = []  # called after every append
         self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
         self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
 
+    def mask(self, secret: bytes) -> None:
+        """From now on this is stored as as many asterisks, so that offsets hold."""
+        if SECRET_BYTES <= len(secret) and self.masking is None:
+            self.masking = Masking()
+        if self.masking is not None:
+            self.masking.add(secret)
+
     def append(self, data: bytes | memoryview) -> None:
         """Take bytes in; a view may be used again by its owner afterwards."""
+        if self.masking is not None:
+            before, data = self.masking.mask(bytes(data))
+            self._overwrite(self.total - len(before), before)
         self.total += len(data)
         if self.ring is None:
             room = MEMORY_BYTES - len(self.head)
@@ -148,6 +199,13 @@ class OutputLog:
             self.ring.write(data)
         for listener in self.listeners[:]:
             listener()
+
+    def _overwrite(self, offset: int, data: bytes) -> None:
+        """Put bytes over ones that are stored already."""
+        room = max(0, len(self.head) - offset)
+        self.head[offset:offset + len(data[:room])] = data[:room]
+        if self.ring is not None and data[room:]:
+            self.ring.overwrite(offset + room - len(self.head), data[room:])
 
     def is_held(self) -> bool:
         """Whether a reader that must miss nothing is too far behind to go on."""
@@ -173,6 +231,8 @@ class OutputLog:
 
     def read(self, offset: int, limit: int) -> tuple[int, bytes]:
         """`(start, bytes)`: from `offset`, or from the end of the hole when `offset` lies in it."""
+        if self.is_closed:
+            return offset, b""
         head = len(self.head)
         if offset < head:
             data = bytes(self.head[offset:offset + limit])
@@ -195,6 +255,9 @@ class OutputLog:
         return self.read(0, first)[1], tail
 
     def close(self) -> None:
+        """Nothing can be read any more; those who listen find out."""
+        self.is_closed = True
         if self.ring is not None:
             self.ring.close()
-            self.ring.fd = None
+        for listener in self.listeners[:]:
+            listener()

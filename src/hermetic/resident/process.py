@@ -10,11 +10,12 @@ from collections import deque
 
 from .job import Drain, Job, ending_of
 from .loop import WRITE
+from .shell import START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any
 
     from .limits import SecondMark
     from .loop import Watch
@@ -227,14 +228,23 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
         os._exit(status)
 
 
-def exec_bash(argv: list[str], environ: dict[str, str], cwd: str, resident: Resident) -> NoReturn:
-    """In the forked child; never returns."""
-    try:
-        prepare_child((resident.null,) * 3, resident)
-        os.chdir(cwd)
-        os.execvpe(resident.bash, argv, environ)
-    finally:
-        os._exit(127)
+def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd: int | None) -> int:
+    """A bash that becomes a session's shell. One that takes a state in gets no variable but those the state holds."""
+    environ = dict(resident.environ) if state_fd is None else {}
+    if not login:
+        environ.pop("BASH_ENV", None)
+    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", START, "bash"]
+    argv += [resident.descriptors_path, str(resident.events_in), channel, str(resident.loop_fd), resident.id]
+    argv += [str(resident.second_mark), "" if state_fd is None else str(state_fd)]
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare_child((resident.null,) * 3, resident)
+            os.chdir(cwd)
+            os.execvpe(resident.bash, argv, environ)
+        finally:
+            os._exit(127)
+    return pid
 
 
 def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:

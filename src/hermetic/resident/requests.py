@@ -82,6 +82,9 @@ class Requests(FileRequests):
                 timer = self.loop.call_later(timeout, lambda: self._time_out(job, timeout, on_timeout, grace))
                 job.when_ended(timer.cancel)
             self._answer_run(request, job, limit, grace)
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+            return
         if take.flag(fields, "argv"):
             self._start(request, job_id, begun)
             return
@@ -244,6 +247,9 @@ class Requests(FileRequests):
                 request.refuse(self._input_closed(job))
         if not isinstance(job, Process) or not job.input_open:
             raise self._input_closed(job)
+        if take.flag(request.fields, "secret"):
+            for log in job.logs():
+                log.mask(request.body.rstrip(b"\r\n"))
         try:
             job.write(request.body, taken)
         except InputClosed as error:
@@ -286,6 +292,9 @@ class Requests(FileRequests):
     def do_kill(self, request: Request) -> None:
         job = self._job(request)
         grace = take.seconds(request.fields, "grace", 0.25)
+        if job.has_ended:  # what it left behind may live on
+            self.resident.sweep(job.members, grace, lambda _: request.reply({"process": job.describe()}))
+            return
         job.end(grace, None)
         job.when_ended(lambda: request.reply({"process": job.describe()}))
 
@@ -351,13 +360,24 @@ class Requests(FileRequests):
 
     def do_state(self, request: Request) -> None:
         session = self.resident.session(take.text(request.fields, "session"))
-        session.ask_exports(lambda exports: request.reply({"cwd": session.cwd}, frames.pack(exports)))
+        session.exports.ask(lambda exports: request.reply({"cwd": session.cwd}, frames.pack(exports)))
 
     def do_end_session(self, request: Request) -> None:
         session = self.resident.sessions.get(take.text(request.fields, "session"))
-        if session is not None:
-            self.resident.forget_session(session)
-        request.reply({})
+        if session is None:
+            request.reply({})
+            return
+
+        def look() -> None:
+            """Its commands end first, with all below them."""
+            running = [job for job in self.resident.running() if isinstance(job, Command) and job.home is session]
+            for job in running[:1]:
+                job.when_ended(look)
+                job.end(0.25, ["cancelled"])
+            if not running:
+                self.resident.forget_session(session)
+                request.reply({})
+        look()
 
     def do_lease(self, request: Request) -> None:
         self.life.lease.set(take.seconds(request.fields, "lease", self.life.lease.lease),

@@ -138,7 +138,7 @@ class Resident:
                 refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
             for callback in self.starting.pop(job_id):
                 callback(job, refusal)
-        session.ask_exports(launch)
+        session.exports.ask(launch)
 
     def _launch(
         self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,
@@ -271,7 +271,7 @@ class _PendingSweep:
     def try_start(self) -> None:
         for session in self.resident.sessions.values():
             if session.has_unreported():
-                session.when_reported.append(self.try_start)
+                session.when_reported.add(self.try_start)
                 return
         self.start()
 

@@ -13,11 +13,13 @@ import signal
 from collections import deque
 
 from .command import Vocabulary, may_set_traps
+from .exports import Exports
 from .job import ending_of
 from .limits import SecondMark
+from .loop import Waiters
 from .move import Move
-from .process import exec_bash
-from .shell import START, Shell, in_memory, parse_exports
+from .process import spawn_bash
+from .shell import Shell, in_memory
 from .state import can_be_carried, quote_cd
 from .tree import children
 
@@ -53,13 +55,15 @@ class Session:
         # jobs of earlier commands, where no second mark tells: ending a later one leaves them alone
         self.protected: set[int] = set()
         self.notes: list[str] = []  # for the next result
-        self.exports: dict[str, str] | None = None  # cached; None when a command may have changed them
+        self.exports = Exports(self)
         self.move_soon = False
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far
         self.start_timer: Timer | None = None
         self.proof_timer: Timer | None = None
-        self.when_reported: list[Callable[[], None]] = []  # called once no shell's pid is unknown any more
+        self.when_lane = Waiters()  # called once a lane that died is replaced
+        self.when_started = Waiters()  # called once the first shell is there
+        self.when_reported = Waiters()  # called once no shell's pid is unknown any more
         self.closed = False
         self.start_shell(login)
 
@@ -85,16 +89,7 @@ class Session:
         """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
         shell = self._new_shell(0)
         resident = self.resident
-        # a state holds every exported variable, and no unset one
-        environ = dict(resident.environ) if state_fd is None else {}
-        if not login:
-            environ.pop("BASH_ENV", None)
-        argv = ["bash", "--norc"] + (["-l"] if login else ["--noprofile"]) + [
-            "-c", START, "bash", resident.descriptors_path, str(resident.events_in), shell.path, str(resident.loop_fd),
-            resident.id, str(resident.second_mark), "" if state_fd is None else str(state_fd)]
-        pid = os.fork()
-        if pid == 0:
-            exec_bash(argv, environ, self.base_cwd, resident)
+        pid = spawn_bash(resident, shell.path, self.base_cwd, login, state_fd)
         shell.pid = pid
         self.loop.on_exit(pid, lambda status: self._died(shell, status))
         if state_fd is None:
@@ -119,11 +114,17 @@ class Session:
     def _give_up(self, why: str) -> None:
         """No shell can be had: everybody who waits is told, and the next command tries anew."""
         self.lane = None
-        while self.waiting:
-            command = self.waiting.popleft()
+        self._refuse_waiting(why)
+        self.resident.forget_session(self)
+
+    def _refuse_waiting(self, why: str) -> None:
+        """Commands that never began."""
+        waiting = [*self.waiting, *self.beside.values()]
+        self.waiting.clear()
+        self.beside.clear()
+        for command in waiting:
             command.shell_left()
             command.finish(["lost", why])
-        self.resident.forget_session(self)
 
     def _new_shell(self, depth: int) -> Shell:
         age = self.resident.next_number()
@@ -142,6 +143,10 @@ class Session:
         if kill and shell.pid is not None:
             self.loop.on_exit(shell.pid, lambda status: None)
         shell.drop(kill)
+        answers, shell.answers = shell.answers, {}
+        for answer in answers.values():
+            answer(False)
+        self._tell_reported()
 
     # -- commands
     def run(self, command: Command) -> None:
@@ -231,11 +236,12 @@ class Session:
             else:
                 self._command_ended(shell, shell.command, ["exited", status & 255])
         elif number in shell.answers:
-            shell.answers.pop(number)()
+            shell.answers.pop(number)(True)
         elif shell is self.lane and self.start_timer is not None:
             self.start_timer.cancel()
             self.start_timer = None
             self._settle()
+            self.when_started.tell()
         elif shell in self.ordered:
             self._prove(shell)
         elif shell in self.beside:
@@ -245,10 +251,8 @@ class Session:
         self.advance()
 
     def _tell_reported(self) -> None:
-        if self.when_reported and not self.has_unreported():
-            callbacks, self.when_reported = self.when_reported, []
-            for callback in callbacks:
-                callback()
+        if not self.has_unreported():
+            self.when_reported.tell()
 
     def _prove(self, copy: Shell) -> None:
         self.ordered.remove(copy)
@@ -265,7 +269,8 @@ class Session:
             self.forget_shell(shell)
             return
         if not self.vocabulary.leaves_state_alone(command.text):
-            self.covered, self.exports = False, None
+            self.covered = False
+            self.exports.changed()
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
         self._settle()
 
@@ -274,8 +279,15 @@ class Session:
         mark = self.resident.second_mark
         if not mark:
             return self.protected
-        own = (None, SecondMark(mark, command.number).value)
-        return {child for child in children(pid) if SecondMark.of(child) not in own}
+        own = SecondMark(mark, command.number).value
+        return {job for job in children(pid) if SecondMark.of(job) not in (None, own)}
+
+    def jobs_of(self, command: Command) -> list[int]:
+        """What an ended command has left running below the lane, where that can be told."""
+        mark, lane = self.resident.second_mark, self.lane
+        if not mark or lane is None or lane.pid is None:
+            return []
+        return [job for job in children(lane.pid) if SecondMark.of(job) == SecondMark(mark, command.number).value]
 
     def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
@@ -322,13 +334,14 @@ class Session:
             return False
         self.lane = self.copies.pop()
         self.covered = False
-        self.exports = None
+        self.exports.changed()
         if not self.resident.has_subreaper:
             self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
         elif self.resident.sweeps:
             self.needs_copy = True
         else:
             self._cover(self.lane)
+        self.when_lane.tell()
         return True
 
     def _restart(self, why: str) -> None:
@@ -336,6 +349,7 @@ class Session:
         self.vocabulary, self.protected = Vocabulary(), set()
         self.may_trap = True
         self.start_shell(self.login)
+        self.when_lane.tell()
 
     # -- deaths
     def _died(self, shell: Shell, status: int) -> None:
@@ -373,7 +387,7 @@ class Session:
 
     def _lane_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
         self.lane = None
-        self.exports = None
+        self.exports.changed()
         if self.start_timer is not None:
             self.start_timer.cancel()
             self.start_timer = None
@@ -399,9 +413,13 @@ class Session:
             command.restored = True
             command.notes.append(
                 "state restored: the command ended its shell, so variables, functions and directory are as before it")
+            self.when_lane.add(lambda: self._finish(command, ending_of(status)))
             self._promote()
-            command.finish(ending_of(status))
-            command.shell_left()
+
+    @staticmethod
+    def _finish(command: Command, ending: Ending) -> None:
+        command.finish(ending)
+        command.shell_left()
 
     def _await_proof(self) -> None:
         """Give copies that were forked a moment to report; one that does not is not counted on."""
@@ -434,32 +452,13 @@ class Session:
             command.in_lane = False
 
     # -- telling
-    def ask_exports(self, answer: Callable[[dict[str, str]], None]) -> None:
-        """Call `answer(variables)` with what the session exports; from a copy while the lane is busy."""
-        if self.exports is not None:
-            answer(self.exports)
-            return
-        shell = self.lane
-        if shell is None or shell.command is not None or self.start_timer is not None:
-            shell = self.copies[-1] if self.copies else None
-        if shell is None:
-            answer(dict(self.resident.environ))
-            return
-        self.ask(shell, b"E", lambda data: self._tell_exports(shell, data, answer))
-
-    def _tell_exports(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
-        exports = parse_exports(data) or dict(self.resident.environ)
-        exports.pop("HERMETIC_COMMAND", None)
-        if shell is self.lane:
-            self.exports = exports
-        answer(exports)
-
-    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes], None]) -> None:
+    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Call `answer` with what the shell tells, or with None when it dies first."""
         number = self.resident.next_number()
         fd = in_memory(b"")
 
-        def told() -> None:
-            data = os.pread(fd, os.fstat(fd).st_size, 0)
+        def told(alive: bool) -> None:
+            data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
             os.close(fd)
             answer(data)
         shell.answers[number] = told
@@ -494,3 +493,6 @@ class Session:
         self.lane, self.copies = None, []
         if self.move is not None:
             self.move.abandon()
+        self._refuse_waiting("the session was ended before the command began")
+        self.when_started.tell()
+        self.when_lane.tell()

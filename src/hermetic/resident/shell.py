@@ -27,15 +27,16 @@ INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a 
 # mean in a script. for ((…)) and not while: its test is arithmetic, so it ends under `set -n` and under a DEBUG trap
 # that skips commands. Only a valid order arms the next turn (__h_i, __h_o) and there is no `break`, so no redefined
 # name can make it spin. A user's `break` acts on the inner loop, hence the outer one; what has to happen after a
-# command stands at the top of the next turn. `report && read`: with the resident gone, opening the FIFO would sleep for
-# ever.
+# command stands at the top of the next turn. There every name is assigned that a command's start assigns: one made
+# read-only ends the shell before it reports, so that no copy of it is ever relied on. `report && read`: with the
+# resident gone, opening the FIFO would sleep for ever.
 _TURN = r"""
 if [[ $__h_a ]]; then builtin shopt -s expand_aliases; fi;
 for ((__h_o=1; __h_o--; )); do
 for ((__h_i=1; __h_i--; )); do
-if [[ $__h_w ]]; then builtin cd -- "$__h_w"; OLDPWD=$__h_v __h_w=; fi;
-if [[ $__h_x ]]; then command exec </dev/null >/dev/null 2>&1; __h_x=; fi;
-__h_n=${__h[1]-0} __h=();
+if [[ $__h_w ]]; then builtin cd -- "$__h_w"; OLDPWD=$__h_v; fi;
+if [[ $__h_x ]]; then command exec </dev/null >/dev/null 2>&1; fi;
+__h_n=${__h[1]-0} __h=() __h_s=$__h_s __h_t= __h_u= __h_v= __h_w= __h_x= __h_y= LINENO=1;
 builtin printf '\0%s %d %s %d\0' "$__h_c" "$BASHPID" "$__h_n" "$__h_s" >|"$__h_p$__h_e" &&
 builtin mapfile -t -d '' -n 8 __h <"$__h_c";
 case ${__h[0]-} in
@@ -114,7 +115,7 @@ class Shell:
         self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.pid: int | None = None
         self.command: Command | None = None
-        self.answers: dict[int, Callable[[], None]] = {}  # number of an order that is no command: callback()
+        self.answers: dict[int, Callable[[bool], None]] = {}  # number of an order that is no command: callback(alive)
 
     def __repr__(self) -> str:
         return "<Shell %s: pid %s, %s>" % (self.path, self.pid, "busy" if self.command else "idle")
@@ -144,56 +145,3 @@ class Shell:
             os.unlink(self.path)
         except FileNotFoundError:
             pass
-
-
-def parse_exports(data: bytes) -> dict[str, str]:
-    """The variables in the output of `export -p`: lines `declare -x NAME="value"`, quoted by bash."""
-    found: dict[str, str] = {}
-    at = 0
-    while True:
-        at = data.find(b"declare -", at)
-        if at < 0:
-            return found
-        name_at = data.find(b" ", at + 9) + 1
-        end = name_at
-        while end < len(data) and data[end:end + 1] not in (b"=", b"\n"):
-            end += 1
-        name = data[name_at:end]
-        if data[end:end + 1] != b"=":
-            at = end
-            continue
-        value, at = _unquote(data, end + 1)
-        found[os.fsdecode(name)] = os.fsdecode(value)
-
-
-_ESCAPES = {
-    b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v",
-    b"e": b"\x1b", b"E": b"\x1b",
-}
-
-
-def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
-    """`(value, end)` of a word as `declare -p` prints it: "…" with backslashes, or $'…' with ANSI-C escapes."""
-    out = bytearray()
-    ansi = data[at:at + 2] == b"$'"
-    close = b"'" if ansi else b'"'
-    at += 2 if ansi else 1
-    while at < len(data) and data[at:at + 1] != close:
-        byte = data[at:at + 1]
-        at += 1
-        if byte != b"\\":
-            out += byte
-            continue
-        code = data[at:at + 1]
-        at += 1
-        if not ansi:
-            out += code if code in (b'"', b"\\", b"$", b"`") else b"\\" + code
-        elif code in _ESCAPES:
-            out += _ESCAPES[code]
-        elif code in b"01234567" and code:
-            digits = data[at - 1:at + 2]
-            out.append(int(digits, 8) & 255)
-            at += 2
-        else:
-            out += code
-    return bytes(out), at + 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
 SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
+REPEAT_SECONDS = 0.02
 LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
 
@@ -113,6 +114,19 @@ def send(pids: Iterable[int], number: int) -> list[int]:
     return refused
 
 
+def dies_of_term(pid: int) -> bool:
+    """Whether TERM is neither caught nor ignored there, so that a second one means no more than the first."""
+    masks = 0
+    try:
+        with open("/proc/%d/status" % pid) as file:
+            for line in file:
+                if line.startswith(("SigIgn:", "SigCgt:")):
+                    masks |= int(line.split()[1], 16)
+    except OSError:
+        return False
+    return not masks >> (signal.SIGTERM - 1) & 1
+
+
 class Sweep:
     """Ends a tree: TERM, after `grace` freeze and KILL until nobody is new; then calls `done(survivors)`.
 
@@ -130,15 +144,22 @@ class Sweep:
         self.killing = False
         self.turns = 0
         loop.reaped_listeners.add(self._reaped)
+        self.timer = loop.call_later(grace, self._freeze)
         if grace > 0:
-            pids = self._reachable()
-            self.refused.update(send(pids, signal.SIGTERM))
-            send(pids, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
-            self.awaited.update(pids)
-            self.timer = loop.call_later(grace, self._freeze)
+            self._ask(self._reachable())
             loop.call_soon(self._look)
-        else:
-            self.timer = loop.call_later(0, self._freeze)
+            loop.call_later(REPEAT_SECONDS, self._ask_again)
+
+    def _ask(self, pids: list[int]) -> None:
+        self.refused.update(send(pids, signal.SIGTERM))
+        send(pids, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
+        self.awaited.update(pids)
+
+    def _ask_again(self) -> None:
+        """A TERM between a shell's fork and its child's exec is lost: to whom it would end, it is sent again."""
+        if self.done is not None and not self.killing:
+            self._ask([pid for pid in self._reachable() if dies_of_term(pid)])
+            self._look()
 
     def _reachable(self) -> list[int]:
         return [pid for pid in self.members() if pid not in self.refused]
@@ -156,10 +177,13 @@ class Sweep:
             if pid not in self.refused and not is_gone(pid):
                 return
             self.awaited.discard(pid)
-        if not self._reachable():
+        left = self._reachable()
+        if not left:
             self._finish()
         elif self.killing:
             self._freeze()
+        else:
+            self._ask(left)  # they came after the first look
 
     def _freeze(self, frozen: frozenset[int] = frozenset()) -> None:
         """One pass: stop who is new, so that nobody can fork away unseen; when nobody is, kill."""

@@ -1,0 +1,117 @@
+"""Requests at awkward moments: each is answered, once, and nobody else waits for it."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermetic.resident.frames import CREDIT, ERROR, REPLY, REQUEST, pack_frame
+from tests.resident.running import Client, running
+
+
+def send(client: Client, op: str, body: bytes = b"", **fields: Any) -> int:
+    """Sends a request without waiting for its answer."""
+    client.number += 1
+    client.stream.sendall(pack_frame(REQUEST, client.number, {"op": op, **fields}, body))
+    return client.number
+
+
+def answers(client: Client, *numbers: int) -> dict[int, Any]:
+    """The last answers to these requests, in whatever order they come."""
+    found: dict[int, Any] = {}
+    while set(found) != set(numbers):
+        kind, number, fields, _ = client.next_frame()
+        if kind in (REPLY, ERROR):
+            found[number] = fields
+    return found
+
+
+@pytest.fixture
+def slow_profile(tmp_path: Path) -> dict[str, str]:
+    """An environment whose login profile takes its time."""
+    (tmp_path / ".bash_profile").write_text("sleep 3\nexport FROM_PROFILE=yes\n")
+    return {**os.environ, "HOME": str(tmp_path)}
+
+
+def test_a_command_that_waits_for_a_shell_can_be_killed(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        run = send(client, "run", b"echo hi", id="r", text=7)
+        kill = send(client, "kill", process="r")
+        said = answers(client, run, kill)
+        assert said[run]["ending"] == said[kill]["process"]["ending"] == ["cancelled"]
+
+
+def test_ending_a_session_answers_the_commands_that_wait_in_it(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        run = send(client, "run", b"echo hi", id="r", text=7)
+        end = send(client, "end_session", session="")
+        assert answers(client, run, end)[run]["ending"] == ["cancelled"]
+
+
+def test_a_process_started_before_the_profile_is_through_gets_what_it_exports(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        client.ask("start", b"echo $FROM_PROFILE", id="p", text=18)
+        client.ask("wait", process="p")
+        assert client.ask("read", log="p")[1] == b"yes\n"
+
+
+def test_ending_a_session_ends_the_tree_of_its_running_command() -> None:
+    with running() as resident, resident.client() as client:
+        run = send(client, "run", b"sleep 1234.5 & sleep 1234.5", id="r", text=27, timeout=20.0)
+        end = send(client, "end_session", session="")
+        said = answers(client, run, end)
+        assert said[run]["ending"] == ["cancelled"]
+        assert b"1234.5" not in b"".join(
+            path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
+        )
+
+
+def test_a_shell_that_dies_while_it_is_asked_costs_nobody_an_answer() -> None:
+    with running() as resident, resident.client() as client:
+        pid = int(client.run("echo $$; A=1")[1])
+        os.kill(pid, signal.SIGSTOP)
+        start = send(client, "start", b"echo $A", id="p", text=7)
+        client_2 = resident.connect()
+        client_2.close()
+        os.kill(pid, signal.SIGKILL)
+        assert "process" in answers(client, start)[start]
+
+
+def test_a_follower_of_a_forgotten_log_is_told() -> None:
+    with running(spool="/var/tmp") as resident, resident.client() as client:
+        client.ask("run", b"head -c 300000 /dev/zero", id="r", text=24)
+        follow = send(client, "follow", log="r", offset=0, credit=10)
+        forget = send(client, "forget", process="r")
+        client.stream.sendall(pack_frame(CREDIT, follow, {"n": 1_000_000}))
+        said = answers(client, follow, forget)
+        assert said[follow]["error"] == "UnknownProcess"
+        assert client.run("echo fine")[1] == b"fine\n"
+
+
+def test_a_repeated_run_of_an_argv_starts_one_process() -> None:
+    with running() as resident, resident.client() as client:
+        marker = Path(resident.directory) / "once"
+        words = f"bash\0-c\0echo x >> {marker}".encode()
+        first = send(client, "run", words, id="a", text=len(words), argv=True)
+        second = send(client, "run", words, id="a", text=len(words), argv=True)
+        said = answers(client, first, second)
+        assert said[first]["ending"] == said[second]["ending"] == ["exited", 0]
+        assert marker.read_text() == "x\n"
+
+
+def test_a_list_of_many_processes_fits_its_answer() -> None:
+    with running() as resident, resident.client() as client:
+        for i in range(300):
+            client.ask("start", b"true " + b"x" * 3000, id=f"p{i}", text=3005, stdin="null")
+        said, body = client.ask("list")
+        assert said["processes"] == 300
+        assert body.count(b"true x") == 300
+
+
+def test_a_session_with_huge_exports_tells_them() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("export BIG=$(head -c 90000 /dev/zero | tr '\\0' b)")
+        _, body = client.ask("state", session="")
+        assert b"b" * 90000 in body

@@ -202,7 +202,8 @@ class Session:
         traps = may_set_traps(command.text)
         self.may_trap = self.may_trap or traps
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
-        self.loop.stay_awake()
+        if not self.ordered:
+            self.loop.stay_awake()
 
     def _mend_cwd(self, command: Command, lane: Shell) -> str:
         """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives; say so."""

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from benchmarks.figures import Report, Target, row, sample
 
+from benchmarks.figures import Report, Target, row, sample
 from tests.benchmarks.reports import ratio, report, some_rows
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from benchmarks.catalog import all_benchmarks
 from benchmarks.figures import Report
 from benchmarks.picture import picture
 from benchmarks.table import table
-
 from tests.sizes import is_full
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,6 @@ from xml.etree import ElementTree
 
 from benchmarks.picture import picture
 from benchmarks.table import table
-
 from tests.benchmarks.reports import report, some_rows
 
 SVG = "{http://www.w3.org/2000/svg}"

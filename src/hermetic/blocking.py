@@ -333,6 +333,10 @@ class Environment(Session):
         """Output of the log `id` from `offset` on. Raises UnknownProcess."""
         return self._portal.call(self._environment.read_log, id, offset, limit=limit, wait=wait)
 
+    def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
+        """Hands over the log from `offset` on as it comes, and returns how its process ended. Raises UnknownProcess."""
+        return self._portal.call(self._environment.follow_log, id, on_output, offset=offset)
+
     def info(self) -> EnvironmentInfo:
         """The environment and its resident at this moment."""
         return self._portal.call(self._environment.info)

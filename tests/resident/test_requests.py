@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,13 @@ def test_a_process_started_before_the_profile_is_through_gets_what_it_exports(sl
         assert client.ask("read", log="p")[1] == b"yes\n"
 
 
-def test_ending_a_session_ends_the_tree_of_its_running_command() -> None:
+@pytest.mark.parametrize("head_start", [0, 0.001, 0.003, 0.01, 0.05])
+def test_ending_a_session_ends_the_tree_of_its_running_command(head_start: float) -> None:
+    """Also when its shell has not read the command yet, or has just begun."""
     with running() as resident, resident.client() as client:
+        client.run("true")
         run = send(client, "run", b"sleep 1234.5 & sleep 1234.5", id="r", text=27, timeout=20.0)
+        time.sleep(head_start)
         end = send(client, "end_session", session="")
         said = answers(client, run, end)
         assert said[run]["ending"] == ["cancelled"]
@@ -115,3 +120,13 @@ def test_a_session_with_huge_exports_tells_them() -> None:
         client.run("export BIG=$(head -c 90000 /dev/zero | tr '\\0' b)")
         _, body = client.ask("state", session="")
         assert b"b" * 90000 in body
+
+
+def test_a_process_that_is_being_started_can_be_asked_about(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        start = send(client, "start", b"echo out", id="p", text=8)
+        wait = send(client, "wait", process="p")
+        follow = send(client, "follow", log="p", offset=0, credit=1000)
+        said = answers(client, start, wait, follow)
+        assert said[follow] == {"end": 4, "ending": ["exited", 0]}
+        assert said[wait]["process"]["ending"] == ["exited", 0]

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case
@@ -35,12 +35,11 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
     process = await environment.start(
         wanted.command, cwd=wanted.cwd, separate=wanted.separate, stdin="pipe" if has_input() else "null"
     )
-    copies = [LogCopy(environment, process.id, _writer(interrupts, STDOUT))]
-    if wanted.separate:
-        copies.append(LogCopy(environment, f"{process.id}/err", _writer(interrupts, STDERR)))
+    streams = {process.id: STDOUT} | ({f"{process.id}/err": STDERR} if wanted.separate else {})
+    copying = [environment.follow_log(log, _writer(interrupts, fd)) for log, fd in streams.items()]
     feeding = asyncio.create_task(feed(process)) if has_input() else None
     try:
-        ending = await _until_its_end(process, copies, wanted.timeout)
+        ending = await _until_its_end(process, copying, wanted.timeout)
     except (asyncio.CancelledError, Interrupted, BrokenPipeError):
         await in_any_case(process.kill())
         raise
@@ -48,7 +47,7 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
         if feeding is not None:
             feeding.cancel()
             await asyncio.wait([feeding])
-    return ending.exit_code, _dropped(sum(copy.dropped for copy in copies))
+    return ending.exit_code, ()
 
 
 async def run_in_session(environment: Environment, wanted: Wanted, interrupts: Interrupts) -> Outcome:
@@ -99,28 +98,28 @@ async def run_for_json(environment: Environment, wanted: Wanted) -> Outcome:
     return _outcome(result, ())
 
 
-async def _until_its_end(process: Process, copies: list[LogCopy], timeout: float | None) -> Ending:
+async def _until_its_end(
+    process: Process, copying: Sequence[Coroutine[Any, Any, Ending]], timeout: float | None
+) -> Ending:
     """Copies output until the process has ended, by itself or because its time was over."""
+    tasks = [asyncio.create_task(copy) for copy in copying]
     try:
-        async with asyncio.timeout(timeout):
-            await _all(copies)
-            return await process.wait()
-    except TimeoutError:
+        _, late = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
+        if not late or any(task.done() and task.exception() for task in tasks):
+            return await _ends(tasks)
         await in_any_case(process.kill())
-        await _all(copies)
+        await _ends(tasks)
         return TimedOut(timeout or 0.0)
-
-
-async def _all(copies: list[LogCopy]) -> None:
-    tasks = [asyncio.create_task(copy.to_the_end()) for copy in copies]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def _ends(tasks: list["asyncio.Task[Ending]"]) -> Ending:
+    """What all of them return, or the first failure of one."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    return next(iter([task.result() for task in done]))
 
 
 async def _whole_input() -> bytes | None:

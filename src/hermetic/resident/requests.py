@@ -44,6 +44,10 @@ class Requests(FileRequests):
         if handler is None:
             message = "this resident does not know the operation %r" % (operation,)
             raise Refusal("Unsupported", message, capability=str(operation))
+        starting = self.resident.starting.get(_target(request.fields))
+        if starting is not None:
+            starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
+            return
         handler(request)
 
     def do_hello(self, request: Request) -> None:
@@ -387,6 +391,12 @@ class Requests(FileRequests):
     def do_shutdown(self, request: Request) -> None:
         grace = take.seconds(request.fields, "grace", 0.25)
         self.life.end(grace, lambda: request.reply({}))
+
+
+def _target(fields: frames.Fields) -> str:
+    """The process that a request is about; one that is being started is waited for."""
+    name = fields.get("process") or fields.get("log")
+    return name.partition("/")[0] if type(name) is str else ""
 
 
 def resident_memory() -> int:

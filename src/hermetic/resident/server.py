@@ -114,13 +114,13 @@ class Client:
             if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
                 raise frames.FrameError("a request that cannot be")
             request = self.open[number] = Request(self, number, fields, body)
-            self._serve(request)
+            self.serve(request)
         elif kind == frames.CANCEL and number in self.open:
             self.open[number].cancel()
         elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
             self.open[number].on_credit(fields["n"])
 
-    def _serve(self, request: Request) -> None:
+    def serve(self, request: Request) -> None:
         try:
             self.server.requests.serve(request)
         except Refusal as refusal:

@@ -406,6 +406,9 @@ class Session:
                 "state restored: the session's shell was lost between commands, the state is an earlier one")
         if command is None:
             self._promote()
+        elif unread and command.sweep is not None:
+            self.when_lane.add(lambda: self._finish(command, ending_of(status)))  # it never began, and shall not
+            self._promote()
         elif unread:
             # It died idle: bytes left in the channel show that the order was never begun. So it is not run twice.
             command.shell = None

@@ -2,9 +2,11 @@
 
 import contextlib
 import shutil
+from collections.abc import Callable
 
 import msgspec
 
+from hermetic.contract.endings import Ending
 from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentRecord, Isolation
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
@@ -13,7 +15,7 @@ from hermetic.link import answers
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_id
 from hermetic.session.events import EventStream
-from hermetic.session.reading import read_log
+from hermetic.session.reading import follow_log, read_log
 from hermetic.session.session import Session
 
 
@@ -66,6 +68,13 @@ class Environment(Session):
     async def read_log(self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
         """Output of the log `id` from `offset` on; "ID/err" is a separate stderr. Raises UnknownProcess."""
         return await read_log(self._link, id, offset, limit, wait)
+
+    async def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
+        """Hands over the log from `offset` on as it comes, and returns how its process ended. Raises UnknownProcess.
+
+        No byte falls out meanwhile: a program that prints faster than `on_output` takes waits for it.
+        """
+        return await follow_log(self._link, id, offset, on_output)
 
     async def info(self) -> EnvironmentInfo:
         """The environment and its resident at this moment."""

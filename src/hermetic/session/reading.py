@@ -1,8 +1,13 @@
-"""Reading output logs: by offset, in as many requests as it takes."""
+"""Reading output logs: by offset, in as many requests as it takes, or as they grow."""
 
+import asyncio
+from collections.abc import Callable
+
+from hermetic.contract.endings import Ending
 from hermetic.contract.limits import FRAME_BODY, READ
 from hermetic.contract.process import Chunk
 from hermetic.link import answers
+from hermetic.link.calls import Following
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_count, check_duration
 
@@ -31,3 +36,29 @@ async def _read_once(link: Link, log: str, offset: int, limit: int, wait: float 
     if said.end - said.start != len(data) or len(data) > limit or said.end > said.total:
         raise link.distrust(f"{len(data)} bytes as [{said.start}, {said.end}) of {said.total}")
     return Chunk(data=data, start=said.start, end=said.end, ended=said.ended), bool(data) and said.end < said.total
+
+
+async def follow_log(link: Link, log: str, offset: int, on_output: Callable[[bytes], object]) -> Ending:
+    """Hands every byte over as it comes; what `on_output` raises is raised here."""
+    failure: BaseException | None = None
+
+    def take(_start: int, data: bytes) -> None:
+        nonlocal failure
+        if failure is None:
+            try:
+                on_output(data)
+            except BaseException as error:  # the caller's own: it travels to the caller
+                failure = error
+                following.future.cancel()
+
+    following = Following(log, offset, take)
+    try:
+        said, _ = await link.send(following)
+        if said.ending is None:
+            raise link.distrust("a log that has ended without an ending")
+        return said.ending
+    except asyncio.CancelledError:
+        link.cancel(following)
+        if failure is not None:
+            raise failure from None
+        raise

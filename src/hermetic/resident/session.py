@@ -123,8 +123,7 @@ class Session:
         self.waiting.clear()
         self.beside.clear()
         for command in waiting:
-            command.shell_left()
-            command.finish(["lost", why])
+            self._finish(command, ["lost", why])
 
     def _new_shell(self, depth: int) -> Shell:
         age = self.resident.next_number()
@@ -373,14 +372,12 @@ class Session:
             self.move_over(None)
         elif shell in self.beside:
             lost = self.beside.pop(shell)
-            lost.shell_left()
-            lost.finish(["lost", "the shell for this command died before it began"])
+            self._finish(lost, ["lost", "the shell for this command died before it began"])
         elif shell is self.lane:
             self._lane_died(shell, status, command, unread)
         elif command is not None:
             shell.command = None
-            command.finish(ending_of(status))
-            command.shell_left()
+            self._finish(command, ending_of(status))
         elif was_copy:
             self.covered = False
             self._settle()
@@ -492,8 +489,7 @@ class Session:
             self.forget_shell(shell)
             if command is not None:
                 shell.command = None
-                command.finish(["signalled", 9])
-                command.shell_left()
+                self._finish(command, ["signalled", 9])
         self.lane, self.copies = None, []
         if self.move is not None:
             self.move.abandon()

@@ -76,7 +76,6 @@ class Command(Job):
         self.order = order
         self.shell: Shell | None = None
         self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
-        self.restored = False  # True: it ended its shell, the state is the one before it
         self.descriptors: list[int] = []
         self.listening: Timer | None = None
 

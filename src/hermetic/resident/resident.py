@@ -11,6 +11,7 @@ from .limits import SecondMark
 from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
+from .room import ProcessRoom
 from .session import Session
 from .shell import LOOP, in_memory
 
@@ -53,6 +54,7 @@ class Resident:
         self.began = time.monotonic()
         self.descriptors_path = "/proc/%d/fd/" % os.getpid()
         self.second_mark = SecondMark.base()
+        self.room = ProcessRoom()
         self.has_subreaper: bool = config["has_subreaper"]
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.loop_fd = in_memory(LOOP.encode())

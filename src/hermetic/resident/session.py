@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
 PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
+UNCOVERED = "a command that ends its shell takes the state back further than itself"
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
 
@@ -128,7 +129,6 @@ class Session:
     def _new_shell(self, depth: int) -> Shell:
         age = self.resident.next_number()
         shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
-        shell.starting = False
         self.shells[shell.path] = shell
         self.resident.channels[shell.path] = self
         return shell
@@ -188,6 +188,8 @@ class Session:
         if shell is self.lane:
             if not self.covered:
                 self._cover(shell)
+            if not self.covered:
+                command.notes.append("no copy of the state: the limit of processes is near; %s" % UNCOVERED)
             cwd = self._mend_cwd(command, shell)
             command.notes[:0] = self.notes
             self.notes = []
@@ -198,8 +200,7 @@ class Session:
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         command.cwd = command.order.cwd or cwd
-        traps = may_set_traps(command.text)
-        self.may_trap = self.may_trap or traps
+        self.may_trap = self.may_trap or may_set_traps(command.text)
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
         if not self.ordered:
             self.loop.stay_awake()
@@ -311,7 +312,9 @@ class Session:
 
     # -- copies
     def _cover(self, lane: Shell) -> None:
-        """Order a copy of the lane. No lane runs anything before a copy of its state has been ordered."""
+        """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
+        if not self.resident.room.has_room():
+            return
         self.ordered.append(self._order_copy(lane))
         self.covered, self.needs_copy = True, False
 
@@ -411,7 +414,6 @@ class Session:
             command.shell = None
             self.waiting.appendleft(command)
         else:
-            command.restored = True
             command.notes.append(
                 "state restored: the command ended its shell, so variables, functions and directory are as before it")
             self.when_lane.add(lambda: self._finish(command, ending_of(status)))

@@ -57,6 +57,13 @@ def test_every_limit_has_a_row_with_its_value(limit: Limit[int] | Limit[float]) 
     assert [f"`{limit.name}`", f"{limit.value:,}", limit.unit, limit.meaning] in rows(API)
 
 
+@pytest.mark.parametrize("row", [row for row in rows("docs/sessions.md") if len(row) == 2], ids=lambda row: row[0])
+def test_every_note_that_is_described_is_given(row: list[str]) -> None:
+    note = row[0].strip("… ").strip("`")
+    sources = [path.read_text() for path in (ROOT / "src" / "hermetic" / "resident").glob("*.py")]
+    assert any(f'"{note}' in text for text in sources), f"nothing gives the note {note!r}"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     broken = []

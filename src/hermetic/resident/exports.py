@@ -33,7 +33,7 @@ class Exports:
             return
         shell = session.lane
         if shell is None or shell.command is not None:
-            shell = session.copies[-1] if session.copies else None
+            shell = session.flock.copies[-1] if session.flock.copies else None
         if shell is None or session.closed:
             answer(dict(session.resident.environ))
             return

@@ -69,7 +69,7 @@ class Life:
         return self.server is not None and self.server.attached > 0
 
     def has_strays(self) -> bool:
-        shells = {shell.pid for session in self.resident.sessions.values() for shell in session.shells.values()}
+        shells = {shell.pid for session in self.resident.sessions.values() for shell in session.flock.shells.values()}
         return any(pid not in shells for pid in self.resident.everything())
 
     def _changed(self, event: str, job: Job) -> None:

@@ -62,7 +62,7 @@ class Move:
         """Give back what the attempt holds."""
         self.timer.cancel()
         if self.shell is not None:
-            self.session.forget_shell(self.shell)
+            self.session.flock.forget(self.shell)
             self.shell = None
         if self.state_fd is not None:
             os.close(self.state_fd)

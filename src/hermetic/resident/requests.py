@@ -359,7 +359,7 @@ class Requests(FileRequests):
 
     def do_sessions(self, request: Request) -> None:
         request.reply({"sessions": [
-            {"name": session.name, "cwd": session.cwd, "busy": not session.is_idle, "shells": len(session.shells)}
+            {"name": session.name, "cwd": session.cwd, "busy": not session.is_idle, "shells": len(session.flock.shells)}
             for session in self.resident.sessions.values()]})
 
     def do_state(self, request: Request) -> None:

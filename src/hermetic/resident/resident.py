@@ -103,7 +103,7 @@ class Resident:
             channel = os.fsdecode(fields[0])
             session = self.channels.get(channel)
             if session is not None:
-                session.reported(session.shells[channel], *map(int, fields[1:]))
+                session.reported(session.flock.shells[channel], *map(int, fields[1:]))
 
     def knows_pid(self, pid: int) -> bool:
         return pid in self.loop.children
@@ -272,8 +272,8 @@ class _PendingSweep:
 
     def try_start(self) -> None:
         for session in self.resident.sessions.values():
-            if session.has_unreported():
-                session.when_reported.add(self.try_start)
+            if session.flock.has_unreported():
+                session.flock.when_reported.add(self.try_start)
                 return
         self.start()
 

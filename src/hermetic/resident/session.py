@@ -14,6 +14,7 @@ from collections import deque
 
 from .command import Vocabulary, may_set_traps
 from .exports import Exports
+from .flock import Flock
 from .job import ending_of
 from .limits import SecondMark
 from .loop import Waiters
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from .loop import Timer
     from .resident import Resident
 
-COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
-PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
@@ -44,10 +43,8 @@ class Session:
         self.resident, self.loop, self.name = resident, resident.loop, name
         self.base_cwd, self.login = cwd, login
         self.waiting: deque[Command] = deque()  # commands without a shell
-        self.shells: dict[str, Shell] = {}  # channel: shell
+        self.flock = Flock(resident, self)
         self.lane: Shell | None = None
-        self.copies: list[Shell] = []  # proven, oldest first
-        self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
         self.beside: dict[Shell, Command] = {}  # shell: the command that will run on it
         self.covered = False  # a copy of the lane's state exists or is ordered
         self.needs_copy = False
@@ -61,19 +58,15 @@ class Session:
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far
         self.start_timer: Timer | None = None
-        self.proof_timer: Timer | None = None
         self.when_lane = Waiters()  # called once a lane that died is replaced
         self.when_started = Waiters()  # called once the first shell is there
-        self.when_reported = Waiters()  # called once no shell's pid is unknown any more
         self.closed = False
         self.start_shell(login)
 
-    def has_unreported(self) -> bool:
-        return any(shell.pid is None for shell in self.shells.values())
-
     @property
     def is_idle(self) -> bool:
-        return not self.waiting and all(shell.command is None for shell in self.shells.values()) and not self.beside
+        busy = any(shell.command is not None for shell in self.flock.shells.values())
+        return not (busy or self.waiting or self.beside)
 
     @property
     def cwd(self) -> str:
@@ -88,7 +81,7 @@ class Session:
     # -- starting
     def start_shell(self, login: bool, state_fd: int | None = None) -> Shell:
         """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
-        shell = self._new_shell(0)
+        shell = self.flock.new(0)
         resident = self.resident
         pid = spawn_bash(resident, shell.path, self.base_cwd, login, state_fd)
         shell.pid = pid
@@ -102,7 +95,7 @@ class Session:
 
     def _start_failed(self, shell: Shell, why: str) -> None:
         """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
-        self.forget_shell(shell)
+        self.flock.forget(shell)
         if self.start_timer is not None:
             self.start_timer.cancel()
         if not shell.starting:
@@ -126,27 +119,6 @@ class Session:
         for command in waiting:
             self._finish(command, ["lost", why])
 
-    def _new_shell(self, depth: int) -> Shell:
-        age = self.resident.next_number()
-        shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
-        self.shells[shell.path] = shell
-        self.resident.channels[shell.path] = self
-        return shell
-
-    def forget_shell(self, shell: Shell, kill: bool = True) -> None:
-        self.shells.pop(shell.path, None)
-        self.resident.channels.pop(shell.path, None)
-        for group in (self.ordered, self.copies):
-            if shell in group:
-                group.remove(shell)
-        if kill and shell.pid is not None:
-            self.loop.on_exit(shell.pid, lambda status: None)
-        shell.drop(kill)
-        answers, shell.answers = shell.answers, {}
-        for answer in answers.values():
-            answer(False)
-        self._tell_reported()
-
     # -- commands
     def run(self, command: Command) -> None:
         self.waiting.append(command)
@@ -159,7 +131,7 @@ class Session:
         for shell, waiting in list(self.beside.items()):
             if waiting is command:
                 del self.beside[shell]
-                self.forget_shell(shell)
+                self.flock.forget(shell)
         command.shell_left()
 
     def advance(self) -> None:
@@ -174,13 +146,13 @@ class Session:
             if self.lane.command is not None:
                 if not self.resident.has_subreaper:
                     return  # the end of a shell beside the lane would not be seen: one after the other
-                if self.ordered or not self.copies:
+                if self.flock.ordered or not self.flock.copies:
                     self._await_proof()
                     return
                 command = self.waiting.popleft()
                 command.in_lane = False
                 command.notes.append("state not kept: another command of this session was running")
-                self.beside[self._order_copy(self.copies[-1])] = command
+                self.beside[self.flock.fork(self.flock.copies[-1], False)] = command
             else:
                 self._hand(self.waiting.popleft(), self.lane)
 
@@ -202,7 +174,7 @@ class Session:
         command.cwd = command.order.cwd or cwd
         self.may_trap = self.may_trap or may_set_traps(command.text)
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
-        if not self.ordered:
+        if not self.flock.ordered:
             self.loop.stay_awake()
 
     def _mend_cwd(self, command: Command, lane: Shell) -> str:
@@ -227,7 +199,7 @@ class Session:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
-            self._tell_reported()
+            self.flock.tell_reported()
         elif shell.pid != pid:
             return
         if shell.command is not None and shell.command.number == number:
@@ -243,31 +215,20 @@ class Session:
             self.start_timer = None
             self._settle()
             self.when_started.tell()
-        elif shell in self.ordered:
-            self._prove(shell)
+        elif shell in self.flock.ordered:
+            self.flock.prove(shell)
         elif shell in self.beside:
             self._hand(self.beside.pop(shell), shell)
         elif self.move is not None and shell is self.move.shell:
             self.move.arrived()
         self.advance()
 
-    def _tell_reported(self) -> None:
-        if not self.has_unreported():
-            self.when_reported.tell()
-
-    def _prove(self, copy: Shell) -> None:
-        self.ordered.remove(copy)
-        self.copies.append(copy)
-        self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
-        while len(self.copies) > COPIES:
-            self.forget_shell(self.copies[0])
-
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
         shell.command = None
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
         if not command.in_lane:
-            self.forget_shell(shell)
+            self.flock.forget(shell)
             return
         if not self.vocabulary.leaves_state_alone(command.text):
             self.covered = False
@@ -315,27 +276,20 @@ class Session:
         """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
         if not self.resident.room.has_room():
             return
-        self.ordered.append(self._order_copy(lane))
-        self.covered, self.needs_copy = True, False
-
-    def _order_copy(self, source: Shell) -> Shell:
-        copy = self._new_shell(source.depth + 2)
-        source.send(b"F", 0, os.fsencode(copy.path), b"%d" % self.resident.loop_fd, b"1" if self.may_trap else b"")
-        if source is self.lane:
-            self.may_trap = False
-        return copy
+        self.flock.ordered.append(self.flock.fork(lane, self.may_trap))
+        self.covered, self.needs_copy, self.may_trap = True, False, False
 
     def _promote(self) -> bool:
         """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
         if self.start_timer is not None or self.closed:
             return False
-        if self.ordered:
+        if self.flock.ordered:
             self._await_proof()
             return False
-        if not self.copies:
+        if not self.flock.copies:
             self._restart("all shells of this session were killed")
             return False
-        self.lane = self.copies.pop()
+        self.lane = self.flock.copies.pop()
         self.covered = False
         self.exports.changed()
         if not self.resident.has_subreaper:
@@ -361,15 +315,15 @@ class Session:
             if command is not None:
                 command.finish(ending_of(status))
             return
-        if shell.path not in self.shells:
+        if shell.path not in self.flock.shells:
             return
         # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
         self.resident.take_events()
-        if shell.path not in self.shells:
+        if shell.path not in self.flock.shells:
             return
         command, unread = shell.command, shell.unread_bytes()
-        was_copy = shell in self.ordered or shell in self.copies[-1:]
-        self.forget_shell(shell, kill=False)
+        was_copy = shell in self.flock.ordered or shell in self.flock.copies[-1:]
+        self.flock.forget(shell, kill=False)
         if self.move is not None and shell is self.move.shell:
             self.move.abandon()
             self.move_over(None)
@@ -399,8 +353,8 @@ class Session:
         if self.move is not None:
             self.move.abandon()
             self.move = None
-        if self.ordered and unread > (shell.last_order_bytes if command else 0):
-            self.forget_shell(self.ordered[-1])  # the order to fork it is among those never read
+        if self.flock.ordered and unread > (shell.last_order_bytes if command else 0):
+            self.flock.forget(self.flock.ordered[-1])  # the order to fork it is among those never read
         if command is None or unread:
             self.notes.append(
                 "state restored: the session's shell was lost between commands, the state is an earlier one")
@@ -425,17 +379,11 @@ class Session:
         command.shell_left()
 
     def _await_proof(self) -> None:
-        """Give copies that were forked a moment to report; one that does not is not counted on."""
-        if self.proof_timer is None:
-            awaited = self.ordered[:]
-            self.proof_timer = self.loop.call_later(PROOF_SECONDS, lambda: self._proof_over(awaited))
+        self.flock.await_proof(self._proof_over)
 
-    def _proof_over(self, awaited: list[Shell]) -> None:
-        self.proof_timer = None
-        for shell in awaited:
-            if shell in self.ordered:
-                self.forget_shell(shell)
-                self.covered = False
+    def _proof_over(self, missing: bool) -> None:
+        if missing:
+            self.covered = False
         if self.lane is None:
             self._promote()
         else:
@@ -445,14 +393,12 @@ class Session:
     # -- yielding
     def yield_command(self, command: Command) -> None:
         """The command goes on in its shell; a copy takes the shell's place in the session."""
-        command.notes.append("state not kept: the command was yielded and goes on as a process")
-        if command.in_lane and command.shell is self.lane:
+        if command.in_lane and command.shell is not None and command.shell is self.lane:
+            command.notes.append("state not kept: the command was yielded and goes on as a process")
             command.in_lane = False
             self.lane = None
             self._promote()
             self.advance()
-        elif command.shell is None and command in self.waiting:
-            command.in_lane = False
 
     # -- telling
     def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
@@ -473,9 +419,9 @@ class Session:
         self.move = None
         if shell is not None:
             self.move_soon = False
-            for other in list(self.shells.values()):
+            for other in list(self.flock.shells.values()):
                 if other is not shell and other.command is None and other not in self.beside:
-                    self.forget_shell(other)
+                    self.flock.forget(other)
             self.lane, self.covered = shell, False
             self._settle()
         self.advance()
@@ -486,13 +432,13 @@ class Session:
         self.closed = True
         if self.start_timer is not None:
             self.start_timer.cancel()
-        for shell in list(self.shells.values()):
+        for shell in list(self.flock.shells.values()):
             command = shell.command
-            self.forget_shell(shell)
+            self.flock.forget(shell)
             if command is not None:
                 shell.command = None
                 self._finish(command, ["signalled", 9])
-        self.lane, self.copies = None, []
+        self.lane = None
         if self.move is not None:
             self.move.abandon()
         self._refuse_waiting("the session was ended before the command began")

@@ -71,7 +71,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def running(python: str = sys.executable, boot: str = BOOT, **config: Any) -> Iterator[Resident]:
+def running(
+    python: str = sys.executable, boot: str = BOOT, pass_fds: tuple[int, ...] = (), **config: Any
+) -> Iterator[Resident]:
     """A resident under any interpreter, ended with the block."""
     directory, token = tempfile.mkdtemp(prefix="r-", dir="/tmp"), secrets.token_bytes(16)
     given: dict[str, Any] = {
@@ -80,7 +82,7 @@ def running(python: str = sys.executable, boot: str = BOOT, **config: Any) -> It
     }  # fmt: skip
     stdin = starting_input(build_archive(), msgspec.msgpack.encode(given))
     argv = [python, "-I", "-S", "-c", boot]
-    started = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, timeout=60, check=True)
+    started = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, timeout=60, check=True, pass_fds=pass_fds)
     [(kind, _, ready, _)] = FrameReader(MAX_FRAME).feed(started.stdout)
     assert kind == REPLY, ready
     resident = Resident(directory, token, ready)

@@ -20,13 +20,15 @@ _ERRORS: dict[int | None, str] = {
 }
 
 
+WORKER_BYTES = 1 << 20  # a larger file is written by a forked child
+
+
 class FileRequests:
     resident: Resident
 
     def _path(self, request: Request) -> str:
         session = self.resident.session(take.text(request.fields, "session"))
-        name = os.path.expanduser(take.path(request.fields, "path", ""))
-        return os.path.join(session.cwd, name)
+        return self.resident.resolve_path(session, take.path(request.fields, "path", ""))
 
     def do_read_file(self, request: Request) -> None:
         path = self._path(request)
@@ -52,44 +54,77 @@ class FileRequests:
         try:
             if take.flag(request.fields, "parents", True):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-            size = self._replace(os.path.realpath(path), request, blob, mode)
+            source = self._content(request, blob)
+            if source is not None and os.fstat(source).st_size > WORKER_BYTES:
+                self._replace_in_worker(request, os.path.realpath(path), source, mode)
+                return
+            size = _replace(os.path.realpath(path), request.body, source, mode)
         except OSError as error:
             raise _refusal(error, path) from error
         request.reply({"size": size})
 
     @staticmethod
-    def _replace(path: str, request: Request, blob: str | None, mode: int | None) -> int:
-        """Written aside and renamed, so that a reader sees the old or the new and never half of one."""
-        try:
-            old_mode = os.stat(path).st_mode & 0o7777
-        except FileNotFoundError:
-            umask = os.umask(0o022)
-            os.umask(umask)
-            old_mode = 0o666 & ~umask
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        aside = "%s.%s.tmp" % (path, os.urandom(4).hex())
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(fd, "wb") as file:
-                if blob is None:
-                    file.write(request.body)
-                else:
-                    source = request.client.blobs.pop(blob, None)
-                    if source is None:
-                        raise take.invalid("blob", "no such blob on this connection")
-                    os.lseek(source, 0, os.SEEK_SET)
-                    with open(source, "rb") as content:
-                        while os.sendfile(file.fileno(), content.fileno(), None, 1 << 24):
-                            pass
-                os.fchmod(file.fileno(), old_mode if mode is None else mode)
-                file.flush()
-                size = os.fstat(file.fileno()).st_size
-            os.rename(aside, path)
-        except BaseException:
-            os.unlink(aside)
-            raise
-        return size
+    def _content(request: Request, blob: str | None) -> int | None:
+        """The descriptor of a blob, which is used up by this."""
+        if blob is None:
+            return None
+        source = request.client.blobs.pop(blob, None)
+        if source is None:
+            raise take.invalid("blob", "no such blob on this connection")
+        os.lseek(source, 0, os.SEEK_SET)
+        return source
+
+    def _replace_in_worker(self, request: Request, path: str, source: int, mode: int | None) -> None:
+        """Copied by a forked child: the loop serves others meanwhile."""
+        size = os.fstat(source).st_size
+        pid = os.fork()
+        if pid == 0:
+            code = errno.EIO
+            try:
+                _replace(path, b"", source, mode)
+                code = 0
+            except OSError as error:
+                code = error.errno or errno.EIO
+            finally:
+                os._exit(code)
+        os.close(source)
+
+        def done(status: int) -> None:
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EIO
+            if code:
+                request.refuse(_refusal(OSError(code, os.strerror(code)), path))
+            else:
+                request.reply({"size": size})
+        self.resident.loop.on_exit(pid, done)
+
+
+def _replace(path: str, body: bytes, source: int | None, mode: int | None) -> int:
+    """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
+    try:
+        old_mode = os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        umask = os.umask(0o022)
+        os.umask(umask)
+        old_mode = 0o666 & ~umask
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
+    aside = "%s.%s.tmp" % (path, os.urandom(4).hex())
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(body)
+            file.flush()
+            if source is not None:
+                with open(source, "rb") as content:
+                    while os.sendfile(fd, content.fileno(), None, 1 << 24):
+                        pass
+            os.fchmod(fd, old_mode if mode is None else mode)
+            size = os.fstat(fd).st_size
+        os.rename(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+    return size
 
 
 def _refusal(error: OSError, path: str) -> Refusal:

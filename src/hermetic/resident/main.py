@@ -35,6 +35,7 @@ LOG_BYTES = 65536  # of our own failures
 def main(stream: BinaryIO) -> NoReturn:
     """Never returns: the process that was started ends as soon as its child, the guardian, has left it."""
     config = read_config(stream)
+    close_inherited()
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -67,6 +68,17 @@ def read_config(stream: BinaryIO) -> Fields:
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {"lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True}
     return dict(defaults, **config)
+
+
+def close_inherited() -> None:
+    """Whatever the starter had open is none of ours: held by a resident, a pipe of its would never end."""
+    archive = sys.path[0].rpartition("/")[2]
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and name != archive:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                pass
 
 
 def begin(config: Fields) -> Life:

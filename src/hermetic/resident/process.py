@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .limits import SecondMark
     from .loop import Watch
     from .output_log import OutputLog
     from .resident import Resident
@@ -193,9 +192,9 @@ class Launch:
 
     def __init__(
         self, argv: list[str], environ: dict[str, str], cwd: str, pty: bool = False, rows: int = 24, cols: int = 80,
-        stdin: str = "pipe", stdin_fd: int | None = None, second_mark: SecondMark | None = None,
+        stdin: str = "pipe", stdin_fd: int | None = None, number: int = 0,
     ) -> None:
-        self.argv, self.environ, self.cwd, self.second_mark = argv, environ, cwd, second_mark
+        self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
         self.pty, self.rows, self.cols = pty, rows, cols
         self.stdin, self.stdin_fd = stdin, stdin_fd
         self.opened: list[int] = []
@@ -215,8 +214,7 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
         prepare_child(streams, resident)
         if controlling_terminal:
             fcntl.ioctl(0, TIOCSCTTY, 0)
-        if launch.second_mark is not None:
-            launch.second_mark.set()
+        resident.marks.set(launch.number)
         os.chdir(launch.cwd)
         os.execvpe(launch.argv[0], launch.argv, launch.environ)
     except FileNotFoundError:
@@ -235,7 +233,7 @@ def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd
         environ.pop("BASH_ENV", None)
     argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", START, "bash"]
     argv += [resident.descriptors_path, str(resident.events_in), channel, str(resident.loop_fd), resident.id]
-    argv += [str(resident.second_mark), "" if state_fd is None else str(state_fd)]
+    argv += [str(resident.marks.base), "" if state_fd is None else str(state_fd)]
     pid = os.fork()
     if pid == 0:
         try:

@@ -207,7 +207,7 @@ class Requests(FileRequests):
         if name not in blobs:
             if len(blobs) >= 16:
                 raise take.invalid("blob", "too many blobs on one connection")
-            blobs[name] = open_unnamed(self.resident.spool)
+            blobs[name] = self._new_blob()
         size = os.fstat(blobs[name]).st_size
         if size + len(request.body) > BLOB_BYTES:
             raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
@@ -215,6 +215,12 @@ class Requests(FileRequests):
         while view:
             view = view[os.write(blobs[name], view):]
         request.reply({"size": size + len(request.body)})
+
+    def _new_blob(self) -> int:
+        try:
+            return open_unnamed(self.resident.spool)
+        except OSError:
+            return in_memory(b"")  # no disk: the sender's bytes cost memory then
 
     # -- processes
     def _job(self, request: Request) -> Job:
@@ -225,7 +231,11 @@ class Requests(FileRequests):
         infos = [
             dict(job.describe(), command=job.text[:200].decode("utf-8", "replace"))
             for job in self.resident.jobs.values()]
-        request.reply({"processes": len(infos)}, frames.pack(infos[-LISTED:]))
+        body = frames.pack(infos[-LISTED:])
+        while len(body) > frames.MAX_BODY:  # long directories
+            infos = infos[len(infos) // 4:]
+            body = frames.pack(infos[-LISTED:])
+        request.reply({"processes": len(self.resident.jobs)}, body)
 
     def do_status(self, request: Request) -> None:
         job = self._job(request)
@@ -352,9 +362,22 @@ class Requests(FileRequests):
         })
 
     def do_events(self, request: Request) -> None:
+        missed = False
+
         def tell(event: str, job: Job) -> None:
-            request.event({"event": event, "process": job.describe()})
+            nonlocal missed
+            if not request.client.has_room:
+                missed = True  # a reader that does not read costs us nothing; it learns that there was something
+            elif not missed:
+                request.event({"event": event, "process": job.describe()})
+
+        def catch_up() -> None:
+            nonlocal missed
+            if missed and request.client.has_room:
+                missed = False
+                request.event({"event": "missed"})
         self.life.listeners.append(tell)
+        request.on_room = catch_up
         request.abandoned = lambda: self.life.listeners.remove(tell)
 
     def do_sessions(self, request: Request) -> None:

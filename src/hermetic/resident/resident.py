@@ -7,7 +7,7 @@ import time
 
 from . import tree
 from .command import Command
-from .limits import SecondMark
+from .limits import SecondMarks
 from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
@@ -53,7 +53,7 @@ class Resident:
         self.label: str = config.get("label") or ""
         self.began = time.monotonic()
         self.descriptors_path = "/proc/%d/fd/" % os.getpid()
-        self.second_mark = SecondMark.base()
+        self.marks = SecondMarks()
         self.room = ProcessRoom()
         self.has_subreaper: bool = config["has_subreaper"]
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -157,19 +157,22 @@ class Resident:
         environ.update(env or {})
         environ["PWD"] = cwd
         environ[tree.MARK] = "%s.%d" % (self.id, number)
-        launch = Launch(argv, environ, cwd, second_mark=SecondMark(self.second_mark, number), **options)
+        launch = Launch(argv, environ, cwd, number=number, **options)
         out, err = self.new_log(), self.new_log() if separate else None
         job = Process(self, job_id, number, session_name, text, out, err, launch)
         self._add(job)
         return job
 
+    def resolve_path(self, session: Session, path: str) -> str:
+        """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
+        if path == "~" or path.startswith("~/"):
+            path = self.environ.get("HOME", "/") + path[1:]
+        return os.path.join(session.living_cwd()[0], path)
+
     def resolve_cwd(self, session: Session, cwd: str | None) -> str:
-        base = session.cwd
-        if base.endswith(" (deleted)") and not os.path.isdir(base):
-            base = self.cwd
         if cwd is None:
-            return base
-        path = os.path.join(base, os.path.expanduser(cwd) if cwd.startswith("~") else cwd)
+            return session.living_cwd()[0]
+        path = self.resolve_path(session, cwd)
         if not os.path.isdir(path):
             what = "is not a directory" if os.path.exists(path) else "does not exist"
             message = "cwd %s %s: give a directory that exists in the environment" % (path, what)
@@ -225,9 +228,9 @@ class Resident:
         mark = tree.mark_of(pid)
         if mark is not None and mark.startswith(self.id + "."):
             return mark == job.mark
-        second = SecondMark.of(pid)
-        if second is not None and self.second_mark and second != SecondMark.unset(self.second_mark):
-            return second == SecondMark(self.second_mark, job.number).value
+        number = self.marks.number_of(pid, self.number)
+        if number is not None:
+            return number == job.number
         if tree.holds_open(pid, job.inodes):
             return True
         return pid not in self.orphans and self.running() == [job]

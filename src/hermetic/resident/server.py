@@ -251,7 +251,7 @@ class Request:
     def reply_when_room(self, make: Callable[[], tuple[Fields, bytes]]) -> None:
         """`make()` returns `(fields, body)`; called when the client has room for it."""
         if self._finish():
-            self.client.send(lambda: frames.pack_frame(frames.REPLY, self.number, *make()))
+            self.client.send(lambda: self._frame(frames.REPLY, *make()))
 
     def refuse(self, refusal: Refusal) -> None:
         self._answer(frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b"")
@@ -262,7 +262,15 @@ class Request:
 
     def _answer(self, kind: int, fields: Fields, body: bytes) -> None:
         if self._finish():
-            self.client.send(frames.pack_frame(kind, self.number, fields, body))
+            self.client.send(self._frame(kind, fields, body))
+
+    def _frame(self, kind: int, fields: Fields, body: bytes) -> bytes:
+        """The answer, or an error where it does not fit a frame."""
+        try:
+            return frames.pack_frame(kind, self.number, fields, body)
+        except frames.FrameError as error:
+            refused = {"error": "EnvironmentUnavailable", "message": "the answer does not fit: %s" % error}
+            return frames.pack_frame(frames.ERROR, self.number, refused)
 
     def _finish(self) -> bool:
         """True the first time: a request is answered once."""

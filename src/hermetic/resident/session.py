@@ -16,13 +16,12 @@ from .command import Vocabulary, may_set_traps
 from .exports import Exports
 from .flock import Flock
 from .job import ending_of
-from .limits import SecondMark
 from .loop import Waiters
 from .move import Move
 from .process import spawn_bash
 from .shell import Shell, in_memory
 from .state import can_be_carried, quote_cd
-from .tree import children
+from .tree import children, descendants, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
+DELETED = " (deleted)"  # what the kernel adds to the name of a directory that is gone
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
 
@@ -50,8 +50,8 @@ class Session:
         self.needs_copy = False
         self.may_trap = True  # the profile may have set traps
         self.vocabulary = Vocabulary()
-        # jobs of earlier commands, where no second mark tells: ending a later one leaves them alone
-        self.protected: set[int] = set()
+        self.is_unmarked = not resident.marks.base  # its processes carry no second mark
+        self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.move_soon = False
@@ -95,6 +95,8 @@ class Session:
 
     def _start_failed(self, shell: Shell, why: str) -> None:
         """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
+        if shell.pid is not None:
+            send(descendants(children(shell.pid)), signal.SIGKILL)  # what the profile waits for
         self.flock.forget(shell)
         if self.start_timer is not None:
             self.start_timer.cancel()
@@ -166,6 +168,7 @@ class Session:
             command.notes[:0] = self.notes
             self.notes = []
             self.vocabulary.learn(command.text)
+            self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
             self.handed += 1
         else:
             cwd = self.cwd
@@ -177,18 +180,31 @@ class Session:
         if not self.flock.ordered:
             self.loop.stay_awake()
 
-    def _mend_cwd(self, command: Command, lane: Shell) -> str:
-        """Where the command starts. From a directory that is gone, go to its nearest ancestor that lives; say so."""
+    def living_cwd(self) -> tuple[str, str | None]:
+        """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
         cwd = self.cwd
-        if not cwd.endswith(" (deleted)") or os.path.isdir(cwd):
-            return cwd
-        lost = cwd[: -len(" (deleted)")]
+        if not cwd.endswith(DELETED) or not self._is_gone():
+            return cwd, None
+        lost = cwd[: -len(DELETED)]
         place = os.path.dirname(lost)
         while not os.path.isdir(place):
             place = os.path.dirname(place)
-        null = b"%d" % self.resident.null
-        lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
-        command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+        return place, lost
+
+    def _is_gone(self) -> bool:
+        """Whether the lane stands in a directory without a name; the word alone may be part of one."""
+        try:
+            return self.lane is not None and os.stat("/proc/%d/cwd" % (self.lane.pid or 0)).st_nlink == 0
+        except OSError:
+            return False
+
+    def _mend_cwd(self, command: Command, lane: Shell) -> str:
+        """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
+        place, lost = self.living_cwd()
+        if lost is not None:
+            null = b"%d" % self.resident.null
+            lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
+            command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
         return place
 
     # -- reports
@@ -238,18 +254,18 @@ class Session:
 
     def jobs_of_others(self, pid: int, command: Command) -> set[int]:
         """What hangs below a shell and was started by an earlier command."""
-        mark = self.resident.second_mark
-        if not mark:
+        if self.is_unmarked:
             return self.protected
-        own = SecondMark(mark, command.number).value
-        return {job for job in children(pid) if SecondMark.of(job) not in (None, own)}
+        return {job for job in children(pid) if self._number_of(job) not in (None, command.number)}
 
     def jobs_of(self, command: Command) -> list[int]:
         """What an ended command has left running below the lane, where that can be told."""
-        mark, lane = self.resident.second_mark, self.lane
-        if not mark or lane is None or lane.pid is None:
+        if self.lane is None or self.lane.pid is None:
             return []
-        return [job for job in children(lane.pid) if SecondMark.of(job) == SecondMark(mark, command.number).value]
+        return [job for job in children(self.lane.pid) if self._number_of(job) == command.number]
+
+    def _number_of(self, pid: int) -> int | None:
+        return self.resident.marks.number_of(pid, self.resident.number)
 
     def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
@@ -261,7 +277,7 @@ class Session:
                 self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
             else:
                 self._cover(lane)
-        if not self.resident.second_mark:
+        if self.is_unmarked:
             self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
         if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
             self.move = Move(self, lane, must=False)
@@ -298,6 +314,8 @@ class Session:
             self.needs_copy = True
         else:
             self._cover(self.lane)
+        if self.lane.depth > 2 * DEEPEST and self.move is None and can_be_carried(self.lane.pid or 0):
+            self.move = Move(self, self.lane, must=True)  # exits in a row: no idle moment came
         self.when_lane.tell()
         return True
 

@@ -178,7 +178,10 @@ class Requests(FileRequests):
         """The command and what comes behind it in the body; a command too long for a frame is a blob."""
         if request.fields.get("command") is not None:
             with open(self._take_blob(request, "command"), "rb") as file:
-                text, size = file.read(COMMAND_BYTES), 0
+                text, size = file.read(COMMAND_BYTES + 1), 0
+            if len(text) > COMMAND_BYTES:
+                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND_BYTES
+                raise take.invalid("command", message)
         else:
             size = take.number(request.fields, "text", 0, 0, len(request.body))
             text = request.body[:size]

@@ -76,6 +76,7 @@ class Command(Job):
         self.order = order
         self.shell: Shell | None = None
         self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+        self.is_plain = False  # one plain program: it cannot change the shell
         self.descriptors: list[int] = []
         self.listening: Timer | None = None
 

@@ -167,15 +167,17 @@ class Session:
             cwd = self._mend_cwd(command, shell)
             command.notes[:0] = self.notes
             self.notes = []
-            self.vocabulary.learn(command.text)
-            self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
             self.handed += 1
+            command.is_plain = self.vocabulary.leaves_state_alone(command.text)
+            if not command.is_plain:
+                self.vocabulary.learn(command.text)
+                self.may_trap = self.may_trap or may_set_traps(command.text)
+                self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
         else:
             cwd = self.cwd
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         command.cwd = command.order.cwd or cwd
-        self.may_trap = self.may_trap or may_set_traps(command.text)
         shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
         if not self.flock.ordered:
             self.loop.stay_awake()
@@ -246,7 +248,7 @@ class Session:
         if not command.in_lane:
             self.flock.forget(shell)
             return
-        if not self.vocabulary.leaves_state_alone(command.text):
+        if not command.is_plain:
             self.covered = False
             self.exports.changed()
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES

@@ -93,8 +93,12 @@ class Requests(FileRequests):
             self._start(request, job_id, begun)
             return
         text, stdin = self._split(request)
-        order = Order(take.path(fields, "cwd"), take.environ(fields), self._stdin_fd(request, stdin))
-        begun(self.resident.run(job_id, take.text(fields, "session"), text, order, take.flag(fields, "separate")), None)
+        separate = take.flag(fields, "separate")
+        order = Order(take.path(fields, "cwd"), take.environ(fields))
+        command = self.resident.command(job_id, take.text(fields, "session"), text, order, separate)
+        order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
+        self.resident.run(command)
+        begun(command, None)
 
     def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
         if job.has_ended:
@@ -248,7 +252,7 @@ class Requests(FileRequests):
     def _waiting(job: Job) -> bool | None:
         if job.has_ended or not isinstance(job, Process) or not job.input_open:
             return False
-        return waits_for_input(job.members(), {job.input_inode})
+        return None if job.input_place is None else waits_for_input(job.members(), job.input_place)
 
     def do_wait(self, request: Request) -> None:
         job = self._job(request)

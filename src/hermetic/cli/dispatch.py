@@ -2,11 +2,11 @@
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from hermetic.cli.streams import discard_output, open_missing_streams
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
+    open_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     command = _module(words[0]) if words and words[0] in COMMANDS else None
     arguments = _parser(words[0] if command else None, command).parse_args(words)
@@ -57,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads our output any more; Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # nobody reads it any more
         return BROKEN_PIPE
     return code
 

@@ -76,6 +76,8 @@ class Process(Job):
             self.drains.append(Drain(loop, master, self.out))
             self.input_fd = os.dup(master)
             self.input_open = True
+            if launch.stdin_fd is not None:
+                self._type(launch.stdin_fd)
             return slave, slave, slave
         read_in = self._open_input(launch)
         outs = []
@@ -86,6 +88,11 @@ class Process(Job):
             self.drains.append(Drain(loop, read_end, log))
             outs.append(write_end)
         return read_in, outs[0], outs[-1]
+
+    def _type(self, source: int) -> None:
+        """A whole input given to a terminal: typed in, and then its end."""
+        self.write(os.pread(source, INPUT_BYTES, 0), lambda error: None)
+        self.close_input()
 
     def _open_input(self, launch: Launch) -> int:
         if launch.stdin_fd is not None:

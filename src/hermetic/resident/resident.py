@@ -135,6 +135,8 @@ class Resident:
         def launch(exports: dict[str, str]) -> None:
             job, refusal = None, None
             try:
+                if job_id not in self.starting:
+                    raise Refusal("Cancelled", "withdrawn before it began")
                 place = self.resolve_cwd(session, cwd)
                 job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
             except OSError as error:
@@ -143,9 +145,17 @@ class Resident:
                 refusal = error
             if refusal is not None and launch_options["stdin_fd"] is not None:
                 os.close(launch_options["stdin_fd"])
-            for callback in self.starting.pop(job_id):
+            for callback in self.starting.pop(job_id, []):
                 callback(job, refusal)
         session.exports.ask(launch)
+
+    def withdraw_start(self, job_id: str, answer: Begun) -> None:
+        """Somebody who waits for a process to begin has gone; with the last of them goes the process."""
+        waiting = self.starting.get(job_id, [])
+        if answer in waiting:
+            waiting.remove(answer)
+        if not waiting:
+            self.starting.pop(job_id, None)
 
     def _launch(
         self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,

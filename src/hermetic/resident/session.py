@@ -235,7 +235,6 @@ class Session:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
-            self.flock.tell_reported()
         elif shell.pid != pid:
             return
         if shell.command is not None and shell.command.number == number:
@@ -257,6 +256,7 @@ class Session:
             self._hand(self.beside.pop(shell), shell)
         elif self.move is not None and shell is self.move.shell:
             self.move.arrived()
+        self.flock.tell_reported()
         self.advance()
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:

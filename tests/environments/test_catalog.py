@@ -67,3 +67,13 @@ def test_relative_directories_are_remembered_as_whole_paths(monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     assert Local({}).options["cwd"] == str(tmp_path)
     assert Local({"cwd": "sub"}).options["cwd"] == str(tmp_path / "sub")
+
+
+def test_a_current_directory_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match="current directory is gone") as caught:
+        Local({})
+    assert caught.value.setting == "cwd"
+    assert Local({"cwd": "/"}).options["cwd"] == "/"

@@ -1,6 +1,7 @@
 """Which command was meant, and what its errors mean to a shell."""
 
 import argparse
+import contextlib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,12 +61,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()  # nobody reads it any more
         return BROKEN_PIPE
+    except OSError as error:
+        return give_up_output(error, FAILED)
     return code
+
+
+def give_up_output(error: OSError, code: int) -> int:
+    """Says that the system does not take what we print, and prints nothing more; returns the code."""
+    discard_output()
+    return complain(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
 
 
 def complain(error: BaseException | str, code: int) -> int:
     """Says on stderr, in one line, what is wrong and what to do; returns the code."""
-    sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
+    with contextlib.suppress(OSError):  # nothing is left to say it to
+        sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
     return code
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermetic.cli.choosing import add_environment_options, chosen_options
 from hermetic.cli.copying import has_input
-from hermetic.cli.dispatch import INTERRUPTED, complain
+from hermetic.cli.dispatch import INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
@@ -51,6 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except ExecutionError as error:
         return complain(error, NOT_DONE)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return give_up_output(error, NOT_DONE)
 
 
 async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

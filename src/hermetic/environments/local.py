@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
@@ -44,7 +44,7 @@ class Local:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)
-        self._options = msgspec.structs.replace(chosen, cwd=os.path.abspath(os.path.expanduser(chosen.cwd or ".")))
+        self._options = msgspec.structs.replace(chosen, cwd=_whole_path(chosen.cwd or "."))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -109,6 +109,16 @@ def _is_resident(pid: int) -> bool:
         return Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
     except OSError:
         return False
+
+
+def _whole_path(path: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory is gone; change to one that exists, or give the option cwd as a whole path",
+            setting="cwd",
+        ) from None
 
 
 def _directory(path: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.variables import fault_of
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
 from hermetic.environments.starting import ended, start_resident
@@ -23,6 +24,9 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
 
+LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
+
+Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -32,7 +36,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # None: the opener's
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials
-    lease: Seconds = LEASE.value
+    lease: Lease = LEASE.value
     unattended: Seconds = UNATTENDED.value
     login: bool = True  # take the user's profile in
 
@@ -44,6 +48,8 @@ class Local:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)
+        if fault := fault_of(chosen.env):
+            raise ConfigError(fault, setting="env")
         self._options = msgspec.structs.replace(chosen, cwd=_whole_path(chosen.cwd or "."))
 
     @property

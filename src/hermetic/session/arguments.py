@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import COMMAND, ID_LENGTH
+from hermetic.contract.variables import fault_of
 
 _ID = re.compile(rf"[A-Za-z0-9_.-]{{1,{ID_LENGTH.value}}}")
 
@@ -82,11 +83,8 @@ def check_id(value: str, argument: str = "id") -> str:
 
 def check_env(env: Mapping[str, str]) -> dict[str, str]:
     """Variables for one command."""
-    for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidArgument(f"env must map text to text; {name!r} does not", argument="env")
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise InvalidArgument(f"env has a name or value that no process can have: {name!r}", argument="env")
+    if fault := fault_of(env):
+        raise InvalidArgument(fault, argument="env")
     return dict(env)
 
 

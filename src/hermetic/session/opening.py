@@ -1,7 +1,7 @@
 """Opening environments and attaching to living ones."""
 
-import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -122,19 +122,23 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
     except BaseException:
         records.discard(id)
         if spool is not None:
-            os.rmdir(spool)
+            shutil.rmtree(spool, ignore_errors=True)
         raise
     record = EnvironmentRecord(
         id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
         spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
         guardian=started.guardian,
     )  # fmt: skip
-    records.write(record)
     link = _link(backend, record)
     try:
+        records.write(record)
         await link.open()
-    except OSError as error:
-        raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
+    except BaseException as error:  # cancelled, too: nobody else knows of it yet
+        await backend.remove(record)
+        forget(record, records)
+        if isinstance(error, OSError):
+            raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
+        raise
     return Environment(backend, record, link, records, ends_on_close=task is None)
 
 

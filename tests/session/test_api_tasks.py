@@ -4,11 +4,12 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import hermetic
-from hermetic import ConfigError, EnvironmentUnavailable
+from hermetic import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.local import Local
 from hermetic.environments.records import Records, runtime_root
@@ -155,3 +156,18 @@ async def test_an_opening_that_breaks_off_leaves_nothing(is_cancelled: bool, mon
 
 async def _opened() -> hermetic.Environment:
     return await hermetic.open("local", task="breaks off")
+
+
+async def test_what_cannot_be_opened_is_named() -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"kind": 5}, "kind"), ({"kind": None}, "kind"), ({"kind": []}, "kind"),
+        ({"kind": "local", "task": 5}, "task"), ({"kind": "local", "task": ""}, "task"),
+        ({"kind": "local", "env": {"A=B": "x"}}, "env"), ({"kind": "local", "lease": 0}, "lease"),
+    ]  # fmt: skip
+    for options, setting in bad:
+        with pytest.raises(ConfigError) as caught:
+            await hermetic.open(**options)
+        assert caught.value.setting == setting
+    with pytest.raises(InvalidArgument):
+        await hermetic.attach(cast(str, 5))
+    assert leftovers() == []

@@ -16,7 +16,7 @@ import msgspec
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
-from hermetic.contract.variables import fault_of
+from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
 from hermetic.environments.starting import ended, start_resident
@@ -119,12 +119,18 @@ def _is_resident(pid: int) -> bool:
 
 def _whole_path(path: str) -> str:
     try:
-        return os.path.abspath(os.path.expanduser(path))
+        whole = os.path.abspath(os.path.expanduser(path))
     except FileNotFoundError:
         raise ConfigError(
             "the current directory is gone; change to one that exists, or give the option cwd as a whole path",
             setting="cwd",
         ) from None
+    if not is_text(whole):
+        raise ConfigError(
+            f"cwd {whole!r} is not valid UTF-8; open the environment elsewhere and pass this one to run(cwd=…)",
+            setting="cwd",
+        )
+    return whole
 
 
 def _directory(path: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.environments import catalog
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
@@ -61,6 +61,10 @@ def attach(task_or_id: str) -> Opening:
 
 async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str, Any]) -> Environment:
     backend = catalog.find(kind)(options)
+    if task is not None and not (isinstance(task, str) and task):
+        raise ConfigError(
+            f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
+        )
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     async with records.lock(id):
@@ -83,6 +87,10 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
 
 
 async def _attach(task_or_id: str) -> Environment:
+    if not isinstance(task_or_id, str):
+        raise InvalidArgument(
+            f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
+        )
     records = Records(runtime_root())
     record = records.find(task_or_id)
     living = await _reach(record) if record else None

@@ -70,6 +70,11 @@ class Life:
         server.on_count = self.lease.restart
         self.lease.restart()
 
+    def guardian_lost(self) -> None:
+        """Nobody else can take its place: what runs goes on, and whoever asks is told what that means."""
+        self.guardian = 0
+        self.weak.append("the guardian is gone: what runs here would outlive a killed resident; open it anew")
+
     def is_attended(self) -> bool:
         return self.server is not None and self.server.attached > 0
 

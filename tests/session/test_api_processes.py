@@ -211,7 +211,7 @@ async def test_what_is_unknown_or_closed_is_a_typed_error() -> None:
             await env.read_log("nobody")
         process = await env.start("cat", stdin="null")
         await process.wait(10)
-        with pytest.raises(InputClosed) as closed:
+        with pytest.raises(InputClosed, match=r"start it anew with start\(…, stdin=") as closed:
             await process.write("x")
         assert closed.value.process_id == process.id
         plain = await env.start("sleep 600")
@@ -240,3 +240,11 @@ async def test_bad_input_is_an_invalid_argument() -> None:
         for call in (process.signal("NOPE"), process.signal(0), process.keys("nope"), process.kill(-1)):
             with pytest.raises(InvalidArgument):
                 await call
+
+
+async def test_a_secret_that_is_too_long_is_refused() -> None:
+    async with hermetic.open("local") as env:
+        process = await env.start("cat")
+        with pytest.raises(InvalidArgument, match="the secret has 1048576 bytes, the most is 1048575"):
+            await process.write_secret("x" * (1 << 20))
+        await process.kill()

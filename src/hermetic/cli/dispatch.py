@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     open_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        words = ["version"]
     command = _module(words[0]) if words and words[0] in COMMANDS else None
     arguments = _parser(words[0] if command else None, command).parse_args(words)
     if command is None:
@@ -90,6 +92,7 @@ def _parser(chosen: str | None, command: Command | None) -> argparse.ArgumentPar
         description="The execution layer for AI agents. `hermetic COMMAND --help` tells more.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="store_true", help="the same as `hermetic version`")
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for name, meaning in COMMANDS.items():
         if name == chosen and command is not None:

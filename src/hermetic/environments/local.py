@@ -19,7 +19,7 @@ from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
-from hermetic.environments.starting import ended, start_resident
+from hermetic.environments.starting import ended, is_resident, start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
@@ -99,7 +99,7 @@ class Local:
 async def _see_ended(pid: int) -> None:
     """Returns when a resident or guardian has ended: by itself, or because we help."""
     for help_with in (0, signal.SIGTERM, signal.SIGKILL):
-        if not _is_resident(pid):
+        if not is_resident(pid):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, help_with)
@@ -107,14 +107,6 @@ async def _see_ended(pid: int) -> None:
             async with asyncio.timeout(PATIENCE):
                 await ended(pid)
                 return
-
-
-def _is_resident(pid: int) -> bool:
-    """False when it has ended, and something else may have its number."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
-    except OSError:
-        return False
 
 
 def _whole_path(path: str) -> str:

@@ -26,6 +26,14 @@ class Living(NamedTuple):
     link: Link
 
 
+class LivesOtherwise(ConfigError):
+    """The task lives with other options than those it was to be opened with."""
+
+    def __init__(self, task: str, differing: list[str]) -> None:
+        self.problem = f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
+        super().__init__(f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0])
+
+
 class Opening:
     """An environment to come: await it, or use it in `async with`, which closes it at the end."""
 
@@ -78,11 +86,7 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
                     await end(*living, records)
                 await living.link.close()
                 if not replace:
-                    raise ConfigError(
-                        f"task {task!r} lives with other options: {', '.join(differing)}; leave them out, "
-                        "or pass replace=True to end it and start anew",
-                        setting=differing[0],
-                    )
+                    raise LivesOtherwise(task, differing)
         return await _start(backend, records, id, task)
 
 

@@ -7,18 +7,16 @@ from typing import Literal
 
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.limits import GRACE
+from hermetic.contract.limits import FRAME_BODY, GRACE
 from hermetic.contract.process import Chunk, ProcessInfo, Status
 from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
 from hermetic.session.blobs import cut
 from hermetic.session.keys import encode_keys
-from hermetic.session.reading import read_log
+from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Search, compile_search
-
-LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked anew as long as the caller waits
 
 
 class Process:
@@ -68,11 +66,16 @@ class Process:
 
     async def submit(self, text: str) -> None:
         """Writes a line: the text and a newline, on a terminal the Enter key."""
-        await self.write(encode_text(text, "text") + (b"\r" if self._info.pty else b"\n"))
+        await self.write(self._line(text))
 
     async def write_secret(self, text: str) -> None:
         """Writes a line that is kept out of the log, should the process print it."""
-        line = encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
+        line = self._line(text)
+        if len(line) > FRAME_BODY.value:
+            raise InvalidArgument(
+                f"the secret has {len(line) - 1} bytes, the most is {FRAME_BODY.value - 1}; pass a longer one as stdin",
+                argument="text",
+            )
         await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True)
 
     async def keys(self, names: str) -> None:
@@ -147,6 +150,10 @@ class Process:
         """The text that its terminal shows now, a line for each row."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
+
+    def _line(self, text: str) -> bytes:
+        """The text and what ends a line: on a terminal that is the Enter key."""
+        return encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
 
     async def _find_in_output(self, wanted: "re.Pattern[bytes]", wait: float | None) -> tuple[int, int]:
         """Raises TimeoutError when it may not wait and there is nothing more to look at."""

@@ -11,6 +11,8 @@ from hermetic.link.calls import Following
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_callback, check_count, check_duration
 
+LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked anew as long as the caller waits
+
 
 async def read_log(link: Link, log: str, offset: int, limit: int | None, wait: float | None) -> Chunk:
     """Output from `offset` on, at most `limit` bytes; with `wait` it waits that long for the first one."""

@@ -144,7 +144,7 @@ class Session:
         return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
 
     async def close(self) -> None:
-        """Ends the session's shells; its next command starts with a new one."""
+        """Ends the session's shells; its next command starts with a new one. The environment stays open."""
         await self._link.ask("end_session", answers.done, session=self._name)
 
     async def read_file(self, path: str) -> str:

@@ -220,7 +220,8 @@ class Link:
 
     def _gone(self, reason: str) -> None:
         self._reconnecting = None
-        self._finish(lambda: ResidentGone(reason, environment=self.environment))
+        seen = ENDED_BY_US if self.is_ending else reason
+        self._finish(lambda: ResidentGone(seen, environment=self.environment))
 
     def _closed(self) -> EnvironmentUnavailable:
         if self.is_ending:

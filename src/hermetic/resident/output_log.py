@@ -251,7 +251,11 @@ class OutputLog:
             return self.read(0, limit)[1], b""
         first = min(limit * 2 // 5, self.hole[0])
         last = limit - first
-        _, tail = self.read(max(self.total - last, first), last)
+        hole_start, hole_end = self.hole
+        start = max(self.total - last, first)
+        if hole_start < hole_end:
+            start = max(start, hole_end)  # a tail that began before the hole would not reach the end
+        _, tail = self.read(start, last)
         return self.read(0, first)[1], tail
 
     def close(self) -> None:

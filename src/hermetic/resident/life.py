@@ -100,6 +100,9 @@ class Life:
             pass
         for session in self.resident.sessions.values():
             session.closed = True
+        for job in self.resident.running():
+            job.is_ending = True
+            job.forced = job.forced or ["lost", "the environment was closed"]
 
         def swept(survivors: list[int]) -> None:
             done()

@@ -1,0 +1,1 @@
+"""The words everyone shares: types, protocols, errors; no I/O, imports nothing of ours."""

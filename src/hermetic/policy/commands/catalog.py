@@ -1,0 +1,61 @@
+"""Which judge speaks for which program."""
+
+from __future__ import annotations
+
+import re
+
+from .. import destroys, effects, network
+from ..call import Judge
+from ..rules import Rule
+from . import (
+    builtins,
+    cloud,
+    containers,
+    databases,
+    environment,
+    execution,
+    files,
+    git,
+    interpreters,
+    packages,
+    printing,
+    processes,
+    system,
+    texts,
+    tools,
+    transfer,
+    unseen,
+    wrappers,
+)
+
+FALLBACK = tools.judge_anything
+_VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$")
+
+
+def all_judges() -> dict[str, Judge]:
+    """Every program somebody speaks for."""
+    judges: dict[str, Judge] = {
+        **tools.JUDGES, **cloud.JUDGES, **system.JUDGES, **databases.JUDGES, **interpreters.JUDGES, **packages.JUDGES, **containers.JUDGES,
+        **transfer.JUDGES, **texts.JUDGES, **processes.JUDGES, **printing.JUDGES, **files.JUDGES, **git.JUDGES, **wrappers.JUDGES, **builtins.JUDGES, **execution.JUDGES,
+    }  # fmt: skip
+    judges.update(wrappers.judge_runner_with(judges))
+    return judges
+
+
+def find_judge(judges: dict[str, Judge], name: str) -> Judge | None:
+    """The judge of a program by its name, a version at its end aside."""
+    judge = judges.get(name)
+    if judge is not None:
+        return judge
+    match = _VERSION.match(name)
+    if match:
+        return judges.get(match[1])
+    return None
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule with its examples."""
+    modules = (
+        effects, network, destroys, unseen, builtins, environment, wrappers, files, texts, processes, system, git, containers, transfer, packages, tools,
+    )  # fmt: skip
+    return tuple(rule for module in modules for rule in module.RULES)

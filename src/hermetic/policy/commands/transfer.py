@@ -1,0 +1,404 @@
+"""Programs that talk to other machines: download, upload, remote shells, tunnels, name lookups."""
+
+from __future__ import annotations
+
+import re
+
+from ..call import Call, Judge
+from ..destroys import CLOUD_DESTROYS, SQL_DESTROYS
+from ..effects import read, write
+from ..marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
+from ..network import EXFIL, REVERSE_SHELL, check_address, check_sent, is_local
+from ..options import parse_options
+from ..paths import is_env_file, is_secret, resolve
+from ..rules import Rule
+from .unseen import UNKNOWN_COMMAND, run_code
+
+ENGINE_SOCKET = Rule(
+    name="engine-socket", category="container-escape", severity=9, effects=("changes shared state",),
+    catches=("curl --unix-socket /var/run/docker.sock http://localhost/containers/json",), spares=("curl --unix-socket ./app.sock http://localhost/",),
+)  # fmt: skip
+REMOTE_CHANGE = Rule(
+    name="http-change", category="remote-change", label="caution", severity=3, effects=("network", "changes shared state"),
+    catches=("curl -X POST https://api.example.com/v1 -d a=1",), spares=("curl https://example.com", "curl -s http://localhost:3000/health"),
+)  # fmt: skip
+TUNNEL = Rule(
+    name="open-tunnel", category="reverse-shell", severity=8, effects=("network",),
+    catches=("ssh -R 0.0.0.0:2222:127.0.0.1:22 x@203.0.113.5", "ngrok tcp 22", "cloudflared tunnel --url ssh://localhost:22"), spares=("ssh -L 5432:localhost:5432 web1", "ssh web1 uptime", "ngrok version"),
+)  # fmt: skip
+RULES = (ENGINE_SOCKET, REMOTE_CHANGE, TUNNEL)
+
+_SHORT = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
+_LONG = (
+    "user-agent", "cookie", "cookie-jar", "continue-at", "data", "data-raw", "data-binary", "data-urlencode", "data-ascii", "json", "form", "form-string", "header", "request", "output", "user", "proxy", "url", "upload-file", "max-time", "connect-timeout", "retry", "retry-delay", "retry-max-time", "referer", "range", "cert", "key", "cacert", "capath", "unix-socket", "abstract-unix-socket", "resolve", "connect-to", "interface", "write-out", "config", "netrc-file", "limit-rate", "output-dir", "dump-header", "trace", "trace-ascii", "stderr", "quote", "mail-from", "mail-rcpt", "ciphers", "tls-max", "oauth2-bearer", "aws-sigv4", "max-redirs", "proxy-user", "noproxy", "dns-servers", "local-port", "create-file-mode", "variable", "etag-save", "libcurl", "egd-file", "engine",
+)  # fmt: skip
+_AUTH_HEADER = re.compile(r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|proxy-authorization|x-goog-api-key|anthropic-\S+|openai-\S+|dd-api-key|circle-token|x-figma-token|x-access-token)\s*:")
+
+
+def judge_curl(call: Call) -> str | None:
+    """curl fetches addresses; options name what is sent, where it goes, and what is read."""
+    options = parse_options(call.args, _SHORT, _LONG)
+    if options.has("version", "V", "help") and not options.operands:
+        return None
+    urls = [*options.operands, *options.values("url")]
+    for url in urls:
+        check_address(call, url)
+    files = [url for url in urls if url.startswith("file:")]
+    content = "".join(read(call, url) for url in files)
+    for socket in options.values("unix-socket", "abstract-unix-socket"):
+        if re.search(r"(docker|containerd|podman|crio)[^/]*\.sock", socket):
+            call.report(ENGINE_SOCKET, "speaks to the container engine, which owns the host")
+    for config in options.values("K", "config"):
+        text = call.input() if config == "-" else read(call, config)
+        if config == "-" and is_known(text) and ("url" in text or "output" in text):
+            words = re.findall(r"(\w[\w-]*)\s*[=:\s]\s*\"?([^\"\n]+)", text)
+            call.run(["curl", *[part for name, value in words for part in (f"--{name}", value)]])
+    _curl_sent(call, options, urls)
+    for name in ("o", "output", "D", "dump-header", "c", "cookie-jar", "trace", "trace-ascii", "etag-save", "libcurl", "stderr"):
+        for path in [value for given, value in options.given if given == name and value]:
+            directory = options.value("output-dir")
+            if path != "-":
+                write(call, f"{directory}/{path}" if directory else path, content=NET)
+    if options.has("O", "remote-name") or any(name == "remote-name-all" for name, _ in options.given):
+        for url in urls:
+            name = url.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
+            write(call, f"{options.value('output-dir') or '.'}/{name}", content=_fetched(url))
+        return ""
+    if options.value("o", "output") and options.value("o", "output") != "-":
+        return ""
+    if urls and all(url.startswith("file:") for url in urls):
+        return content
+    return "".join(_fetched(url) for url in urls) + "\n"
+
+
+def _fetched(url: str) -> str:
+    return LOCAL if is_local(url) else NET
+
+
+def _curl_sent(call: Call, options: object, urls: list[str]) -> None:
+    given: list[tuple[str, str | None]] = options.given  # type: ignore[attr-defined]
+    method = ""
+    sends = False
+    for name, value in given:
+        if value is None:
+            continue
+        if name in ("X", "request"):
+            method = value.upper()
+        elif name in ("H", "header"):
+            if _AUTH_HEADER.match(value) and SECRET not in value:
+                continue
+            check_sent(call, value)
+        elif name in ("u", "user", "oauth2-bearer", "U", "proxy-user", "b", "cookie", "E", "cert", "key"):
+            if SECRET in value:
+                check_sent(call, value)
+        elif name in ("d", "data", "data-binary", "data-urlencode", "data-raw", "data-ascii", "F", "form", "form-string", "T", "upload-file", "json"):
+            sends = True
+            _payload(call, name, value)
+    for url in urls:
+        if SECRET in url or (TOKEN in url and not is_local(url)):
+            check_sent(call, url)
+        if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):
+            _http_delete(call, url)
+        elif (method in ("POST", "PUT", "PATCH") or sends) and not is_local(url):
+            call.report(REMOTE_CHANGE, f"sends data to {shown(url)}")
+
+
+def _http_delete(call: Call, url: str) -> None:
+    if is_local(url):
+        if re.search(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)", url) or re.search(r"/(_all|\*)($|\?|/)", url):
+            call.report(SQL_DESTROYS, "deletes data in a database by HTTP")
+        else:
+            call.report(REMOTE_CHANGE, f"deletes something by HTTP: {shown(url)}")
+        return
+    call.report(CLOUD_DESTROYS, f"deletes something on another machine: {shown(url)}")
+
+
+def _payload(call: Call, name: str, value: str) -> None:
+    path = ""
+    if name in ("T", "upload-file"):
+        path = value
+    elif name not in ("data-raw", "form-string"):
+        match = re.search(r"(?:^|=)[@<]([^;]+)", value)
+        path = match[1] if match else ""
+    text = value
+    if path == "-":
+        text += call.input()
+    elif path:
+        full = resolve(path, call.shell)
+        if is_secret(full, call.shell) or is_env_file(full):
+            call.report(EXFIL, f"sends credentials to another machine: {shown(path)}")
+            return
+        text += read(call, path)
+    if SECRET in text or (TOKEN in text and not any(is_local(arg) for arg in call.args)):
+        call.report(EXFIL, "sends credentials to another machine")
+
+
+def judge_wget(call: Call) -> str | None:
+    """wget downloads into files."""
+    long = ("output-document", "directory-prefix", "post-file", "post-data", "body-file", "body-data", "method", "header", "user", "password", "user-agent", "timeout", "tries", "input-file", "output-file", "append-output", "execute", "use-askpass", "referer", "wait", "level", "reject", "accept", "load-cookies", "save-cookies", "config", "ca-certificate", "domains", "exclude-directories", "cut-dirs", "bind-address", "limit-rate", "quota", "warc-file")
+    options = parse_options(call.args, "OPoaeiUtTlARDXQBwI", long)
+    if options.has("help", "version", "V", "h"):
+        return None
+    for program in options.values("use-askpass"):
+        call.run([program])
+        call.report(UNKNOWN_COMMAND, f"runs a program: {shown(program)}")
+    for setting in options.values("e", "execute"):
+        if re.match(r"\s*(use_askpass|output_document)\s*=", setting):
+            call.report(UNKNOWN_COMMAND, f"sets a dangerous option: {shown(setting)}")
+    for name in ("post-file", "body-file"):
+        for path in options.values(name):
+            _payload(call, "d", "@" + path)
+    check_sent(call, *options.values("post-data", "body-data", "user-agent", "referer"))
+    for header in options.values("header"):
+        if not _AUTH_HEADER.match(header) or SECRET in header:
+            check_sent(call, header)
+    urls = options.operands
+    for url in urls:
+        check_address(call, url)
+        if SECRET in url or TOKEN in url:
+            check_sent(call, url)
+    for path in options.values("o", "output-file", "a", "append-output"):
+        write(call, path)
+    content = "".join(_fetched(url) for url in urls) or NET
+    target = options.value("O", "output-document")
+    if target == "-":
+        return content + "\n"
+    if target:
+        write(call, target, content=content)
+        return ""
+    prefix = options.value("P", "directory-prefix")
+    for url in urls:
+        name = url.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
+        write(call, f"{prefix or '.'}/{name}", content=content)
+    return ""
+
+
+def judge_fetch(call: Call) -> str | None:
+    """http, xh, aria2c, axel, lynx, fetch …: other ways to download."""
+    options = parse_options(call.args, "od" if call.name in ("aria2c", "axel", "fetch") else "oA", ("output", "out", "dir", "dump-header", "auth", "session", "on-download-complete", "on-download-start", "on-bt-download-complete", "on-download-error", "on-download-stop"))
+    for name, value in options.given:
+        if name.startswith("on-") and value:
+            run_code(call, value, "aria2c")
+    words = options.operands
+    for word in words:
+        check_address(call, word)
+    check_sent(call, *words, call.stdin or "")
+    for word in words:
+        match = re.match(r"[\w.-]+(?:@|=@|:=@)(.+)", word)
+        if match and call.name in ("http", "https", "xh", "xhs") and "/" in match[1]:
+            _payload(call, "d", "@" + match[1])
+    if words[:1] in (["DELETE"],) and len(words) > 1:
+        _http_delete(call, words[1])
+    elif words[:1] in (["POST"], ["PUT"], ["PATCH"]) and len(words) > 1 and not is_local(words[1]):
+        call.report(REMOTE_CHANGE, "sends data to another machine")
+    urls = [word for word in words if "/" in word or "." in word or word.startswith(":")]
+    target = options.value("o", "output", "out")
+    content = _fetched(urls[0]) if urls else NET
+    if target and target != "-":
+        write(call, target, content=content)
+        return ""
+    if call.name in ("aria2c", "axel"):
+        for url in urls:
+            write(call, url.split("?")[0].rstrip("/").rsplit("/", 1)[-1], content=NET)
+        return ""
+    return content + "\n"
+
+
+def judge_nc(call: Call) -> str | None:
+    """nc and kin: a raw connection; -e and -c run a program on it."""
+    options = parse_options(call.args, "ecgGiIkmMoOpPqsTVwWxXS".replace("k", "").replace("S", ""), ("exec", "sh-exec", "lua-exec", "source-port", "wait", "proxy", "proxy-type", "idle-timeout"))
+    if options.has("h", "help", "version"):
+        return None
+    program = options.value("e", "c", "exec", "sh-exec", "lua-exec")
+    if program:
+        call.report(REVERSE_SHELL, "runs a program for whoever is at the other end of a connection")
+        return NET
+    if options.has("z"):
+        return LOCAL
+    words = options.operands
+    local = bool(words) and is_local(words[0])
+    if not options.has("l", "listen") and not local:
+        check_sent(call, call.stdin or "", *words)
+    return (LOCAL if local else NET) + "\n"
+
+
+def judge_socat(call: Call) -> str | None:
+    """socat joins two addresses; EXEC and SYSTEM run programs, OPEN and FILE touch files."""
+    words = [arg for arg in call.args if not arg.startswith("-") or arg == "-"]
+    text = " ".join(words).lower()
+    networked = re.search(r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text)
+    stdin = call.stdin or ""
+    for word in words:
+        kind, _, rest = word.partition(":")
+        kind = kind.lower()
+        if kind in ("exec", "system", "shell"):
+            program = re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\"")
+            if networked and not re.search(r"localhost|127\.0\.0\.1", text):
+                call.report(REVERSE_SHELL, "runs a program for whoever is at the other end of a connection")
+            elif networked:
+                call.report(REVERSE_SHELL, "offers a program to whoever connects")
+            run_code(call, program, "socat")
+        elif kind in ("file", "open", "gopen", "creat", "create"):
+            path = rest.split(",")[0]
+            if networked:
+                stdin += read(call, path)
+            if kind in ("creat", "create") or "creat" in rest or "wronly" in rest or "append" in rest:
+                write(call, path, content=NET)
+    if networked and not re.search(r"localhost|127\.0\.0\.1", text):
+        if any(mark in stdin for mark in (SECRET, TOKEN)):
+            call.report(EXFIL, "sends credentials to another machine")
+        return NET
+    return LOCAL
+
+
+def judge_ssh(call: Call) -> str | None:
+    """ssh runs a command on another machine; some options run programs here or open ways in."""
+    options = parse_options(call.args, "BbcDEeFIiJLlmOopQRSWw", stop_early=True)
+    for setting in options.values("o"):
+        name, _, value = setting.replace(" ", "=", 1).partition("=")
+        if name.lower() in ("proxycommand", "localcommand", "knownhostscommand", "pkcs11provider", "securitykeyprovider", "xauthlocation"):
+            text = value.strip("'\"")
+            if not re.match(r"(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat|\"?cloudflared)\b", text) or call.machine.probe_text(text, call.shell):
+                call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
+                run_code(call, text, "an option of ssh")
+    if options.value("R"):
+        call.report(TUNNEL, "lets another machine reach into this one")
+    if options.value("F") and options.value("F") not in ("/dev/null", "none") and call.place(options.value("F") or "")[1] == "temp":
+        call.report(UNKNOWN_COMMAND, "takes its settings from a file anyone can write")
+    words = options.operands
+    if not words:
+        return None
+    check_sent(call, call.stdin or "")
+    if len(words) > 1:
+        text = " ".join(words[1:])
+        output = call.machine.run_text(text, call.shell.elsewhere(), call.stdin)
+        return NET + (output if is_known(output) else "")
+    if call.stdin is not None and is_known(call.stdin):
+        call.machine.run_text(call.stdin, call.shell.elsewhere(), "")
+    return NET
+
+
+def judge_scp(call: Call) -> str | None:
+    """scp and sftp copy between machines; -S and -D run a program here."""
+    options = parse_options(call.args, "cFiJloPSDXbBsR".replace("R", ""), ())
+    for program in options.values("S", "D"):
+        call.run([program])
+        call.report(UNKNOWN_COMMAND, f"runs a program: {shown(program)}")
+    for setting in options.values("o"):
+        if setting.lower().startswith(("proxycommand", "localcommand")):
+            run_code(call, setting.partition("=")[2], "an option of ssh")
+            call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
+    words = options.operands
+    if len(words) < 2:
+        return None
+    target = words[-1]
+    sources = words[:-1]
+    remote_target = _is_remote(target)
+    for path in sources:
+        if _is_remote(path):
+            continue
+        content = read(call, path, tree=True)
+        if remote_target and SECRET in content:
+            call.report(EXFIL, f"sends credentials to another machine: {shown(path)}")
+    if not remote_target:
+        write(call, target, content=NET)
+        if call.place(target)[1] in ("workspace root",):
+            for path in sources:
+                if _is_remote(path):
+                    call.shell.files[resolve(target + "/" + path.rsplit("/", 1)[-1], call.shell)] = NET
+    return None
+
+
+def _is_remote(path: str) -> bool:
+    return ":" in path.split("/", 1)[0] or path.startswith(("scp://", "sftp://"))
+
+
+def judge_lookup(call: Call) -> str | None:
+    """dig, nslookup, ping, whois, mail …: whatever is in their arguments or input leaves the machine."""
+    check_sent(call, *call.args, call.stdin or "")
+    for arg in call.args:
+        check_address(call, arg)
+    if call.name in ("mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "s-nail"):
+        for flag, value in zip(call.args, call.args[1:], strict=False):
+            if flag in ("-a", "-A", "--attach", "--attachment", "--body"):
+                content = read(call, value.lstrip("@"))
+                if SECRET in content:
+                    call.report(EXFIL, "sends credentials to another machine")
+        if call.stdin and re.search(r"^~!\s*(.+)", call.stdin, re.MULTILINE):
+            match = re.search(r"^~!\s*(.+)", call.stdin, re.MULTILINE)
+            run_code(call, match[1] if match else "", "mail")
+    return NET + "\n"
+
+
+def judge_ftp(call: Call) -> str | None:
+    """ftp, lftp, tftp, smbclient: their scripts can run local commands and send files."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if call.name in ("ftpput", "ncftpput", "tftp", "curlftpfs"):
+        for path in words:
+            if SECRET in read(call, path):
+                call.report(EXFIL, "sends credentials to another machine")
+        return None
+    scripts = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-c", "-e")]
+    for line in [line for script in [*scripts, call.stdin or ""] for line in re.split(r"[\n;]", script)]:
+        line = line.strip()
+        if line.startswith("!"):
+            run_code(call, line[1:], call.name)
+        elif re.match(r"(put|send|mput|mirror -R)\s+(\S+)", line):
+            path = line.split()[-1] if not line.startswith("mirror") else line.split()[2]
+            if SECRET in read(call, path.replace("~", call.shell.home)):
+                call.report(EXFIL, "sends credentials to another machine")
+        elif re.match(r"(mdelete|mrm|rm -r|rmdir|delete|del|rm)\s", line):
+            call.report(CLOUD_DESTROYS, "deletes files on another machine")
+    return NET
+
+
+def judge_telnet(call: Call) -> str | None:
+    """telnet and openssl s_client are raw connections."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    check_sent(call, call.stdin or "")
+    return LOCAL if words and is_local(words[0]) else NET
+
+
+def judge_ztcp(call: Call) -> str | None:
+    """zsh's own connections."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if words and not is_local(words[0]):
+        call.report(TUNNEL, "opens a raw connection to another machine from the shell")
+    return None
+
+
+def judge_tunnel(call: Call) -> str | None:
+    """ngrok, cloudflared, bore, chisel, frpc …: open this machine to the world."""
+    text = " ".join(call.args)
+    if re.match(r"(version|--version|--help|help|config check|update|tunnel list|login)", text) or not text and call.name not in ("sshuttle",):
+        return None
+    call.report(TUNNEL, "opens this machine to the outside")
+    return None
+
+
+def judge_xterm(call: Call) -> str | None:
+    """xterm and kin run a command, or show a shell on another machine's display."""
+    args = call.args
+    for flag, value in zip(args, args[1:], strict=False):
+        if flag in ("-display", "--display") and not value.startswith((":", "localhost", "unix")):
+            call.report(REVERSE_SHELL, "shows a shell on another machine's display")
+    at = next((n for n, arg in enumerate(args) if arg in ("-e", "--", "-x", "--command", "--execute", "start")), -1)
+    if at >= 0 and at + 1 < len(args):
+        rest = args[at + 1 :]
+        return run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest)
+    return None
+
+
+def judge_server(call: Call) -> str | None:
+    """Programs that give a shell or files to whoever connects."""
+    call.report(TUNNEL, "opens this machine to whoever connects")
+    return None
+
+
+JUDGES: dict[str, Judge] = {
+    **dict.fromkeys(("curl", "curlie"), judge_curl), **dict.fromkeys(("wget", "wget2"), judge_wget), **dict.fromkeys(("http", "https", "xh", "xhs", "aria2c", "axel", "lynx", "w3m", "links", "elinks", "fetch", "GET", "POST", "lwp-request", "lwp-download", "ftpget", "saldl", "hurl", "curlftp"), judge_fetch),
+    **dict.fromkeys(("nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "pwncat", "rustcat", "powercat", "cryptcat"), judge_nc), "socat": judge_socat, **dict.fromkeys(("ssh", "autossh", "mosh", "slogin", "dbclient", "rsh", "rlogin", "sshpass-ssh", "et", "tsh"), judge_ssh),
+    **dict.fromkeys(("scp", "sftp", "pscp", "rcp"), judge_scp), **dict.fromkeys(("dig", "nslookup", "host", "drill", "ping", "ping6", "whois", "traceroute", "mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "s-nail", "kdig", "doggo", "dog", "hping3", "finger", "mosquitto_pub", "nping", "logger-x", "wall-x", "snmpset", "ldapmodify"), judge_lookup),
+    **dict.fromkeys(("ftp", "lftp", "tftp", "smbclient", "ncftp", "ncftpput", "ftpput", "tnftp"), judge_ftp), "telnet": judge_telnet, "ztcp": judge_ztcp, **dict.fromkeys(("ngrok", "cloudflared", "bore", "chisel", "frpc", "frps", "localtunnel", "lt", "pagekite", "inlets", "zrok", "rathole", "gost", "sshuttle", "tmate", "upterm", "teleconsole", "localxpose", "serveo", "playit", "wstunnel", "ligolo", "revsocks", "dnscat", "dnscat2", "iodine", "ptunnel", "gsocket", "gs-netcat", "tunnelto"), judge_tunnel),
+    **dict.fromkeys(("xterm", "gnome-terminal", "konsole", "urxvt", "alacritty", "kitty", "terminator", "xfce4-terminal", "st", "foot", "wezterm", "x-terminal-emulator", "rxvt", "lxterminal", "mate-terminal", "tilix"), judge_xterm), **dict.fromkeys(("msfvenom", "msfconsole", "weevely", "sliver-client", "villain"), judge_server),
+}  # fmt: skip

@@ -133,7 +133,13 @@ def score(rows: list[Row]) -> Score:
 
 
 def _score(
-    rows: list[Row], counts: Counter[str], caught: Counter[str], totals: Counter[str], times: list[float], missed: list[str], alarmed: list[str]
+    rows: list[Row],
+    counts: Counter[str],
+    caught: Counter[str],
+    totals: Counter[str],
+    times: list[float],
+    missed: list[str],
+    alarmed: list[str],
 ) -> Score:
     def share(part: str, whole: str) -> float:
         return round(counts[part] / counts[whole], 4) if counts[whole] else 0.0
@@ -160,7 +166,8 @@ def _table(result: Score) -> str:
     lines = [
         f"rows                      {result.rows}",
         f"recall on dangerous       {result.recall:.1%}   (technique not plain: {result.recall_hidden:.1%})",
-        f"false alarms on safe      {result.false_alarms:.1%}   (tricky: {result.false_alarms_tricky:.1%}; caution: {result.cautions:.1%})",
+        f"false alarms on safe      {result.false_alarms:.1%}   (tricky: {result.false_alarms_tricky:.1%})",
+        f"safe labelled caution     {result.cautions:.1%}",
         f"time per command          p50 {result.p50_ms} ms, p99 {result.p99_ms} ms",
         f"exceptions                {result.exceptions}",
     ]

@@ -10,9 +10,18 @@ _TOKEN = re.compile(
     r"|<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>&|^~!?:(),=])"
 )
 _LEVELS: tuple[tuple[str, ...], ...] = (
-    (",",), ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="),
-    ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
-)  # fmt: skip
+    (",",),
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
 _ASSIGNS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -151,13 +160,22 @@ class _Calculator:
                 raise _Unclear
             return _wrap(left << right if operator == "<<" else left >> right)
         table: dict[str, Callable[[], int]] = {
-            "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
-            "&": lambda: left & right, "|": lambda: left | right, "^": lambda: left ^ right,
-            "==": lambda: int(left == right), "!=": lambda: int(left != right),
-            "<": lambda: int(left < right), ">": lambda: int(left > right),
-            "<=": lambda: int(left <= right), ">=": lambda: int(left >= right),
-            "&&": lambda: int(bool(left and right)), "||": lambda: int(bool(left or right)), ",": lambda: right,
-        }  # fmt: skip
+            "+": lambda: left + right,
+            "-": lambda: left - right,
+            "*": lambda: left * right,
+            "&": lambda: left & right,
+            "|": lambda: left | right,
+            "^": lambda: left ^ right,
+            "==": lambda: int(left == right),
+            "!=": lambda: int(left != right),
+            "<": lambda: int(left < right),
+            ">": lambda: int(left > right),
+            "<=": lambda: int(left <= right),
+            ">=": lambda: int(left >= right),
+            "&&": lambda: int(bool(left and right)),
+            "||": lambda: int(bool(left or right)),
+            ",": lambda: right,
+        }
         return _wrap(table[operator]())
 
 

@@ -6,6 +6,7 @@ from tree_sitter import Language, Parser
 from tree_sitter_bash import language
 
 from hermetic.contract.verdict import LABELS, Effect, Isolation, Label, Part, ShellState, Verdict
+from hermetic.policy.tables import names
 
 from .commands.catalog import all_judges
 from .deception import DECEPTIVE, deception_in
@@ -19,23 +20,36 @@ MAX_CHARACTERS = 128_000
 MAX_NESTED = 400
 
 UNREADABLE = Rule(
-    name="unreadable", category="opaque-code", severity=7, effects=("executes unseen code",),
-    catches=("echo 'open", "( ls", "if true; then ls", "ls | | cat"), spares=("echo 'closed'",),
-)  # fmt: skip
+    name="unreadable",
+    category="opaque-code",
+    severity=7,
+    effects=("executes unseen code",),
+    catches=("echo 'open", "( ls", "if true; then ls", "ls | | cat"),
+    spares=("echo 'closed'",),
+)
 TOO_LARGE = Rule(name="too-large", category="opaque-code", severity=7, effects=("executes unseen code",))
 DOUBTFUL = Rule(
-    name="doubtful-syntax", category="dynamic-code", label="caution", severity=2,
-    catches=("exec 3<>notes.txt",), spares=("echo hi",),
-)  # fmt: skip
+    name="doubtful-syntax",
+    category="dynamic-code",
+    label="caution",
+    severity=2,
+    catches=("exec 3<>notes.txt",),
+    spares=("echo hi",),
+)
 RULES = (UNREADABLE, DOUBTFUL)
 
 _PARSER = Parser(Language(language()))
 _JUDGES = all_judges()
 # What a container without a way to the host keeps to itself.
 _HOST_ONLY = frozenset(
-    {"recursive-delete", "system-path-delete", "home-delete", "system-config-write", "disk-write", "kernel-tamper", "log-wipe", "persistence", "process-mass-kill",
-     "system-power", "service-stop", "user-account", "firewall", "permission-ownership", "fork-bomb", "package-config-tamper", "remote-code", "opaque-code"}
-)  # fmt: skip
+    names(
+        """
+recursive-delete system-path-delete home-delete system-config-write disk-write kernel-tamper log-wipe
+persistence process-mass-kill system-power service-stop user-account firewall permission-ownership fork-bomb
+package-config-tamper remote-code opaque-code
+"""
+    )
+)
 
 
 def assess(
@@ -62,7 +76,9 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
     found: list[Finding] = []
     deceptive = deception_in(command)
     if deceptive:
-        found.append(Finding(DECEPTIVE, f"the text {deceptive[0]}", deceptive[1], deceptive[1] + 1, ascii(command[:200])[1:-1]))
+        found.append(
+            Finding(DECEPTIVE, f"the text {deceptive[0]}", deceptive[1], deceptive[1] + 1, ascii(command[:200])[1:-1])
+        )
     text = to_bytes_text(command.replace("\r\n", "\n").rstrip("\r"))
     if _nested(text) > MAX_NESTED:
         return [*found, Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200])]
@@ -72,18 +88,32 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
         reader = Reader(text)
         evaluator.run(reader.read(), shell, None)
     except Unreadable as problem:
-        return [*found, *evaluator.findings, Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, command[:200])]
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, command[:200]),
+        ]
     except (Overflow, RecursionError):
-        return [*found, *evaluator.findings, Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200])]
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
+        ]
     found += evaluator.findings
     if _PARSER.parse(text.encode("latin-1")).root_node.has_error:
-        found.append(Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200]))
+        found.append(
+            Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
+        )
     return found
 
 
 def _nested(text: str) -> int:
     """A bound on how deeply brackets are nested."""
-    return max(text.count("("), text.count("{") - text.count("${"), text.count("[[")) if text.count("(") > MAX_NESTED else _depth(text)
+    return (
+        max(text.count("("), text.count("{") - text.count("${"), text.count("[["))
+        if text.count("(") > MAX_NESTED
+        else _depth(text)
+    )
 
 
 def _depth(text: str) -> int:
@@ -116,9 +146,17 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
     start, end = _characters(command, finding.start, finding.end)
     effects: tuple[Effect, ...] = rule.effects
     return Part(
-        label=label, category=rule.category, rule=rule.name, severity=severity, reason=reason, start=start, end=end,
-        decoded=shown(finding.decoded), effects=effects, hardline=hardline,
-    )  # fmt: skip
+        label=label,
+        category=rule.category,
+        rule=rule.name,
+        severity=severity,
+        reason=reason,
+        start=start,
+        end=end,
+        decoded=shown(finding.decoded),
+        effects=effects,
+        hardline=hardline,
+    )
 
 
 def _is_contained(finding: Finding, isolation: Isolation) -> bool:
@@ -130,7 +168,12 @@ def _is_contained(finding: Finding, isolation: Isolation) -> bool:
         return not (isolation.mounts and finding.rule.category in ("remote-code", "opaque-code", "recursive-delete"))
     for mount in isolation.mounts:
         base = mount.rstrip("/") or "/"
-        if path == base or path.startswith(base.rstrip("/") + "/") or base.startswith(path.rstrip("/") + "/") or not path.startswith("/"):
+        if (
+            path == base
+            or path.startswith(base.rstrip("/") + "/")
+            or base.startswith(path.rstrip("/") + "/")
+            or not path.startswith("/")
+        ):
             return False
     return True
 
@@ -157,12 +200,26 @@ def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
     if not parts:
-        return Verdict(label="safe", category="safe", severity=0, reason="nothing in it harms anything", start=0, end=len(command), decoded=command)
+        return Verdict(
+            label="safe",
+            category="safe",
+            severity=0,
+            reason="nothing in it harms anything",
+            start=0,
+            end=len(command),
+            decoded=command,
+        )
     worst = max(parts, key=lambda part: (LABELS.index(part.label), part.hardline, part.severity))
     effects = tuple(dict.fromkeys(effect for part in parts for effect in part.effects))
     return Verdict(
-        label=worst.label, category=worst.category, severity=worst.severity, reason=worst.reason, start=worst.start, end=worst.end,
-        decoded=worst.decoded, effects=effects, hardline=any(part.hardline for part in parts), parts=parts,
-    )  # fmt: skip
-
-
+        label=worst.label,
+        category=worst.category,
+        severity=worst.severity,
+        reason=worst.reason,
+        start=worst.start,
+        end=worst.end,
+        decoded=worst.decoded,
+        effects=effects,
+        hardline=any(part.hardline for part in parts),
+        parts=parts,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from .syntax import Lit, Piece, Word
@@ -68,7 +69,7 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
 def _choices(atoms: list[Atom], start: int, end: int, commas: list[int], depth: int) -> list[list[Atom]] | None:
     if commas:
         edges = [start, *commas, end]
-        parts = [atoms[a + 1 : b] for a, b in zip(edges, edges[1:], strict=False)]
+        parts = [atoms[a + 1 : b] for a, b in itertools.pairwise(edges)]
         return [choice for part in parts for choice in _expand(part, depth + 1)]
     inner = atoms[start + 1 : end]
     if not all(isinstance(atom, str) for atom in inner):

@@ -8,14 +8,22 @@ import unicodedata
 from .rules import Rule
 
 DECEPTIVE = Rule(
-    name="deceptive-text", category="deceptive-text", severity=8,
+    name="deceptive-text",
+    category="deceptive-text",
+    severity=8,
     catches=("echo \u202ehi", "ls \x1b[2K", "r\u200bm x", "ls ||\u00a0true", "\uff52\uff4d -rf x", "echo a\rb"),
-    spares=("echo 'caf\u00e9'", "git commit -m '\U0001f469\u200d\U0001f4bb'", "echo '\u043f\u0440\u0438\u0432\u0435\u0442'"),
-)  # fmt: skip
+    spares=(
+        "echo 'caf\u00e9'",
+        "git commit -m '\U0001f469\u200d\U0001f4bb'",
+        "echo '\u043f\u0440\u0438\u0432\u0435\u0442'",
+    ),
+)
 RULES = (DECEPTIVE,)
 
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
-_INVISIBLE = re.compile("[\u200b\u2060-\u2064\ufeff\u00ad\u180e\u115f\u1160\u3164\uffa0\U000e0000-\U000e007f\u034f\u17b4\u17b5]")
+_INVISIBLE = re.compile(
+    "[\u200b\u2060-\u2064\ufeff\u00ad\u180e\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\U000e0000-\U000e007f]"
+)
 _JOINER = re.compile("(?:^|[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?:[\x00-\x7f]|$)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\x80-\x9f]")
 _RETURN = re.compile("\r(?!\n)")
@@ -30,9 +38,12 @@ def deception_in(text: str) -> tuple[str, int] | None:
         match = _CONTROL.search(text) or _RETURN.search(text.rstrip("\r"))
         return ("holds control characters that change what a terminal shows", match.start()) if match else None
     checks = (
-        (_BIDI, "turns the direction of the text around"), (_INVISIBLE, "holds characters nobody can see"), (_JOINER, "holds characters nobody can see"),
-        (_CONTROL, "holds control characters that change what a terminal shows"), (_RETURN, "holds a carriage return that overwrites what a terminal shows"),
-    )  # fmt: skip
+        (_BIDI, "turns the direction of the text around"),
+        (_INVISIBLE, "holds characters nobody can see"),
+        (_JOINER, "holds characters nobody can see"),
+        (_CONTROL, "holds control characters that change what a terminal shows"),
+        (_RETURN, "holds a carriage return that overwrites what a terminal shows"),
+    )
     for pattern, reason in checks:
         match = pattern.search(text)
         if match:

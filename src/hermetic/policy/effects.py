@@ -2,102 +2,208 @@
 
 from __future__ import annotations
 
+from hermetic.policy.tables import names
+
 from .call import Call
 from .marks import FILE, GLOBS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
 from .paths import below_home, is_env_file, is_secret, resolve
 from .rules import Rule
 
 ROOT_DELETE = Rule(
-    name="delete-system", category="recursive-delete", severity=10, effects=("deletes",), hardline=True,
+    name="delete-system",
+    category="recursive-delete",
+    severity=10,
+    effects=("deletes",),
+    hardline=True,
     catches=("rm -rf /", "rm -rf /etc", "find /usr -delete", "rm -rf ~", "sudo rm -r /var/lib", "rm -rf /[a-z]*"),
     spares=("rm -rf ./build", "echo rm -rf /", "rm -rf /tmp/x", "ls /etc"),
-)  # fmt: skip
+)
 OUTSIDE_DELETE = Rule(
-    name="delete-outside", category="recursive-delete", severity=8, effects=("deletes",),
+    name="delete-outside",
+    category="recursive-delete",
+    severity=8,
+    effects=("deletes",),
     catches=("rm -rf /srv/app", "rm -rf ../other", "rm -r ~/Documents", "rm ~/notes.txt"),
     spares=("rm -rf build", "rm -rf ~/.cache/pip", "rm notes.txt"),
-)  # fmt: skip
+)
 SYSTEM_FILE_DELETE = Rule(
-    name="delete-system-file", category="system-path-delete", severity=9, effects=("deletes",),
-    catches=("rm /etc/passwd", "unlink /usr/bin/env"), spares=("rm ./etc/passwd", "cat /etc/passwd"),
-)  # fmt: skip
+    name="delete-system-file",
+    category="system-path-delete",
+    severity=9,
+    effects=("deletes",),
+    catches=("rm /etc/passwd", "unlink /usr/bin/env"),
+    spares=("rm ./etc/passwd", "cat /etc/passwd"),
+)
 UNKNOWN_DELETE = Rule(
-    name="delete-unknown", category="recursive-delete", severity=8, effects=("deletes",),
+    name="delete-unknown",
+    category="recursive-delete",
+    severity=8,
+    effects=("deletes",),
     catches=('rm -rf "$NOT_SEEN"', 'rm -rf "$NOT_SEEN/"*', "cat list | xargs rm -rf"),
     spares=('d=build; rm -rf "$d"', 't=$(mktemp -d); rm -rf "$t"'),
-)  # fmt: skip
+)
 WORKSPACE_WIPE = Rule(
-    name="wipe-workspace", category="recursive-delete", severity=8, effects=("deletes",),
-    catches=("rm -rf .", "rm -rf *", "find . -delete"), spares=("rm -rf dist", "find . -name '*.pyc' -delete"),
-)  # fmt: skip
+    name="wipe-workspace",
+    category="recursive-delete",
+    severity=8,
+    effects=("deletes",),
+    catches=("rm -rf .", "rm -rf *", "find . -delete"),
+    spares=("rm -rf dist", "find . -name '*.pyc' -delete"),
+)
 GIT_DELETE = Rule(
-    name="delete-git-directory", category="git-history", severity=9, effects=("deletes",),
-    catches=("rm -rf .git", "mv .git /tmp/x"), spares=("rm .gitignore", "rm -f .git/index.lock"),
-)  # fmt: skip
+    name="delete-git-directory",
+    category="git-history",
+    severity=9,
+    effects=("deletes",),
+    catches=("rm -rf .git", "mv .git /tmp/x"),
+    spares=("rm .gitignore", "rm -f .git/index.lock"),
+)
 WORKSPACE_DELETE = Rule(
-    name="delete-in-workspace", category="workspace-delete", label="caution", severity=3, effects=("deletes",),
-    catches=("rm -rf build", "rm -rf /tmp/scratch", "rm -rf ~/.cache/pip"), spares=("rm a.txt", "ls build"),
-)  # fmt: skip
+    name="delete-in-workspace",
+    category="workspace-delete",
+    label="caution",
+    severity=3,
+    effects=("deletes",),
+    catches=("rm -rf build", "rm -rf /tmp/scratch", "rm -rf ~/.cache/pip"),
+    spares=("rm a.txt", "ls build"),
+)
 DISK_WRITE = Rule(
-    name="write-disk", category="disk-write", severity=10, effects=("writes", "deletes"), hardline=True,
+    name="write-disk",
+    category="disk-write",
+    severity=10,
+    effects=("writes", "deletes"),
+    hardline=True,
     catches=("dd if=/dev/zero of=/dev/sda", "cat x > /dev/nvme0n1", "tee /dev/sd{a,b} < x"),
     spares=("dd if=/dev/zero of=disk.img", "ls > /dev/null", "dd if=/dev/sda of=/dev/null count=1"),
-)  # fmt: skip
+)
 SYSTEM_WRITE = Rule(
-    name="write-system", category="system-config-write", severity=8, effects=("writes",),
+    name="write-system",
+    category="system-config-write",
+    severity=8,
+    effects=("writes",),
     catches=("echo x > /etc/hosts", "cp a /usr/bin/ls", "echo x | sudo tee -a /etc/fstab", "cd /etc && echo x > hosts"),
     spares=("echo x > ./etc/hosts", "cp /etc/hosts .", "echo x > /tmp/hosts"),
-)  # fmt: skip
+)
 KERNEL_WRITE = Rule(
-    name="write-kernel", category="kernel-tamper", severity=9, effects=("writes", "changes shared state"),
-    catches=("echo 1 > /proc/sys/kernel/sysrq", "echo x > /sys/power/state"), spares=("cat /proc/cpuinfo",),
-)  # fmt: skip
+    name="write-kernel",
+    category="kernel-tamper",
+    severity=9,
+    effects=("writes", "changes shared state"),
+    catches=("echo 1 > /proc/sys/kernel/sysrq", "echo x > /sys/power/state"),
+    spares=("cat /proc/cpuinfo",),
+)
 POWER_WRITE = Rule(
-    name="write-sysrq", category="system-power", severity=10, effects=("changes shared state",), hardline=True,
-    catches=("echo b > /proc/sysrq-trigger",), spares=("cat /proc/sys/kernel/sysrq",),
-)  # fmt: skip
+    name="write-sysrq",
+    category="system-power",
+    severity=10,
+    effects=("changes shared state",),
+    hardline=True,
+    catches=("echo b > /proc/sysrq-trigger",),
+    spares=("cat /proc/sys/kernel/sysrq",),
+)
 LOG_WIPE = Rule(
-    name="write-log", category="log-wipe", severity=7, effects=("writes", "deletes"),
-    catches=("> /var/log/syslog", "rm -f ~/.bash_history", "truncate -s 0 /var/log/auth.log"), spares=("tail /var/log/syslog",),
-)  # fmt: skip
+    name="write-log",
+    category="log-wipe",
+    severity=7,
+    effects=("writes", "deletes"),
+    catches=("> /var/log/syslog", "rm -f ~/.bash_history", "truncate -s 0 /var/log/auth.log"),
+    spares=("tail /var/log/syslog",),
+)
 STARTUP_WRITE = Rule(
-    name="write-startup", category="persistence", severity=8, effects=("writes", "changes shared state"),
+    name="write-startup",
+    category="persistence",
+    severity=8,
+    effects=("writes", "changes shared state"),
     catches=("echo x >> ~/.bashrc", "cp k ~/.ssh/authorized_keys", "ln -sf x ~/.config/autostart/x.desktop"),
     spares=("cat ~/.bashrc", "echo x > ~/notes.txt", "cp ~/.bashrc bashrc.copy"),
-)  # fmt: skip
+)
 HOOK_WRITE = Rule(
-    name="write-git-hook", category="persistence", severity=8, effects=("writes", "executes unseen code"),
-    catches=("echo x > .git/hooks/pre-commit", "cp a .git/config"), spares=("ls .git/hooks", "echo x > hooks/pre-commit"),
-)  # fmt: skip
+    name="write-git-hook",
+    category="persistence",
+    severity=8,
+    effects=("writes", "executes unseen code"),
+    catches=("echo x > .git/hooks/pre-commit", "cp a .git/config"),
+    spares=("ls .git/hooks", "echo x > hooks/pre-commit"),
+)
 OUTSIDE_WRITE = Rule(
-    name="write-outside", category="system-config-write", severity=7, effects=("writes",),
-    catches=("echo x > /srv/app/config", "cp a /home/bob/x", "echo x > /opt/a"), spares=("echo x > a", "echo x > /tmp/a"),
-)  # fmt: skip
+    name="write-outside",
+    category="system-config-write",
+    severity=7,
+    effects=("writes",),
+    catches=("echo x > /srv/app/config", "cp a /home/bob/x", "echo x > /opt/a"),
+    spares=("echo x > a", "echo x > /tmp/a"),
+)
 HOME_WRITE = Rule(
-    name="write-home", category="config-user", label="caution", severity=3, effects=("writes",),
-    catches=("echo x > ~/notes.txt", "echo A=1 >> .env"), spares=("echo x > notes.txt",),
-)  # fmt: skip
+    name="write-home",
+    category="config-user",
+    label="caution",
+    severity=3,
+    effects=("writes",),
+    catches=("echo x > ~/notes.txt", "echo A=1 >> .env"),
+    spares=("echo x > notes.txt",),
+)
 UNKNOWN_WRITE = Rule(
-    name="write-unknown", category="config-user", label="caution", severity=4, effects=("writes",),
-    catches=('echo x > "$NOT_SEEN"',), spares=('f=out.txt; echo x > "$f"',),
-)  # fmt: skip
+    name="write-unknown",
+    category="config-user",
+    label="caution",
+    severity=4,
+    effects=("writes",),
+    catches=('echo x > "$NOT_SEEN"',),
+    spares=('f=out.txt; echo x > "$f"',),
+)
 SECRET_READ = Rule(
-    name="read-secret", category="secret-read", severity=8, effects=("reads secrets",),
-    catches=("cat ~/.ssh/id_rsa", "xxd ~/.aws/credentials", "sudo cat /etc/shadow", "cp ~/.netrc ./x", "grep '' ~/.pgpass"),
+    name="read-secret",
+    category="secret-read",
+    severity=8,
+    effects=("reads secrets",),
+    catches=(
+        "cat ~/.ssh/id_rsa",
+        "xxd ~/.aws/credentials",
+        "sudo cat /etc/shadow",
+        "cp ~/.netrc ./x",
+        "grep '' ~/.pgpass",
+    ),
     spares=("cat ~/.ssh/id_rsa.pub", "ls ~/.ssh", "ssh -i ~/.ssh/id_rsa host uptime", "echo ~/.ssh/id_rsa"),
-)  # fmt: skip
+)
 SECRET_NEAR = Rule(
-    name="read-env-file", category="secret-adjacent", label="caution", severity=4, effects=("reads secrets",),
-    catches=("cat .env", "grep KEY .env.local", "cat ~/.bash_history"), spares=("cat .env.example",),
-)  # fmt: skip
+    name="read-env-file",
+    category="secret-adjacent",
+    label="caution",
+    severity=4,
+    effects=("reads secrets",),
+    catches=("cat .env", "grep KEY .env.local", "cat ~/.bash_history"),
+    spares=("cat .env.example",),
+)
 
 RULES = (
-    ROOT_DELETE, OUTSIDE_DELETE, SYSTEM_FILE_DELETE, UNKNOWN_DELETE, WORKSPACE_WIPE, GIT_DELETE, WORKSPACE_DELETE,
-    DISK_WRITE, SYSTEM_WRITE, KERNEL_WRITE, POWER_WRITE, LOG_WIPE, STARTUP_WRITE, HOOK_WRITE, OUTSIDE_WRITE, HOME_WRITE,
-    UNKNOWN_WRITE, SECRET_READ, SECRET_NEAR,
-)  # fmt: skip
+    ROOT_DELETE,
+    OUTSIDE_DELETE,
+    SYSTEM_FILE_DELETE,
+    UNKNOWN_DELETE,
+    WORKSPACE_WIPE,
+    GIT_DELETE,
+    WORKSPACE_DELETE,
+    DISK_WRITE,
+    SYSTEM_WRITE,
+    KERNEL_WRITE,
+    POWER_WRITE,
+    LOG_WIPE,
+    STARTUP_WRITE,
+    HOOK_WRITE,
+    OUTSIDE_WRITE,
+    HOME_WRITE,
+    UNKNOWN_WRITE,
+    SECRET_READ,
+    SECRET_NEAR,
+)
 
-_SHARED_TOOLS = frozenset({"sudo", "ls", "git", "ssh", "python", "python3", "bash", "sh", "cat", "ps", "su", "npm", "node"})
+_SHARED_TOOLS = frozenset(
+    names(
+        """
+sudo ls git ssh python python3 bash sh cat ps su npm node
+"""
+    )
+)
 
 
 def delete(call: Call, path: str, *, recursive: bool) -> None:
@@ -107,7 +213,11 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     full, place = call.place(path)
     name = shown(path)
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
-        what = "a path that cannot be known" if is_known(path.lstrip(UNKNOWN)) is False else "a path with an unknown beginning"
+        what = (
+            "a path that cannot be known"
+            if is_known(path.lstrip(UNKNOWN)) is False
+            else "a path with an unknown beginning"
+        )
         call.report(UNKNOWN_DELETE, f"deletes {what}: {name}", full)
     elif place in ("root", "home") or (place == "system" and recursive):
         call.report(ROOT_DELETE, f"deletes {_what(place)}: {name}", full)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from . import effects
+from collections.abc import Callable
+
 from .call import Call, Judge, program_name
 from .commands.catalog import FALLBACK, find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import FORK_BOMB, UNKNOWN_COMMAND, execute
-from .marks import INPUT, LOCAL, NET, SECRET, TOKEN, UNKNOWN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
+from .marks import LOCAL, NET, SECRET, TOKEN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
 from .reader import Reader, Unreadable
@@ -100,7 +101,9 @@ class Evaluator:
             try:
                 seq = Reader(text, self.span).read()
             except Unreadable as problem:
-                self.report(UNKNOWN_COMMAND, f"runs code that cannot be read: {problem}", shown(text[:200]), None, shell)
+                self.report(
+                    UNKNOWN_COMMAND, f"runs code that cannot be read: {problem}", shown(text[:200]), None, shell
+                )
                 return unknown_like(text)
             return self.run(seq, shell, stdin)
         finally:
@@ -115,10 +118,10 @@ class Evaluator:
         """True when running the code would be dangerous; nothing is recorded."""
         return self._probe(lambda: self.run_text(text, shell.fork(), None))
 
-    def _probe(self, action: Judge | object) -> bool:
+    def _probe(self, action: Callable[[], str]) -> bool:
         kept, self.findings = self.findings, []
         try:
-            action()  # type: ignore[operator]
+            action()
             return any(f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings)
         finally:
             self.findings = kept
@@ -478,7 +481,11 @@ def _join(shell: Shell, ends: list[Shell]) -> None:
             shell.variables[name] = values[0]
             continue
         texts = [value for value in values if isinstance(value, str)]
-        dangerous = [text for text in texts if classify(resolve(text or ".", shell), shell) not in ("workspace", "temp", "unknown")]
+        dangerous = [
+            text
+            for text in texts
+            if classify(resolve(text or ".", shell), shell) not in ("workspace", "temp", "unknown")
+        ]
         known = shell.variables.get(name)
         if len(texts) == len(ends) and not dangerous and all(_looks_like_path(text) for text in texts):
             shell.variables[name] = texts[-1]
@@ -487,7 +494,9 @@ def _join(shell: Shell, ends: list[Shell]) -> None:
         elif texts and known is None and len(texts) < len(ends):
             shell.variables[name] = texts[-1]
         elif texts:
-            shell.variables[name] = texts[-1] if all(text.startswith("-") or not text for text in texts) else unknown_like(*texts)
+            shell.variables[name] = (
+                texts[-1] if all(text.startswith("-") or not text for text in texts) else unknown_like(*texts)
+            )
     for end in ends:
         shell.functions.update(end.functions)
         shell.aliases.update(end.aliases)
@@ -520,6 +529,3 @@ def _reads_lines(condition: Seq) -> bool:
 
 def _is_endless(condition: Seq) -> bool:
     return _first_word(condition) in (":", "true")
-
-
-__all__ = ["INPUT", "UNKNOWN", "Evaluator", "Overflow", "effects"]

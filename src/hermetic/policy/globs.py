@@ -8,9 +8,16 @@ from .marks import BRACKET, QUESTION, STAR, is_known
 
 _MAX_STARS = 8
 _CLASSES = {
-    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z",
-    "space": r"\s", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "blank": " \t",
-}  # fmt: skip
+    "alpha": "A-Za-z",
+    "digit": "0-9",
+    "alnum": "A-Za-z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "punct": r"!-/:-@\[-`{-~",
+    "xdigit": "0-9A-Fa-f",
+    "blank": " \t",
+}
 
 
 def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | None:

@@ -31,11 +31,21 @@ _TO_GLOB = str.maketrans({"*": STAR, "?": QUESTION, "[": BRACKET})
 _FROM_GLOB = str.maketrans({STAR: "*", QUESTION: "?", BRACKET: "["})
 _SHOWN = str.maketrans(
     {
-        UNSET: "‹unknown›", LOCAL: "‹output›", FILE: "‹file›", NET: "‹download›", DECODED: "‹decoded›",
-        SECRET: "‹secret›", TOKEN: "‹secret›", INPUT: "‹input›", NUMBER: "‹number›", PIDS: "‹pids›",
-        STAR: "*", QUESTION: "?", BRACKET: "[",
+        UNSET: "‹unknown›",
+        LOCAL: "‹output›",
+        FILE: "‹file›",
+        NET: "‹download›",
+        DECODED: "‹decoded›",
+        SECRET: "‹secret›",
+        TOKEN: "‹secret›",
+        INPUT: "‹input›",
+        NUMBER: "‹number›",
+        PIDS: "‹pids›",
+        STAR: "*",
+        QUESTION: "?",
+        BRACKET: "[",
     }
-)  # fmt: skip
+)
 
 
 def marks_in(text: str) -> str:

@@ -23,9 +23,7 @@ def remove(value: str, operator: str, pattern: str) -> str:
     size = len(value)
     if operator == "#":
         cuts = range(size + 1)
-    elif operator == "##":
-        cuts = range(size, -1, -1)
-    elif operator == "%":
+    elif operator == "##" or operator == "%":
         cuts = range(size, -1, -1)
     else:
         cuts = range(size + 1)
@@ -57,7 +55,9 @@ def slice_text(value: str, offset: int | None, length: int | None, has_length: b
     """`${x:o:l}`"""
     if offset is None or (has_length and length is None):
         return unknown_like(value)
-    if not is_known(value) and any(mark in value[: max(offset, 0) + (length or len(value))] for mark in marks_in(value)):
+    if not is_known(value) and any(
+        mark in value[: max(offset, 0) + (length or len(value))] for mark in marks_in(value)
+    ):
         return unknown_like(value)
     size = len(value)
     start = offset if offset >= 0 else size + offset

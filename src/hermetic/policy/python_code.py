@@ -10,9 +10,11 @@ import re
 import warnings
 from collections.abc import Callable
 
+from hermetic.policy.tables import names
+
 from .call import Call
-from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
+from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from .effects import delete, read, write
 from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, UNSET, is_plain, marks_in, unknown_like
 from .network import EXFIL, REVERSE_SHELL, check_address
@@ -20,15 +22,68 @@ from .sql import destruction
 
 MAX_NODES = 4_000
 
-_SHELL_CALLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput", "popen2.popen2", "asyncio.create_subprocess_shell"}
-_PROCESS_CALLS = {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen", "asyncio.create_subprocess_exec"}
-_DELETES = {"os.remove": False, "os.unlink": False, "os.rmdir": False, "os.removedirs": False, "shutil.rmtree": True, "send2trash.send2trash": False}
-_PATH_METHODS = {"unlink": "delete", "rmdir": "delete", "write_text": "write", "write_bytes": "write", "touch": "write", "mkdir": "", "chmod": "chmod",
-                 "rename": "move", "replace": "move", "read_text": "read", "read_bytes": "read", "symlink_to": "write", "hardlink_to": "write", "rmtree": "tree", "remove": "tree"}  # fmt: skip
-_NET_MODULES = ("requests", "httpx", "urllib", "urllib2", "http.client", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "websocket", "telnetlib", "urllib3", "pycurl", "xmlrpc", "poplib", "imaplib")
-_SEND = re.compile(r"\.(post|put|patch|get|urlopen|request|send|sendall|sendto|sendmail|send_message|storbinary|storlines|urlretrieve|Request|head|stream|sendfile|connect)$")
-_CLOUD_DELETE = re.compile(r"(^|\.)(delete\w*|terminate\w*|destroy\w*|drop\w*|purge\w*|remove_\w+|flushall|flushdb|batch_delete|empty)$")
-_CLOUD_MODULES = ("boto3", "botocore", "google", "azure", "kubernetes", "pymongo", "redis", "elasticsearch", "digitalocean", "pulumi", "oci", "openstack", "docker", "heroku3", "hcloud", "psycopg2", "MySQLdb", "pymysql", "stripe", "gitlab", "github", "ldap3", "consul", "etcd3", "cassandra", "sqlalchemy")
+_SHELL_CALLS = {
+    "os.system",
+    "os.popen",
+    "subprocess.getoutput",
+    "subprocess.getstatusoutput",
+    "commands.getoutput",
+    "popen2.popen2",
+    "asyncio.create_subprocess_shell",
+}
+_PROCESS_CALLS = {
+    "subprocess.run",
+    "subprocess.call",
+    "subprocess.check_call",
+    "subprocess.check_output",
+    "subprocess.Popen",
+    "asyncio.create_subprocess_exec",
+}
+_DELETES = {
+    "os.remove": False,
+    "os.unlink": False,
+    "os.rmdir": False,
+    "os.removedirs": False,
+    "shutil.rmtree": True,
+    "send2trash.send2trash": False,
+}
+_PATH_METHODS = {
+    "unlink": "delete",
+    "rmdir": "delete",
+    "write_text": "write",
+    "write_bytes": "write",
+    "touch": "write",
+    "mkdir": "",
+    "chmod": "chmod",
+    "rename": "move",
+    "replace": "move",
+    "read_text": "read",
+    "read_bytes": "read",
+    "symlink_to": "write",
+    "hardlink_to": "write",
+    "rmtree": "tree",
+    "remove": "tree",
+}
+_NET_MODULES = names(
+    """
+requests httpx urllib urllib2 http.client aiohttp socket ftplib smtplib paramiko websocket telnetlib urllib3
+pycurl xmlrpc poplib imaplib
+"""
+)
+_SEND = re.compile(
+    r"\.(post|put|patch|get|urlopen|request|send|sendall|sendto|sendmail|send_message|storbinary|"
+    r"storlines|urlretrieve|Request|head|stream|sendfile|connect)$"
+)
+_CLOUD_DELETE = re.compile(
+    r"(^|\.)(delete\w*|terminate\w*|destroy\w*|drop\w*|purge\w*|remove_\w+|flushall|flushdb|"
+    r"batch_delete|empty)$"
+)
+_CLOUD_MODULES = names(
+    """
+boto3 botocore google azure kubernetes pymongo redis elasticsearch digitalocean pulumi oci openstack docker
+heroku3 hcloud psycopg2 MySQLdb pymysql stripe gitlab github ldap3 consul etcd3 cassandra sqlalchemy
+"""
+)
 
 
 class Name(str):
@@ -103,7 +158,9 @@ class _Walker:
             raise _Budget
         if isinstance(node, ast.Import):
             for alias in node.names:
-                self.names[alias.asname or alias.name.split(".")[0]] = Name(alias.name if alias.asname else alias.name.split(".")[0])
+                self.names[alias.asname or alias.name.split(".")[0]] = Name(
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.name == "*":
@@ -158,7 +215,11 @@ class _Walker:
                     self.statement(child)
 
     def _star(self, module: str) -> None:
-        for name in ("system", "popen", "remove", "unlink", "rmtree", "run", "Popen", "call", "Path", "kill", "fork", "execvp", "rmdir", "chmod", "urlopen", "check_output", "move"):
+        for name in names(
+            """
+system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chmod urlopen check_output move
+"""
+        ):
             self.names.setdefault(name, Name(f"{module}.{name}"))
 
     def _decorated(self, decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -169,7 +230,12 @@ class _Walker:
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         values = self.value(node.iter)
         items = values[:24] if isinstance(values, list) and values else [_element(values)]
-        endless = isinstance(values, Obj) and values.call in ("iter", "itertools.count", "itertools.repeat", "itertools.cycle")
+        endless = isinstance(values, Obj) and values.call in (
+            "iter",
+            "itertools.count",
+            "itertools.repeat",
+            "itertools.cycle",
+        )
         self.loop += endless
         for item in items:
             self.assign(node.target, item)
@@ -239,7 +305,9 @@ class _Walker:
             if base.path is not None and attr in ("parent", "parents"):
                 return Obj("Path", (base.path.rstrip("/").rpartition("/")[0] or "/"), "")
             return Obj(f"{base.call}.{attr}", base.path, base.text)
-        return Obj("method:" + attr, None, "") if not isinstance(base, str | bytes | list | dict) else _Bound(base, attr)
+        return (
+            Obj("method:" + attr, None, "") if not isinstance(base, str | bytes | list | dict) else _Bound(base, attr)
+        )
 
     def _list(self, node: ast.List) -> Value:
         out: list[Value] = []
@@ -278,9 +346,16 @@ class _Walker:
                 return left + right
             if isinstance(left, bytes) and isinstance(right, bytes):
                 return left + right
-            if isinstance(left, str) and not isinstance(left, Name) or isinstance(right, str) and not isinstance(right, Name):
+            if (isinstance(left, str) and not isinstance(left, Name)) or (
+                isinstance(right, str) and not isinstance(right, Name)
+            ):
                 return _text(left) + _text(right)
-        if isinstance(op, ast.Mult) and isinstance(left, str | bytes) and isinstance(right, int) and len(left) * right < 10_000:
+        if (
+            isinstance(op, ast.Mult)
+            and isinstance(left, str | bytes)
+            and isinstance(right, int)
+            and len(left) * right < 10_000
+        ):
             return left * right
         if isinstance(op, ast.Mod) and isinstance(left, str):
             return self._percent(left, right)
@@ -290,9 +365,13 @@ class _Walker:
 
     def _numbers(self, left: int, right: int, op: ast.operator) -> Value:
         actions: dict[type[ast.operator], Callable[[], int]] = {
-            ast.Add: lambda: left + right, ast.Sub: lambda: left - right, ast.Mult: lambda: left * right, ast.BitXor: lambda: left ^ right,
-            ast.BitOr: lambda: left | right, ast.BitAnd: lambda: left & right,
-        }  # fmt: skip
+            ast.Add: lambda: left + right,
+            ast.Sub: lambda: left - right,
+            ast.Mult: lambda: left * right,
+            ast.BitXor: lambda: left ^ right,
+            ast.BitOr: lambda: left | right,
+            ast.BitAnd: lambda: left & right,
+        }
         action = actions.get(type(op))
         return action() if action and abs(left) < 2**63 and abs(right) < 2**63 else _UNKNOWN
 
@@ -338,7 +417,12 @@ class _Walker:
         generator = node.generators[0]
         values = self.value(generator.iter)
         items = values[:64] if isinstance(values, list) else [_element(values)]
-        endless = isinstance(values, Obj) and values.call in ("iter", "itertools.count", "itertools.repeat", "itertools.cycle")
+        endless = isinstance(values, Obj) and values.call in (
+            "iter",
+            "itertools.count",
+            "itertools.repeat",
+            "itertools.cycle",
+        )
         self.loop += endless
         out: list[Value] = []
         for item in items:
@@ -425,15 +509,29 @@ class _Walker:
     def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         first = args[0] if args else next(iter(keywords.values()), None)
         if name in ("__import__", "importlib.import_module", "importlib.__import__"):
-            return Name(first) if isinstance(first, str) and is_plain(first) else self._hidden("imports a module whose name is hidden")
+            return (
+                Name(first)
+                if isinstance(first, str) and is_plain(first)
+                else self._hidden("imports a module whose name is hidden")
+            )
         if name == "getattr":
             key = args[1] if len(args) > 1 else None
             if isinstance(key, str) and is_plain(key):
                 return self.attribute(first, key)
-            return self._hidden("picks what to run by a hidden name") if isinstance(first, Name) and first.split(".")[0] in ("os", "subprocess", "shutil", "builtins", "__builtins__") else _UNKNOWN
+            return (
+                self._hidden("picks what to run by a hidden name")
+                if isinstance(first, Name)
+                and first.split(".")[0] in ("os", "subprocess", "shutil", "builtins", "__builtins__")
+                else _UNKNOWN
+            )
         if name in ("vars", "globals", "locals"):
             return Obj(name, str(first) if isinstance(first, Name) else None)
-        if name in ("exec", "eval", "compile", "builtins.exec", "builtins.eval", "runpy.run_path", "code.interact", "execfile", "marshal.loads", "types.FunctionType", "runpy.run_module"):
+        if name in names(
+            """
+exec eval compile builtins.exec builtins.eval runpy.run_path code.interact execfile marshal.loads
+types.FunctionType runpy.run_module
+"""
+        ):
             return self._exec(name, first)
         if name in ("pickle.loads", "pickle.load", "cPickle.loads", "dill.loads", "yaml.unsafe_load", "joblib.load"):
             if isinstance(first, Obj) and FILE in first.text and NET not in first.text:
@@ -464,12 +562,25 @@ class _Walker:
             return self._expand(_text(first))
         if name in ("os.path.join", "posixpath.join"):
             return self._join(args)
-        if name in ("os.path.abspath", "os.path.realpath", "os.path.normpath", "os.fspath", "str", "os.path.dirname", "os.fsdecode"):
+        if name in (
+            "os.path.abspath",
+            "os.path.realpath",
+            "os.path.normpath",
+            "os.fspath",
+            "str",
+            "os.path.dirname",
+            "os.fsdecode",
+        ):
             text = _path(first) if isinstance(first, Obj) and first.path is not None else _text(first)
             return text.rpartition("/")[0] or "." if name.endswith("dirname") else text
         if name in ("glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk"):
             return self._listing(name, _path(first))
-        if name in ("os.rename", "os.replace", "shutil.move", "shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "os.link", "os.symlink", "os.renames"):
+        if name in names(
+            """
+os.rename os.replace shutil.move shutil.copy shutil.copy2 shutil.copyfile shutil.copytree os.link os.symlink
+os.renames
+"""
+        ):
             return self._transfer(name, args)
         if name in ("os.chmod", "os.chown", "os.lchown", "shutil.chown"):
             return self._permission(name, args)
@@ -483,7 +594,9 @@ class _Walker:
                 self.call.report(FORK_BOMB, "starts processes without end")
             return _UNKNOWN
         if name == "os.chdir":
-            self.call.shell.cwd = _path(first) if _path(first).startswith("/") else self.call.shell.cwd + "/" + _path(first)
+            self.call.shell.cwd = (
+                _path(first) if _path(first).startswith("/") else self.call.shell.cwd + "/" + _path(first)
+            )
             return None
         if name in ("os.getenv", "os.environ.get"):
             return self._environment(first)
@@ -566,7 +679,11 @@ class _Walker:
         rest = args[1:] if "spawn" in name and "posix" not in name else args
         if not rest:
             return _UNKNOWN
-        given = rest[1] if len(rest) > 1 and isinstance(rest[1], list) else [item for item in rest[1:] if not isinstance(item, dict)]
+        given = (
+            rest[1]
+            if len(rest) > 1 and isinstance(rest[1], list)
+            else [item for item in rest[1:] if not isinstance(item, dict)]
+        )
         argv = [_text(rest[0]), *[_text(item) for item in given[1:]]] if isinstance(given, list) else [_text(rest[0])]
         self._run(argv)
         return _UNKNOWN
@@ -610,14 +727,24 @@ class _Walker:
         if len(args) < 2:
             return None
         source, target = _path(args[0]), _path(args[1])
-        program = "mv" if name in ("os.rename", "os.replace", "shutil.move", "os.renames") else "ln" if "link" in name else "cp"
+        program = (
+            "mv"
+            if name in ("os.rename", "os.replace", "shutil.move", "os.renames")
+            else "ln"
+            if "link" in name
+            else "cp"
+        )
         self.call.run([program, source, target])
         return target
 
     def _permission(self, name: str, args: list[Value]) -> Value:
         mode = args[1] if len(args) > 1 else None
         path = _path(args[0]) if args else ""
-        self.call.run(["chmod", format(mode, "o") if isinstance(mode, int) else "777", path] if "chmod" in name else ["chown", "nobody", path])
+        self.call.run(
+            ["chmod", format(mode, "o") if isinstance(mode, int) else "777", path]
+            if "chmod" in name
+            else ["chown", "nobody", path]
+        )
         return None
 
     def _kill(self, first: Value) -> Value:
@@ -637,8 +764,14 @@ class _Walker:
                 check_address(self.call, value)
             if isinstance(value, str) and value.startswith("file:"):
                 return Obj("net", None, read(self.call, value))
-        sent = "".join(_marks(value) for key, value in [*((None, arg) for arg in args), *keywords.items()] if key not in ("headers", "auth", "timeout"))
-        if _SEND.search("." + name.rsplit(".", 1)[-1]) and (SECRET in sent or (TOKEN in sent and not keywords.get("headers"))):
+        sent = "".join(
+            _marks(value)
+            for key, value in [*((None, arg) for arg in args), *keywords.items()]
+            if key not in ("headers", "auth", "timeout")
+        )
+        if _SEND.search("." + name.rsplit(".", 1)[-1]) and (
+            SECRET in sent or (TOKEN in sent and not keywords.get("headers"))
+        ):
             self.call.report(EXFIL, "sends credentials to another machine")
         if name.endswith("urlretrieve") and len(args) > 1:
             write(self.call, _path(args[1]), content=NET)
@@ -653,7 +786,9 @@ class _Walker:
             return base.join(part for part in args[0] if isinstance(part, bytes))
         if isinstance(base, str) and attr == "format":
             try:
-                return base.format(*[_text(arg) for arg in args], **{key: _text(value) for key, value in keywords.items()})
+                return base.format(
+                    *[_text(arg) for arg in args], **{key: _text(value) for key, value in keywords.items()}
+                )
             except (IndexError, KeyError, ValueError, AttributeError):
                 return unknown_like(base)
         if isinstance(base, list) and attr in ("append", "insert", "extend") and args:
@@ -663,10 +798,23 @@ class _Walker:
             if attr == "get" and args and isinstance(args[0], str):
                 return base.get(args[0], args[1] if len(args) > 1 else None)
             return list(base.values()) if attr == "values" else _UNKNOWN
-        simple = ("replace", "lower", "upper", "strip", "lstrip", "rstrip", "split", "encode", "decode", "title", "swapcase", "translate", "hex", "removeprefix", "splitlines", "zfill")
-        if isinstance(base, str | bytes) and attr in simple and all(isinstance(arg, str | int | bytes | dict) for arg in args):
+        simple = names(
+            """
+replace lower upper strip lstrip rstrip split encode decode title swapcase translate hex removeprefix splitlines
+zfill
+"""
+        )
+        if (
+            isinstance(base, str | bytes)
+            and attr in simple
+            and all(isinstance(arg, str | int | bytes | dict) for arg in args)
+        ):
             try:
-                result: Value = getattr(base, attr)(*args) if attr != "decode" or not args or args[0] not in ("rot13", "hex", "base64") else codecs.decode(base, str(args[0]))  # type: ignore[type-var]
+                result: Value = (
+                    getattr(base, attr)(*args)
+                    if attr != "decode" or not args or args[0] not in ("rot13", "hex", "base64")
+                    else _codec(base, str(args[0]))
+                )
             except (TypeError, ValueError, LookupError, UnicodeError):
                 return unknown_like(base if isinstance(base, str) else "")
             return result
@@ -688,9 +836,17 @@ class _Walker:
             if method == "fileno":
                 return Obj("socket")
             return Obj(base if method != "makefile" else "net", text=NET)
-        if base.startswith("net") and _SEND.search("." + method) and SECRET in "".join(_marks(arg) for arg in [*args, *keywords.values()]):
+        if (
+            base.startswith("net")
+            and _SEND.search("." + method)
+            and SECRET in "".join(_marks(arg) for arg in [*args, *keywords.values()])
+        ):
             self.call.report(EXFIL, "sends credentials to another machine")
-        if base.startswith("ctypes") and method in ("system", "unlink", "remove", "execve", "execvp", "execl", "reboot", "kill", "popen", "syscall", "rmdir"):
+        if base.startswith("ctypes") and method in names(
+            """
+system unlink remove execve execvp execl reboot kill popen syscall rmdir
+"""
+        ):
             text = first.decode("latin-1") if isinstance(first, bytes) else _text(first)
             if method in ("system", "popen"):
                 self._shell(text)
@@ -703,7 +859,15 @@ class _Walker:
         if root in _CLOUD_MODULES:
             self._cloud(method, args)
             return Obj(function.call)
-        if isinstance(first, str) and method in ("execute", "executemany", "executescript", "raw", "query", "run", "sql"):
+        if isinstance(first, str) and method in (
+            "execute",
+            "executemany",
+            "executescript",
+            "raw",
+            "query",
+            "run",
+            "sql",
+        ):
             reason = destruction(first)
             if reason:
                 self.call.report(SQL_DESTROYS, reason)
@@ -756,7 +920,9 @@ class _Walker:
         try:
             if isinstance(data, bytes):
                 if last in ("b64decode", "urlsafe_b64decode", "decodebytes", "a2b_base64", "standard_b64decode"):
-                    return base64.b64decode(data + b"=" * (-len(data) % 4), altchars=b"-_" if "urlsafe" in last else None)
+                    return base64.b64decode(
+                        data + b"=" * (-len(data) % 4), altchars=b"-_" if "urlsafe" in last else None
+                    )
                 if last in ("b32decode", "b16decode", "b85decode", "a85decode"):
                     found: bytes = getattr(base64, last)(data)
                     return found
@@ -775,14 +941,20 @@ class _Walker:
             if last in ("list", "tuple", "sorted") and isinstance(first, str | list) and not isinstance(first, Name):
                 return list(first)
             if last == "map" and len(args) > 1:
-                items = args[1] if isinstance(args[1], list) else [chr(n) if isinstance(n, int) else n for n in args[1]] if isinstance(args[1], str | bytes) and not isinstance(args[1], Name) else [_element(args[1])]
+                items = (
+                    args[1]
+                    if isinstance(args[1], list)
+                    else [chr(n) if isinstance(n, int) else n for n in args[1]]
+                    if isinstance(args[1], str | bytes) and not isinstance(args[1], Name)
+                    else [_element(args[1])]
+                )
                 if isinstance(args[1], bytes):
                     items = list(args[1])
                 return [self.invoke(args[0], [item], {}) for item in items[:64]]
             if last == "int" and isinstance(first, str) and is_plain(first):
                 return int(first, args[1] if len(args) > 1 and isinstance(args[1], int) else 10)
             if name == "codecs.decode" and len(args) > 1 and isinstance(first, str | bytes):
-                return codecs.decode(first, str(args[1]))  # type: ignore[type-var]
+                return _codec(first, str(args[1]))
             if last == "range" and isinstance(first, int) and first <= 64 and len(args) == 1:
                 return list(range(first))
             if name.startswith(("zlib.", "gzip.", "bz2.", "lzma.")):
@@ -791,13 +963,19 @@ class _Walker:
                 return Obj("iter")
             if name.startswith("shlex.split") and isinstance(first, str):
                 return list(first.split())
-            if last in ("filter", "reduce", "partial", "submit", "Thread", "Timer", "call_soon", "apply", "starmap", "run_in_executor", "register"):
+            if last in names(
+                """
+filter reduce partial submit Thread Timer call_soon apply starmap run_in_executor register
+"""
+            ):
                 self._callback(args, keywords)
         except (ValueError, TypeError, binascii.Error, LookupError, UnicodeError, OverflowError):
             return Obj("?", text=DECODED)
         if not isinstance(first, Obj | str) and name.startswith("itertools."):
             return Obj(name)
-        decoded = DECODED if re.search(r"decode|decompress|decrypt|unhex|loads", last) and last not in ("loads",) else ""
+        decoded = (
+            DECODED if re.search(r"decode|decompress|decrypt|unhex|loads", last) and last not in ("loads",) else ""
+        )
         return Obj(name, None, decoded + "".join(_marks(arg) for arg in [*args, *keywords.values()]))
 
     def _callback(self, args: list[Value], keywords: dict[str, Value]) -> None:
@@ -848,8 +1026,12 @@ def _text(value: Value) -> str:
     if isinstance(value, Name):
         return UNSET
     if isinstance(value, str):
-        return value if value.isascii() else "".join(
-            char if ord(char) >= 0xE000 else char.encode("utf-8", "replace").decode("latin-1") for char in value
+        return (
+            value
+            if value.isascii()
+            else "".join(
+                char if ord(char) >= 0xE000 else char.encode("utf-8", "replace").decode("latin-1") for char in value
+            )
         )
     if isinstance(value, bytes):
         return value.decode("latin-1")
@@ -866,3 +1048,14 @@ def _text(value: Value) -> str:
 
 def _path(value: Value) -> str:
     return _text(value)
+
+
+def _codec(data: str | bytes, name: str) -> Value:
+    """`codecs.decode` for the text transforms people hide behind."""
+    return (
+        codecs.decode(data, name)
+        if isinstance(data, bytes)
+        else codecs.decode(data, "rot13")
+        if name.replace("_", "") == "rot13"
+        else Obj("?", text=DECODED)
+    )

@@ -5,9 +5,20 @@ from __future__ import annotations
 import re
 
 _SIMPLE = {
-    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
-    "\\": "\\", "'": "'", '"': '"', "?": "?",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
 _HEX = re.compile(r"[0-9A-Fa-f]{1,2}")
 _OCTAL = re.compile(r"[0-7]{1,3}")
 _ZERO_OCTAL = re.compile(r"0[0-7]{0,3}")

@@ -419,8 +419,10 @@ class Reader:
         first = words[0] if len(words) == 1 else None
         if match is None or not isinstance(first, Word):
             raise Unreadable("unexpected '('")
-        name = self.text[first.start : first.end] if self.span is None else "".join(
-            piece.text for piece in first.pieces if isinstance(piece, Lit)
+        name = (
+            self.text[first.start : first.end]
+            if self.span is None
+            else "".join(piece.text for piece in first.pieces if isinstance(piece, Lit))
         )
         self.pos = match.end()
         self._skip_lines()
@@ -591,7 +593,7 @@ class Reader:
             pieces.append(Lit("\\", True))
             self.pos = self.size
             return
-        if quoted and following not in '$`\\' and not (following == '"' and '"' in stop) and following not in stop:
+        if quoted and following not in "$`\\" and not (following == '"' and '"' in stop) and following not in stop:
             pieces.append(Lit("\\" + following, True))
             return
         pieces.append(Lit(following, True))

@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from hermetic.policy.tables import names
+
 from .call import Call
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import SQL_DESTROYS
@@ -31,27 +33,93 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SHELL = frozenset(
-    {"system", "exec", "execSync", "popen", "passthru", "shell_exec", "proc_open", "popen2", "popen3", "popen2e", "capture2", "capture2e", "capture3", "pipeline",
-     "execute", "spawn", "spawnSync", "execFile", "execFileSync", "execa", "execaSync", "pcntl_exec", "sh", "cmd", "qx", "run_command", "shell", "command", "Command", "popen4", "system2", "startProcess", "execvp", "execv", "execve", "shellescape_exec"}
-)  # fmt: skip
+    names(
+        """
+system exec execSync popen passthru shell_exec proc_open popen2 popen3 popen2e capture2 capture2e capture3
+pipeline execute spawn spawnSync execFile execFileSync execa execaSync pcntl_exec sh cmd qx run_command shell
+command Command popen4 system2 startProcess execvp execv execve shellescape_exec
+"""
+    )
+)
 _SHELL_OWNED = frozenset({"sh", "cmd", "command", "Command", "execute", "pipeline", "shell"})
-_OWNERS = ("os", "io", "IO", "Open3", "Deno", "Bun", "System", "Process", "Kernel", "child_process", "cp", "zx", "Runtime", "sys", "clojure.java.shell", "shelljs", "subprocess")
+_OWNERS = names(
+    """
+os io IO Open3 Deno Bun System Process Kernel child_process cp zx Runtime sys clojure.java.shell shelljs
+subprocess
+"""
+)
 _DELETE = {
-    "unlink": False, "unlinkSync": False, "rmSync": True, "rmdirSync": True, "rmtree": True, "remove_tree": True, "rm_rf": True, "rm_r": True, "rm_f": False, "rmdir": False,
-    "removeSync": True, "emptyDirSync": True, "remove_entry_secure": True, "remove_dir": True, "rimraf": True, "rimrafSync": True, "delTree": True, "removeDirectory": True, "deleteDirectory": True,
-    "delete_dir": True, "unlinkat": False, "deltree": True, "remove_entry": True, "secure_unlink": False, "emptyDir": True, "trash": False, "rm_rf!": True, "file_delete": False,
-}  # fmt: skip
+    "unlink": False,
+    "unlinkSync": False,
+    "rmSync": True,
+    "rmdirSync": True,
+    "rmtree": True,
+    "remove_tree": True,
+    "rm_rf": True,
+    "rm_r": True,
+    "rm_f": False,
+    "rmdir": False,
+    "removeSync": True,
+    "emptyDirSync": True,
+    "remove_entry_secure": True,
+    "remove_dir": True,
+    "rimraf": True,
+    "rimrafSync": True,
+    "delTree": True,
+    "removeDirectory": True,
+    "deleteDirectory": True,
+    "delete_dir": True,
+    "unlinkat": False,
+    "deltree": True,
+    "remove_entry": True,
+    "secure_unlink": False,
+    "emptyDir": True,
+    "trash": False,
+    "rm_rf!": True,
+    "file_delete": False,
+}
 _DELETE_OWNED = {"rm": True, "remove": True, "delete": False, "removeAll": True, "rm!": True}
-_DELETE_OWNERS = ("fs", "fsp", "File", "FileUtils", "Deno", "os", "Dir", "Pathname", "fse", "promises", "IO", "file", "shell", "shelljs", "Files", "Filesystem")
-_WRITE = frozenset({"writeFileSync", "writeFile", "appendFileSync", "appendFile", "createWriteStream", "file_put_contents", "outputFileSync", "writeTextFileSync", "writeTextFile", "binwrite", "spurt", "writeLines", "write_file"})
-_READ = frozenset({"readFileSync", "readFile", "file_get_contents", "createReadStream", "readfile", "readlines", "slurp", "readTextFileSync", "readTextFile", "binread", "read_file", "readLines", "copyFileSync", "copy"})
+_DELETE_OWNERS = names(
+    """
+fs fsp File FileUtils Deno os Dir Pathname fse promises IO file shell shelljs Files Filesystem
+"""
+)
+_WRITE = frozenset(
+    names(
+        """
+writeFileSync writeFile appendFileSync appendFile createWriteStream file_put_contents outputFileSync
+writeTextFileSync writeTextFile binwrite spurt writeLines write_file
+"""
+    )
+)
+_READ = frozenset(
+    names(
+        """
+readFileSync readFile file_get_contents createReadStream readfile readlines slurp readTextFileSync readTextFile
+binread read_file readLines copyFileSync copy
+"""
+    )
+)
 _NETWORK = re.compile(
     r"\b(net|tls|http|https|dgram|axios|fetch|got|superagent|WebSocket|IO::Socket|Net::HTTP|Net::FTP|LWP|HTTP::Tiny|fsockopen|stream_socket_client|curl_exec|curl_init|socket_create|socket_connect|TCPSocket|UDPSocket|URI\.open|OpenURI|open-uri|"
     r"socket|inet|Socket|HTTParty|Faraday|RestClient|WWW::Mechanize|XMLHttpRequest|ztcp|Net\.Socket|gen_tcp|httpc|socket\.tcp|luasocket)\b|https?://"
 )
-_MONGO = re.compile(r"\b(dropDatabase|dropIndexes|dropUser|dropAllUsers|dropRole|shutdownServer)\s*\(|\.(drop)\s*\(\s*\)|\.(deleteMany|remove|deleteOne)\s*\(\s*(\{\s*\}\s*)?[,)]")
-_ORM = re.compile(r"\b(delete_all|destroy_all|truncate_all|drop_table|drop_database|purge)\b|\.flushall\b|\.flushdb\b|deleteMany\(\s*(\{\s*\})?\s*\)|FLUSHALL|FLUSHDB")
-_EVAL = frozenset({"eval", "instance_eval", "class_eval", "module_eval", "runInThisContext", "runInNewContext", "loadstring", "Function", "assert", "create_function", "execScript", "importScripts", "string-to-expr", "runInContext"})
+_MONGO = re.compile(
+    r"\b(dropDatabase|dropIndexes|dropUser|dropAllUsers|dropRole|shutdownServer)\s*\(|\.(drop)"
+    r"\s*\(\s*\)|\.(deleteMany|remove|deleteOne)\s*\(\s*(\{\s*\}\s*)?[,)]"
+)
+_ORM = re.compile(
+    r"\b(delete_all|destroy_all|truncate_all|drop_table|drop_database|purge)\b|\.flushall\b|"
+    r"\.flushdb\b|deleteMany\(\s*(\{\s*\})?\s*\)|FLUSHALL|FLUSHDB"
+)
+_EVAL = frozenset(
+    names(
+        """
+eval instance_eval class_eval module_eval runInThisContext runInNewContext loadstring Function assert
+create_function execScript importScripts string-to-expr runInContext
+"""
+    )
+)
 
 
 class Token(msgspec.Struct, gc=False):
@@ -71,7 +139,11 @@ def tokens_of(text: str, language: str) -> list[Token]:
             break
         kind, value = match.lastgroup or "", match[0]
         pos = match.end()
-        if kind == "space" or (kind == "comment" and (line_comments or value.startswith("/*"))) or (kind == "hash" and hash_comments and (not found or found[-1].text not in ("$",))):
+        if (
+            kind == "space"
+            or (kind == "comment" and (line_comments or value.startswith("/*")))
+            or (kind == "hash" and hash_comments and (not found or found[-1].text not in ("$",)))
+        ):
             continue
         if kind in ("comment", "hash"):
             found.append(Token("symbol", value[0]))
@@ -79,19 +151,32 @@ def tokens_of(text: str, language: str) -> list[Token]:
         elif kind in ("single", "double"):
             found.append(Token("string", _unquoted(value[1:-1], kind == "double", language)))
         elif kind == "tick":
-            found.append(Token("string" if language in ("node", "deno", "bun", "go") else "command", _unquoted(value[1:-1], True, language)))
+            found.append(
+                Token(
+                    "string" if language in ("node", "deno", "bun", "go") else "command",
+                    _unquoted(value[1:-1], True, language),
+                )
+            )
         elif kind == "qx":
             body = re.sub(r"^(%x|qx)\s*", "", value)
             found.append(Token("command", body[1:-1]))
         elif kind == "q":
-            found.append(Token("string", value[2:-2] if value.startswith("[[") else re.sub(r"^(%[qQw]|qq|qw|q)", "", value)[1:-1]))
+            found.append(
+                Token(
+                    "string", value[2:-2] if value.startswith("[[") else re.sub(r"^(%[qQw]|qq|qw|q)", "", value)[1:-1]
+                )
+            )
         elif kind != "regex":
             found.append(Token(kind, value))
     return found
 
 
 def _unquoted(body: str, interpolates: bool, language: str) -> str:
-    text = decode_backslashes(body, octal_needs_zero=False)[0] if interpolates else body.replace("\\'", "'").replace("\\\\", "\\")
+    text = (
+        decode_backslashes(body, octal_needs_zero=False)[0]
+        if interpolates
+        else body.replace("\\'", "'").replace("\\\\", "\\")
+    )
     if interpolates:
         if language in ("perl", "php", "tcl", "groovy"):
             text = re.sub(r"\$\{?[A-Za-z_]\w*\}?(\[[^\]]*\])?|\{\$[^}]*\}", UNSET, text)
@@ -110,9 +195,15 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         return
     if ("\ue003" in marks or "\ue004" in marks) and execute(call, text, f"{language} code"):
         return
+    if language == "tcl":
+        _judge_tcl(call, text)
     tokens = tokens_of(text, language)
     masked = " ".join(token.text if token.kind not in ("string", "command") else '""' for token in tokens)
-    network = bool(_NETWORK.search(masked)) or any(token.kind == "string" and re.match(r"(net|tls|https?|dgram|socket|node:net|/inet\d?/tcp/.*|open-uri|axios)$", token.text) for token in tokens)
+    network = bool(_NETWORK.search(masked)) or any(
+        token.kind == "string"
+        and re.match(r"(net|tls|https?|dgram|socket|node:net|/inet\d?/tcp/.*|open-uri|axios)$", token.text)
+        for token in tokens
+    )
     constants = _constants(tokens)
     for at, token in enumerate(tokens):
         call.machine.spend(1)
@@ -123,6 +214,24 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         elif token.kind == "string" and network:
             check_address(call, token.text)
     _judge_whole(call, tokens, masked, network, language)
+
+
+def _judge_tcl(call: Call, text: str) -> None:
+    """Tcl is words on lines: `exec`, `spawn` and `file delete` at the head of a command."""
+    for command in re.split(r"[;\n\[\]{}]", text):
+        words = [word.strip('"') for word in command.split()]
+        if words[:1] in (["exec"], ["spawn"], ["system"]) and len(words) > 1:
+            call.shell_text(command.split(None, 1)[1].strip('"'))
+        elif words[:2] == ["file", "delete"]:
+            for path in words[2:]:
+                if not path.startswith("-"):
+                    delete(call, path, recursive=True)
+        elif words[:2] in (["file", "rename"], ["file", "copy"]):
+            call.run(
+                ["mv" if words[1] == "rename" else "cp", *[word for word in words[2:] if not word.startswith("-")]]
+            )
+        elif words[:1] == ["open"] and len(words) > 1:
+            _judge_open(call, "open", words[1:])
 
 
 def _constants(tokens: list[Token]) -> dict[str, str]:
@@ -155,7 +264,9 @@ def _string_at(tokens: list[Token], at: int, constants: dict[str, str]) -> tuple
         else:
             return (None, at) if not out else (out, at)
         at += 1
-        if at < len(tokens) and tokens[at].text in ("+", ".") or (at + 1 < len(tokens) and tokens[at].text == "." and tokens[at + 1].text == "."):
+        if (at < len(tokens) and tokens[at].text in ("+", ".")) or (
+            at + 1 < len(tokens) and tokens[at].text == "." and tokens[at + 1].text == "."
+        ):
             at += 1
             while at < len(tokens) and tokens[at].text == ".":
                 at += 1
@@ -199,7 +310,9 @@ def _arguments(tokens: list[Token], at: int, constants: dict[str, str]) -> list[
     return out
 
 
-def _judge_name(call: Call, tokens: list[Token], at: int, language: str, network: bool, constants: dict[str, str], depth: int) -> None:
+def _judge_name(
+    call: Call, tokens: list[Token], at: int, language: str, network: bool, constants: dict[str, str], depth: int
+) -> None:
     full = tokens[at].text
     parts = re.split(r"::|\.|->|:", full.lstrip("$@%&"))
     last = parts[-1]
@@ -209,11 +322,37 @@ def _judge_name(call: Call, tokens: list[Token], at: int, language: str, network
     following = tokens[at + 1].text if at + 1 < len(tokens) else ""
     if following == "=" and at + 2 < len(tokens) and tokens[at + 2].text != "=":
         return
-    if last in _SHELL and (last not in _SHELL_OWNED or owner in _OWNERS) and not (last == "exec" and owner and owner not in (*_OWNERS, "require") and language in ("node", "deno", "bun") and not _child_process(tokens)):
+    if (
+        last in _SHELL
+        and (last not in _SHELL_OWNED or owner in _OWNERS)
+        and not (
+            last == "exec"
+            and owner
+            and owner not in (*_OWNERS, "require")
+            and language in ("node", "deno", "bun")
+            and not _child_process(tokens)
+        )
+    ):
         if last == "exec" and language in ("node",) and owner in ("re", "regex", "pattern", "rx"):
             return
         _judge_exec(call, _arguments(tokens, at, constants), network, language, last)
-    elif last in _DELETE or (last in _DELETE_OWNED and owner in _DELETE_OWNERS):
+    elif last in (
+        "array_map",
+        "array_walk",
+        "call_user_func",
+        "call_user_func_array",
+        "array_filter",
+        "register_shutdown_function",
+    ):
+        given = _arguments(tokens, at, constants)
+        if given and given[0] in _SHELL | frozenset(_DELETE):
+            if given[0] in _DELETE:
+                delete(call, UNSET, recursive=True)
+            else:
+                _judge_exec(call, given[1:], network, language, given[0])
+    elif last in _DELETE or (
+        last in _DELETE_OWNED and (owner in _DELETE_OWNERS or (language in ("julia", "swift") and not owner))
+    ):
         recursive = _DELETE.get(last, _DELETE_OWNED.get(last, False))
         for path in _arguments(tokens, at, constants)[: None if language in ("perl", "ruby") else 1] or [UNSET]:
             if path not in ("recursive", "force", "true"):
@@ -228,7 +367,11 @@ def _judge_name(call: Call, tokens: list[Token], at: int, language: str, network
         if last in ("copyFileSync", "copy"):
             for path in _arguments(tokens, at, constants)[1:2]:
                 write(call, _home(path, call))
-    elif last in ("rename", "renameSync", "symlink", "symlinkSync", "link", "cp", "mv", "move", "copy_file", "cp_r", "cpSync", "ln_s") and (owner in _DELETE_OWNERS or language == "perl"):
+    elif last in names(
+        """
+rename renameSync symlink symlinkSync link cp mv move copy_file cp_r cpSync ln_s
+"""
+    ) and (owner in _DELETE_OWNERS or language == "perl"):
         found = _arguments(tokens, at, constants)
         if len(found) > 1:
             call.run(["mv" if last.startswith(("rename", "m")) else "cp", _home(found[0], call), _home(found[1], call)])
@@ -259,7 +402,9 @@ def _owner_before(tokens: list[Token], at: int) -> str:
     if at < 2 or tokens[at - 1].text not in (".", "->", ":"):
         return ""
     for token in reversed(tokens[max(0, at - 6) : at - 1]):
-        if token.kind == "string" and re.fullmatch(r"(node:)?(fs|fs/promises|child_process|fs-extra|os|shelljs)", token.text):
+        if token.kind == "string" and re.fullmatch(
+            r"(node:)?(fs|fs/promises|child_process|fs-extra|os|shelljs)", token.text
+        ):
             return token.text.removeprefix("node:").split("/")[0].replace("fs-extra", "fs")
         if token.kind == "name" and token.text not in ("require", "promises"):
             return re.split(r"::|\.|->", token.text)[-1]
@@ -335,12 +480,22 @@ def _judge_eval(call: Call, given: list[str], network: bool, language: str, dept
 
 
 def _judge_whole(call: Call, tokens: list[Token], masked: str, network: bool, language: str) -> None:
-    if re.search(r"\bfork\b", masked) and re.search(r"\b(while|until|loop|for|forever)\b", masked) and re.search(r"fork\s*(\(\s*\))?\s*(while|until|if)|(while|loop|until|for)[^;]*fork", masked):
+    if (
+        re.search(r"\bfork\b", masked)
+        and re.search(r"\b(while|until|loop|for|forever)\b", masked)
+        and re.search(r"fork\s*(\(\s*\))?\s*(while|until|if)|(while|loop|until|for)[^;]*fork", masked)
+    ):
         call.report(FORK_BOMB, "starts processes without end")
-    if network and re.search(r"process . env\b|process\.env(?!\.)|\$ENV|%ENV|\bENV\b|\$_ENV|getenv", masked) and re.search(r"post|request|fetch|write|send|get", masked):
-        if not re.search(r"process\.env\.(PORT|HOST|NODE_ENV|DEBUG)", masked):
-            call.report(EXFIL, "may send the environment to another machine")
+    if (
+        network
+        and re.search(r"process . env\b|process\.env(?!\.)|\$ENV|%ENV|\bENV\b|\$_ENV|getenv", masked)
+        and re.search(r"post|request|fetch|write|send|get", masked)
+    ) and not re.search(r"process\.env\.(PORT|HOST|NODE_ENV|DEBUG)", masked):
+        call.report(EXFIL, "may send the environment to another machine")
     if language in ("mongo", "redis") and _MONGO.search(masked.replace(" ", "")):
         call.report(SQL_DESTROYS, "deletes a database's content")
-    if _ORM.search(masked) or (language in ("redis",) and any(token.kind == "string" and token.text.upper() in ("FLUSHALL", "FLUSHDB") for token in tokens)):
+    if _ORM.search(masked) or (
+        language in ("redis",)
+        and any(token.kind == "string" and token.text.upper() in ("FLUSHALL", "FLUSHDB") for token in tokens)
+    ):
         call.report(SQL_DESTROYS, "deletes every record")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.contract.verdict import ShellState
+from hermetic.policy.tables import names
 
 from .marks import NUMBER, TOKEN, UNSET
 from .syntax import Node
@@ -14,16 +15,38 @@ Value = str | list[str] | dict[str, str]
 DEFAULT_HOME = "/home/dev"
 DEFAULT_WORKSPACE = "/home/dev/project"
 _SECRET_NAME = re.compile(
-    r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?|PAT)(_|$)|_KEY$",
+    (
+        r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|"
+        r"CREDENTIALS?|PAT)(_|$)|_KEY$"
+    ),
     re.IGNORECASE,
 )
 # Variables that name a tool by convention: unset, they stand for that tool.
 _TOOL_NAMES = {
-    "PYTHON": "python3", "PYTHON3": "python3", "CC": "cc", "CXX": "c++", "LD": "ld", "AR": "ar", "MAKE": "make",
-    "EDITOR": "vi", "VISUAL": "vi", "PAGER": "less", "SHELL": "/bin/bash", "NODE": "node", "NPM": "npm",
-    "GO": "go", "CARGO": "cargo", "PIP": "pip", "SUDO": "sudo", "JAVA": "java", "GIT": "git", "BROWSER": "xdg-open",
-    "CMAKE": "cmake", "BASH": "/bin/bash", "PYTEST": "pytest",
-}  # fmt: skip
+    "PYTHON": "python3",
+    "PYTHON3": "python3",
+    "CC": "cc",
+    "CXX": "c++",
+    "LD": "ld",
+    "AR": "ar",
+    "MAKE": "make",
+    "EDITOR": "vi",
+    "VISUAL": "vi",
+    "PAGER": "less",
+    "SHELL": "/bin/bash",
+    "NODE": "node",
+    "NPM": "npm",
+    "GO": "go",
+    "CARGO": "cargo",
+    "PIP": "pip",
+    "SUDO": "sudo",
+    "JAVA": "java",
+    "GIT": "git",
+    "BROWSER": "xdg-open",
+    "CMAKE": "cmake",
+    "BASH": "/bin/bash",
+    "PYTEST": "pytest",
+}
 
 
 class Shell:
@@ -33,12 +56,18 @@ class Shell:
         state = state or ShellState()
         self.home = state.home or DEFAULT_HOME
         self.user = state.user or self.home.rsplit("/", 1)[-1] or "root"
-        self.workspace = workspace or cwd or state.cwd or (DEFAULT_WORKSPACE if state.home is None else self.home + "/project")
+        self.workspace = (
+            workspace or cwd or state.cwd or (DEFAULT_WORKSPACE if state.home is None else self.home + "/project")
+        )
         self.cwd = cwd or state.cwd or self.workspace
         self.complete = state.complete
         self.variables: dict[str, Value] = {
-            "HOME": self.home, "USER": self.user, "LOGNAME": self.user, "IFS": " \t\n", "TMPDIR": "/tmp",
-        }  # fmt: skip
+            "HOME": self.home,
+            "USER": self.user,
+            "LOGNAME": self.user,
+            "IFS": " \t\n",
+            "TMPDIR": "/tmp",
+        }
         for name, value in state.variables.items():
             self.variables[name] = value if isinstance(value, str) else list(value)
         self.functions: dict[str, Node] = {}
@@ -88,12 +117,18 @@ class Shell:
             return self.cwd
         if name == "OLDPWD":
             return self.previous
-        if name in ("UID", "EUID", "RANDOM", "SECONDS", "LINENO", "PPID", "BASHPID", "EPOCHSECONDS", "COLUMNS", "SRANDOM"):
+        if name in names(
+            """
+UID EUID RANDOM SECONDS LINENO PPID BASHPID EPOCHSECONDS COLUMNS SRANDOM
+"""
+        ):
             return NUMBER
         if name in _TOOL_NAMES:
             return _TOOL_NAMES[name]
         if name in ("PATH", "HOSTNAME", "OSTYPE", "LANG", "TERM", "BASH_VERSION", "MACHTYPE", "HOSTTYPE"):
-            return {"OSTYPE": "linux-gnu", "HOSTNAME": "localhost", "PATH": "/usr/local/bin:/usr/bin:/bin"}.get(name, UNSET)
+            return {"OSTYPE": "linux-gnu", "HOSTNAME": "localhost", "PATH": "/usr/local/bin:/usr/bin:/bin"}.get(
+                name, UNSET
+            )
         if self.complete:
             return None
         return TOKEN if _SECRET_NAME.search(name) else None

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 
+from hermetic.policy.tables import names
+
 _TOKEN = re.compile(
-    r"--[^\n]*|#[^\n]*|/\*.*?\*/|\s+|'(?:[^'\\]|''|\\.)*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\$(\w*)\$.*?\$\1\$|[A-Za-z_][\w$]*|\d[\w.]*|<=|>=|<>|!=|\|\||::|.",
+    (
+        r"--[^\n]*|#[^\n]*|/\*.*?\*/|\s+|'(?:[^'\\]|''|\\.)*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\$(\w*)"
+        r"\$.*?\$\1\$|[A-Za-z_][\w$]*|\d[\w.]*|<=|>=|<>|!=|\|\||::|."
+    ),
     re.DOTALL,
 )
 _DROPPED = frozenset(
-    {"table", "database", "schema", "view", "index", "user", "role", "sequence", "type", "function", "procedure", "trigger", "keyspace",
-     "collection", "materialized", "extension", "domain", "tablespace", "column", "owned", "partition", "constraint", "foreign", "policy", "measurement",
-     "series", "retention", "warehouse", "stage", "stream", "task", "dictionary", "cluster", "server", "publication", "subscription", "language", "aggregate", "temporary"}
-)  # fmt: skip
+    names(
+        """
+table database schema view index user role sequence type function procedure trigger keyspace collection
+materialized extension domain tablespace column owned partition constraint foreign policy measurement series
+retention warehouse stage stream task dictionary cluster server publication subscription language aggregate
+temporary
+"""
+    )
+)
 
 
 def statements(text: str) -> list[list[str]]:
@@ -69,13 +79,18 @@ def _statement(tokens: list[str]) -> str | None:
         return "empties a table"
     if first == "alter" and "drop" in tokens:
         return "drops a part of a table"
-    if first in ("delete", "update") or "delete" in tokens[:12] and first == "with":
+    if first in ("delete", "update") or ("delete" in tokens[:12] and first == "with"):
         return _unfiltered(tokens, first)
     if first in ("flushall", "flushdb", "purge", "optimize") and first != "optimize":
         return "empties the database"
     if first in ("grant",) and ("all" in tokens or "superuser" in tokens):
         return "gives away all rights on the database"
-    if first == "alter" and len(tokens) > 1 and tokens[1] in ("user", "role") and any(t in tokens for t in ("superuser", "identified", "password")):
+    if (
+        first == "alter"
+        and len(tokens) > 1
+        and tokens[1] in ("user", "role")
+        and any(t in tokens for t in ("superuser", "identified", "password"))
+    ):
         return "changes who may use the database"
     if first == "copy" and "program" in tokens:
         return "lets the database run a program"
@@ -85,7 +100,11 @@ def _statement(tokens: list[str]) -> str | None:
         return "lets the database run a program or read files"
     if ("outfile" in tokens or "dumpfile" in tokens) and "into" in tokens:
         return "lets the database write a file"
-    if "pg_terminate_backend" in tokens or (first == "shutdown" and len(tokens) <= 3) or (first == "kill" and "all" in tokens):
+    if (
+        "pg_terminate_backend" in tokens
+        or (first == "shutdown" and len(tokens) <= 3)
+        or (first == "kill" and "all" in tokens)
+    ):
         return "ends the database or its connections"
     return None
 
@@ -124,5 +143,10 @@ def _always(where: list[str]) -> bool:
             return left == right or right == "'%'"
         if operator in ("<>", "!=", "<", ">") and left.isdigit() and right.isdigit():
             numbers = int(left[:9]), int(right[:9])
-            return {"<>": numbers[0] != numbers[1], "!=": numbers[0] != numbers[1], "<": numbers[0] < numbers[1], ">": numbers[0] > numbers[1]}[operator]
+            return {
+                "<>": numbers[0] != numbers[1],
+                "!=": numbers[0] != numbers[1],
+                "<": numbers[0] < numbers[1],
+                ">": numbers[0] > numbers[1],
+            }[operator]
     return where[-3:] == ["is", "not", "null"] and where[0] in ("id", "rowid", "_id") and len(where) == 4

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from ..call import Call, Judge
-from ..marks import INPUT, LOCAL, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
-from ..options import parse_options
-from ..paths import resolve
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.marks import INPUT, LOCAL, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.rules import Rule
+
 from .environment import judge_variable
 from .unseen import run_code
 
 ENVIRONMENT_DUMP = Rule(
-    name="show-environment", category="secret-adjacent", label="caution", severity=3, effects=("reads secrets",),
-    catches=("env", "printenv", "export -p"), spares=("env X=1 ls", "printenv HOME"),
-)  # fmt: skip
+    name="show-environment",
+    category="secret-adjacent",
+    label="caution",
+    severity=3,
+    effects=("reads secrets",),
+    catches=("env", "printenv", "export -p"),
+    spares=("env X=1 ls", "printenv HOME"),
+)
 HISTORY_CLEAR = Rule(
-    name="clear-history", category="log-wipe", severity=6, effects=("deletes",),
-    catches=("history -c", "unset HISTFILE"), spares=("history | tail -5",),
-)  # fmt: skip
+    name="clear-history",
+    category="log-wipe",
+    severity=6,
+    effects=("deletes",),
+    catches=("history -c", "unset HISTFILE"),
+    spares=("history | tail -5",),
+)
 RULES = (ENVIRONMENT_DUMP, HISTORY_CLEAR)
 
 
@@ -156,8 +166,8 @@ def judge_read(call: Call) -> str | None:
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
-        call.shell.variables[base] = parts[at].strip(" \t") if at < len(parts) and is_known(line) else (
-            "" if is_known(line) else line
+        call.shell.variables[base] = (
+            parts[at].strip(" \t") if at < len(parts) and is_known(line) else ("" if is_known(line) else line)
         )
     return ""
 
@@ -217,10 +227,20 @@ def judge_print(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    "cd": judge_cd, "chdir": judge_cd, "pushd": judge_cd, "popd": judge_popd,
+    "cd": judge_cd,
+    "chdir": judge_cd,
+    "pushd": judge_cd,
+    "popd": judge_popd,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), judge_declare),
-    "unset": judge_unset, "set": judge_set, "shift": judge_shift,
+    "unset": judge_unset,
+    "set": judge_set,
+    "shift": judge_shift,
     **dict.fromkeys(("read", "mapfile", "readarray"), judge_read),
-    "alias": judge_alias, "unalias": judge_unalias, "history": judge_history, "test": judge_test, "[": judge_test,
-    "printenv": judge_print, **dict.fromkeys(("complete", "compgen", "bind", "enable"), judge_code_option),
-}  # fmt: skip
+    "alias": judge_alias,
+    "unalias": judge_unalias,
+    "history": judge_history,
+    "test": judge_test,
+    "[": judge_test,
+    "printenv": judge_print,
+    **dict.fromkeys(("complete", "compgen", "bind", "enable"), judge_code_option),
+}

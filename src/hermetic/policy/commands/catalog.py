@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .. import destroys, effects, network
-from ..call import Judge
-from ..rules import Rule
+from hermetic.policy import destroys, effects, network
+from hermetic.policy.call import Judge
+from hermetic.policy.rules import Rule
+
 from . import (
     builtins,
     cloud,
@@ -29,15 +30,32 @@ from . import (
 )
 
 FALLBACK = tools.judge_anything
-_VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$")
+_VERSION = re.compile(
+    r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql|"
+    r"java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$"
+)
 
 
 def all_judges() -> dict[str, Judge]:
     """Every program somebody speaks for."""
     judges: dict[str, Judge] = {
-        **tools.JUDGES, **cloud.JUDGES, **system.JUDGES, **databases.JUDGES, **interpreters.JUDGES, **packages.JUDGES, **containers.JUDGES,
-        **transfer.JUDGES, **texts.JUDGES, **processes.JUDGES, **printing.JUDGES, **files.JUDGES, **git.JUDGES, **wrappers.JUDGES, **builtins.JUDGES, **execution.JUDGES,
-    }  # fmt: skip
+        **tools.JUDGES,
+        **cloud.JUDGES,
+        **system.JUDGES,
+        **databases.JUDGES,
+        **interpreters.JUDGES,
+        **packages.JUDGES,
+        **containers.JUDGES,
+        **transfer.JUDGES,
+        **texts.JUDGES,
+        **processes.JUDGES,
+        **printing.JUDGES,
+        **files.JUDGES,
+        **git.JUDGES,
+        **wrappers.JUDGES,
+        **builtins.JUDGES,
+        **execution.JUDGES,
+    }
     judges.update(wrappers.judge_runner_with(judges))
     return judges
 
@@ -56,6 +74,21 @@ def find_judge(judges: dict[str, Judge], name: str) -> Judge | None:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule with its examples."""
     modules = (
-        effects, network, destroys, unseen, builtins, environment, wrappers, files, texts, processes, system, git, containers, transfer, packages, tools,
-    )  # fmt: skip
+        effects,
+        network,
+        destroys,
+        unseen,
+        builtins,
+        environment,
+        wrappers,
+        files,
+        texts,
+        processes,
+        system,
+        git,
+        containers,
+        transfer,
+        packages,
+        tools,
+    )
     return tuple(rule for module in modules for rule in module.RULES)

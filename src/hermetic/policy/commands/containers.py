@@ -4,32 +4,60 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..destroys import CLOUD_CHANGES, CLOUD_DESTROYS
-from ..effects import SECRET_READ, read, write
-from ..marks import LOCAL, SECRET, is_known, shown
-from ..options import Options, parse_options
-from ..paths import is_secret
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.effects import SECRET_READ, read, write
+from hermetic.policy.marks import LOCAL, SECRET, is_known, shown
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .system import SERVICE_STOP
-from .unseen import REMOTE_CODE, UNKNOWN_COMMAND
+from .unseen import REMOTE_CODE
 
 ESCAPE = Rule(
-    name="container-reaches-host", category="container-escape", severity=9, effects=("changes shared state",),
-    catches=("docker run --privileged x", "docker run -v /:/h alpine", "docker run -v /var/run/docker.sock:/s x", "docker run --pid=host x", "docker create -v /etc:/e x", "kubectl debug node/w -it --image=busybox"),
+    name="container-reaches-host",
+    category="container-escape",
+    severity=9,
+    effects=("changes shared state",),
+    catches=(
+        "docker run --privileged x",
+        "docker run -v /:/h alpine",
+        "docker run -v /var/run/docker.sock:/s x",
+        "docker run --pid=host x",
+        "docker create -v /etc:/e x",
+        "kubectl debug node/w -it --image=busybox",
+    ),
     spares=("docker run --rm -v $PWD:/app node:20 npm test", "docker run -d -p 80:80 nginx", "docker ps"),
-)  # fmt: skip
+)
 PRUNE = Rule(
-    name="container-prune", category="service", label="caution", severity=3, effects=("deletes",),
-    catches=("docker image prune -f", "docker rm -f web", "docker compose down", "docker stop db"), spares=("docker ps", "docker logs web"),
-)  # fmt: skip
+    name="container-prune",
+    category="service",
+    label="caution",
+    severity=3,
+    effects=("deletes",),
+    catches=("docker image prune -f", "docker rm -f web", "docker compose down", "docker stop db"),
+    spares=("docker ps", "docker logs web"),
+)
 RULES = (ESCAPE, PRUNE)
 
 _RUN_SHORT = "aeumhlpvwc"
-_RUN_LONG = (
-    "volume", "mount", "env", "env-file", "name", "network", "net", "user", "workdir", "publish", "entrypoint", "label", "memory", "cpus", "device", "cap-add", "cap-drop", "security-opt", "pid", "ipc", "uts", "userns", "cgroupns", "hostname", "add-host", "dns", "expose", "gpus", "group-add", "ip", "link", "log-driver", "log-opt", "platform", "pull", "restart", "runtime", "shm-size", "stop-signal", "sysctl", "tmpfs", "ulimit", "volumes-from", "cidfile", "annotation", "health-cmd", "isolation", "cgroup-parent", "device-cgroup-rule", "memory-swap", "mac-address", "pids-limit", "stop-timeout", "network-alias", "attach", "cpuset-cpus", "detach-keys", "file", "project-name", "profile", "rootfs", "pod", "authfile", "bind", "home", "overlay", "pwd", "scratch", "target", "image", "container", "namespace",
-)  # fmt: skip
-_GLOBAL = "-H --host -c --context --config -l --log-level -f --file -p --project-name --profile --env-file --project-directory --url --connection --root --identity -n --namespace -a --address --cluster --kubeconfig"
+_RUN_LONG = names(
+    """
+volume mount env env-file name network net user workdir publish entrypoint label memory cpus device cap-add
+cap-drop security-opt pid ipc uts userns cgroupns hostname add-host dns expose gpus group-add ip link log-driver
+log-opt platform pull restart runtime shm-size stop-signal sysctl tmpfs ulimit volumes-from cidfile annotation
+health-cmd isolation cgroup-parent device-cgroup-rule memory-swap mac-address pids-limit stop-timeout
+network-alias attach cpuset-cpus detach-keys file project-name profile rootfs pod authfile bind home overlay pwd
+scratch target image container namespace
+"""
+)
+_GLOBAL = (
+    "-H --host -c --context --config -l --log-level -f --file -p --project-name --profile "
+    "--env-file --project-directory --url --connection --root --identity -n --namespace -a "
+    "--address --cluster --kubeconfig"
+)
 
 
 def judge_docker(call: Call) -> str | None:
@@ -44,7 +72,12 @@ def judge_docker(call: Call) -> str | None:
             rest = rest[2:] if rest[0] in skip and "=" not in rest[0] else rest[1:]
         return _compose(call, rest, args[:1])
     group = ""
-    if args[:1] and args[0] in ("container", "image", "volume", "network", "system", "builder", "buildx", "plugin", "secret", "config", "service", "node", "pod", "machine", "context", "manifest", "trust"):
+    if args[:1] and args[0] in names(
+        """
+container image volume network system builder buildx plugin secret config service node pod machine context
+manifest trust
+"""
+    ):
         group = args.pop(0)
     if not args or any(arg == "--help" for arg in args[:2]):
         return None
@@ -60,12 +93,25 @@ def judge_docker(call: Call) -> str | None:
 
 def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
     text = " ".join(rest)
-    if group == "volume" and verb in ("prune", "rm", "remove") or (group == "system" and verb == "prune" and re.search(r"--volumes|-\w*a", text)) or (group == "system" and verb == "reset"):
+    if (
+        (group == "volume" and verb in ("prune", "rm", "remove"))
+        or (group == "system" and verb == "prune" and re.search(r"--volumes|-\w*a", text))
+        or (group == "system" and verb == "reset")
+    ):
         call.report(CLOUD_DESTROYS, "deletes volumes with their data")
-    elif group in ("swarm", "service", "stack", "node", "secret", "config") and verb in ("leave", "rm", "remove", "demote"):
+    elif group in ("swarm", "service", "stack", "node", "secret", "config") and verb in (
+        "leave",
+        "rm",
+        "remove",
+        "demote",
+    ):
         call.report(CLOUD_DESTROYS, "takes shared services away")
-    elif verb in ("rm", "remove", "stop", "kill", "restart", "pause", "prune", "rmi", "down", "start", "unpause", "update", "rename"):
-        if re.search(r"\$\(|\ue001", text) and verb in ("rm", "kill", "stop", "rmi") or "\ue001" in text:
+    elif verb in names(
+        """
+rm remove stop kill restart pause prune rmi down start unpause update rename
+"""
+    ):
+        if (re.search(r"\$\(|\ue001", text) and verb in ("rm", "kill", "stop", "rmi")) or "\ue001" in text:
             call.report(PRUNE, "stops or deletes many containers or images")
         else:
             call.report(PRUNE, f"stops or deletes containers or images: {verb}")
@@ -86,7 +132,11 @@ def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
 
 def _mounts(options: Options) -> list[tuple[str, bool]]:
     """Host paths that a container gets, and whether read-only."""
-    found = [(value.split(":")[0], value.endswith(":ro") or ":ro," in value) for value in options.values("v", "volume", "B", "bind", "b") if ":" in value or value.startswith("/")]
+    found = [
+        (value.split(":")[0], value.endswith(":ro") or ":ro," in value)
+        for value in options.values("v", "volume", "B", "bind", "b")
+        if ":" in value or value.startswith("/")
+    ]
     for value in options.values("mount"):
         fields = dict(field.partition("=")[::2] for field in value.split(","))
         source = fields.get("source") or fields.get("src")
@@ -117,7 +167,9 @@ def _run_inside(call: Call, inside: list[str], options: Options) -> None:
             shell.cwd = options.value("w", "workdir") or "/"
     if not shell.remote and call.machine.probe_argv(inside, shell):
         mounted = [value.split(":")[1] for value in options.values("v", "volume") if len(value.split(":")) > 1]
-        if any(any(arg.startswith(path) for path in mounted) for arg in inside) or any(" " in arg and any(path in arg for path in mounted) for arg in inside):
+        if any(any(arg.startswith(path) for path in mounted) for arg in inside) or any(
+            " " in arg and any(path in arg for path in mounted) for arg in inside
+        ):
             call.run(inside, shell=shell)
 
 
@@ -128,13 +180,32 @@ def _check_flags(call: Call, options: Options) -> None:
             call.report(ESCAPE, "gives a container all rights on the host")
         elif name in risky and value in risky[name]:
             call.report(ESCAPE, f"lets a container see the host: --{name}={value}")
-        elif name == "cap-add" and value and re.search(r"(?i)ALL|SYS_ADMIN|SYS_PTRACE|SYS_MODULE|DAC_READ_SEARCH|SYS_RAWIO|NET_ADMIN|BPF|SYS_BOOT|SYS_CHROOT|DAC_OVERRIDE", value):
+        elif (
+            name == "cap-add"
+            and value
+            and re.search(
+                (
+                    r"(?i)ALL|SYS_ADMIN|SYS_PTRACE|SYS_MODULE|DAC_READ_SEARCH|SYS_RAWIO|NET_ADMIN|BPF|SYS_BOOT|"
+                    r"SYS_CHROOT|DAC_OVERRIDE"
+                ),
+                value,
+            )
+        ):
             call.report(ESCAPE, f"gives a container rights of the host's root: {value}")
-        elif name == "security-opt" and value and re.search(r"unconfined|no-new-privileges[:=]false|label[:=]disable|systempaths=unconfined", value):
+        elif (
+            name == "security-opt"
+            and value
+            and re.search(r"unconfined|no-new-privileges[:=]false|label[:=]disable|systempaths=unconfined", value)
+        ):
             call.report(ESCAPE, f"turns off what holds a container in: {value}")
-        elif name == "device" and value and value.startswith("/dev/") and not re.match(r"/dev/(dri|snd|video|nvidia|kvm|fuse|ttyUSB|ttyACM|net/tun)", value):
+        elif (
+            name == "device"
+            and value
+            and value.startswith("/dev/")
+            and not re.match(r"/dev/(dri|snd|video|nvidia|kvm|fuse|ttyUSB|ttyACM|net/tun)", value)
+        ):
             call.report(ESCAPE, f"gives a container a device of the host: {value}")
-        elif name == "device-cgroup-rule" or name == "volumes-from" and False:
+        elif name == "device-cgroup-rule":
             call.report(ESCAPE, "gives a container devices of the host")
     for path, read_only in _mounts(options):
         _check_mount(call, path, read_only)
@@ -146,16 +217,29 @@ def _check_mount(call: Call, path: str, read_only: bool) -> None:
     full, place = call.place(path)
     if re.search(r"(docker|containerd|podman|crio)[^/]*\.sock$", full):
         call.report(ESCAPE, "gives a container the engine that owns the host", full)
-    elif re.fullmatch(r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)", full) and (read_only or "X11" in full or "localtime" in full):
+    elif re.fullmatch(
+        (
+            r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)"
+            r"|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)"
+        ),
+        full,
+    ) and (read_only or "X11" in full or "localtime" in full):
         return
-    elif place in ("root", "system", "home", "kernel", "device", "disk", "startup", "log") or is_secret(full, call.shell):
+    elif place in ("root", "system", "home", "kernel", "device", "disk", "startup", "log") or is_secret(
+        full, call.shell
+    ):
         call.report(ESCAPE, f"gives a container a part of the host: {shown(path)}", full)
     elif place in ("unknown",):
         call.report(PRUNE, f"mounts a path that cannot be known: {shown(path)}", full)
 
 
 def _exec(call: Call, rest: list[str]) -> str | None:
-    options = parse_options(rest, "eudw".replace("d", ""), ("env", "user", "workdir", "detach-keys", "env-file", "container", "namespace"), stop_early=True)
+    options = parse_options(
+        rest,
+        "eudw".replace("d", ""),
+        ("env", "user", "workdir", "detach-keys", "env-file", "container", "namespace"),
+        stop_early=True,
+    )
     inside = options.operands[1:]
     if options.has("privileged"):
         call.report(ESCAPE, "gives a container all rights on the host")
@@ -172,7 +256,7 @@ def _copy(call: Call, rest: list[str]) -> str | None:
     if len(words) == 2:
         if ":" not in words[0].split("/")[0]:
             content = read(call, words[0], tree=True)
-            if SECRET in content or call.place(words[0])[1] == "system" and False:
+            if SECRET in content:
                 call.report(ESCAPE, f"copies credentials into a container: {shown(words[0])}")
         if ":" not in words[1].split("/")[0]:
             write(call, words[1], tree=True)
@@ -196,8 +280,17 @@ def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
             call.machine.probe_argv(options.operands[1:], call.shell.elsewhere())
     elif verb == "exec":
         return _exec(call, rest[1:])
-    elif verb == "down" and re.search(r"(^|\s)(-v|--volumes|--rmi)", text) or verb == "rm" and re.search(r"-\w*v", text):
-        call.report(CLOUD_DESTROYS if re.search(r"(^|\s)(-f|--file)[= ]\S*/", everything) or "prod" in everything or re.search(r"-v|--volumes", text) else PRUNE, "stops services and deletes their volumes")
+    elif (verb == "down" and re.search(r"(^|\s)(-v|--volumes|--rmi)", text)) or (
+        verb == "rm" and re.search(r"-\w*v", text)
+    ):
+        call.report(
+            CLOUD_DESTROYS
+            if re.search(r"(^|\s)(-f|--file)[= ]\S*/", everything)
+            or "prod" in everything
+            or re.search(r"-v|--volumes", text)
+            else PRUNE,
+            "stops services and deletes their volumes",
+        )
     elif verb in ("down", "stop", "kill", "rm", "restart", "pause"):
         call.report(SERVICE_STOP if re.search(r"prod", everything) else PRUNE, "stops services")
     return None
@@ -208,7 +301,23 @@ def judge_kubectl(call: Call) -> str | None:
     args = list(call.args)
     if call.name in ("k3s", "microk8s", "minikube") and args[:1] == ["kubectl"]:
         args = args[1:]
-    skip = frozenset("-n --namespace --context --kubeconfig --cluster --user -s --server --token --as --request-timeout -v --certificate-authority".split())
+    skip = frozenset(
+        [
+            "-n",
+            "--namespace",
+            "--context",
+            "--kubeconfig",
+            "--cluster",
+            "--user",
+            "-s",
+            "--server",
+            "--token",
+            "--as",
+            "--request-timeout",
+            "-v",
+            "--certificate-authority",
+        ]
+    )
     while args and args[0].startswith("-"):
         args = args[2:] if args[0] in skip else args[1:]
     if not args:
@@ -219,7 +328,9 @@ def judge_kubectl(call: Call) -> str | None:
         return None
     if verb == "exec":
         at = rest.index("--") + 1 if "--" in rest else -1
-        inside = rest[at:] if at > 0 else parse_options(rest, "nc", ("namespace", "container"), stop_early=True).operands[1:]
+        inside = (
+            rest[at:] if at > 0 else parse_options(rest, "nc", ("namespace", "container"), stop_early=True).operands[1:]
+        )
         if inside:
             call.run(inside, shell=call.shell.elsewhere())
         return LOCAL + "\n"
@@ -237,7 +348,12 @@ def judge_kubectl(call: Call) -> str | None:
         call.report(ESCAPE, "runs a container that reaches its host")
     elif verb in ("apply", "create", "replace") and re.search(r"https?://", text):
         call.report(REMOTE_CODE, "installs what another machine describes")
-    elif verb == "get" and re.search(r"(^|\s)secrets?(/\S+)?(\s|$)", text) and re.search(r"-o|--output|--template", text) and not re.search(r"-o\s*(name|wide)\b", text):
+    elif (
+        verb == "get"
+        and re.search(r"(^|\s)secrets?(/\S+)?(\s|$)", text)
+        and re.search(r"-o|--output|--template", text)
+        and not re.search(r"-o\s*(name|wide)\b", text)
+    ):
         call.report(SECRET_READ, "shows the cluster's secrets")
         return SECRET
     elif verb == "create" and re.search(r"clusterrolebinding.*cluster-admin|--clusterrole=cluster-admin", text):
@@ -248,7 +364,11 @@ def judge_kubectl(call: Call) -> str | None:
         call.report(ESCAPE, "opens the cluster to everyone")
     elif verb == "patch" and re.search(r"finalizers.{0,6}(null|\[\])", text):
         call.report(CLOUD_DESTROYS, "removes what protects a resource from deletion")
-    elif verb in ("apply", "create", "patch", "edit", "set", "label", "annotate", "rollout", "scale", "replace", "expose", "autoscale", "uncordon", "adm", "run"):
+    elif verb in names(
+        """
+apply create patch edit set label annotate rollout scale replace expose autoscale uncordon adm run
+"""
+    ):
         if verb == "rollout" and rest[:1] in (["status"], ["history"]):
             return None
         if verb == "adm" and rest[:1] == ["drain"]:
@@ -261,7 +381,11 @@ def judge_kubectl(call: Call) -> str | None:
 def _kubectl_delete(call: Call, rest: list[str], text: str) -> None:
     words = [arg for arg in rest if not arg.startswith("-")]
     kind = words[0].split("/")[0].split(",")[0].lower() if words else ""
-    one_pod = kind in ("pod", "pods", "po", "job", "jobs", "event", "events", "rs", "replicaset") and not re.search(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force", text) and (len(words) == 2 or "/" in (words[0] if words else ""))
+    one_pod = (
+        kind in ("pod", "pods", "po", "job", "jobs", "event", "events", "rs", "replicaset")
+        and not re.search(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force", text)
+        and (len(words) == 2 or "/" in (words[0] if words else ""))
+    )
     if one_pod:
         call.report(CLOUD_CHANGES, "deletes a pod, which comes back")
     else:
@@ -287,7 +411,7 @@ def judge_runtime(call: Call) -> str | None:
         inside = words[2:] if words[0] == "exec" else words[3:]
         if inside:
             call.run(inside, shell=call.shell.elsewhere())
-    elif "--privileged" in text or "--mount" in text and "src=/" in text:
+    elif "--privileged" in text or ("--mount" in text and "src=/" in text):
         call.report(ESCAPE, "gives a container a part of the host")
     elif words[:1] in (["rmi"], ["rm"], ["rmp"], ["stop"], ["stopp"], ["delete"], ["kill"]):
         call.report(PRUNE, "stops or deletes containers")
@@ -295,7 +419,8 @@ def judge_runtime(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker), **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "kubectl.exe", "k"), judge_kubectl),
-    **dict.fromkeys(("apptainer", "singularity"), judge_apptainer), **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),
-}  # fmt: skip
-_ = UNKNOWN_COMMAND
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker),
+    **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "kubectl.exe", "k"), judge_kubectl),
+    **dict.fromkeys(("apptainer", "singularity"), judge_apptainer),
+    **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),
+}

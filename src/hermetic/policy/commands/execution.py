@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from ..call import Call, Judge
-from ..effects import read
-from ..marks import DECODED, LOCAL, NET, is_known, marks_in, shown
-from ..options import parse_options
-from ..paths import classify, resolve
-from ..shell import Shell
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import read
+from hermetic.policy.marks import DECODED, LOCAL, NET, is_known, marks_in, shown
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import classify, resolve
+from hermetic.policy.shell import Shell
+from hermetic.policy.tables import names
+
 from .interpreters import run_script
 from .unseen import DYNAMIC_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute, run_code
 
-SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh", "yash", "oksh", "hush", "pdksh",
-          "lksh", "rzsh", "posh", "osh", "elvish", "nu", "xonsh", "ksh93", "rksh")  # fmt: skip
+SHELLS = names(
+    """
+sh bash dash zsh ksh ash mksh rbash fish csh tcsh yash oksh hush pdksh lksh rzsh posh osh elvish nu xonsh ksh93
+rksh
+"""
+)
 
 
 def run_file(call: Call, word: str) -> str | None:
@@ -187,6 +193,12 @@ def judge_let(call: Call) -> str | None:
 
 JUDGES: dict[str, Judge] = {
     **dict.fromkeys(SHELLS, judge_shell),
-    "eval": judge_eval, "source": judge_source, ".": judge_source, "trap": judge_trap, "command": judge_command,
-    "builtin": judge_command, "exec": judge_exec, "let": judge_let,
-}  # fmt: skip
+    "eval": judge_eval,
+    "source": judge_source,
+    ".": judge_source,
+    "trap": judge_trap,
+    "command": judge_command,
+    "builtin": judge_command,
+    "exec": judge_exec,
+    "let": judge_let,
+}

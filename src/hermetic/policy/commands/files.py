@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..effects import (
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import (
     GIT_DELETE,
     LOG_WIPE,
     OUTSIDE_DELETE,
@@ -16,33 +16,63 @@ from ..effects import (
     read,
     write,
 )
-from ..marks import NUMBER, STAR, UNKNOWN, has_glob, is_known, shown
-from ..options import Options, parse_options
-from ..paths import is_secret, resolve
-from ..rules import Rule
+from hermetic.policy.marks import STAR, UNKNOWN, has_glob, is_known, shown
+from hermetic.policy.network import check_sent
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .unseen import run_program
 
 PERMISSION = Rule(
-    name="open-permissions", category="permission-ownership", severity=8, effects=("changes shared state",),
-    catches=("chmod 777 /etc/shadow", "chmod -R 777 /", "chown nobody /etc/sudoers", "chmod 644 ~/.ssh/id_rsa", "setfacl -m u:x:rw /etc/passwd"),
+    name="open-permissions",
+    category="permission-ownership",
+    severity=8,
+    effects=("changes shared state",),
+    catches=(
+        "chmod 777 /etc/shadow",
+        "chmod -R 777 /",
+        "chown nobody /etc/sudoers",
+        "chmod 644 ~/.ssh/id_rsa",
+        "setfacl -m u:x:rw /etc/passwd",
+    ),
     spares=("chmod 644 README.md", "chmod +x run.sh", "chown --help", "chmod 600 ~/.ssh/id_rsa"),
-)  # fmt: skip
+)
 SET_UID = Rule(
-    name="set-uid", category="permission-ownership", severity=9, effects=("changes shared state",),
-    catches=("chmod u+s /bin/bash", "chmod 4755 ./x", "install -m 4755 /bin/sh /tmp/sh", "setcap cap_setuid+ep ./x"), spares=("chmod 755 x", "chmod g-s dir"),
-)  # fmt: skip
+    name="set-uid",
+    category="permission-ownership",
+    severity=9,
+    effects=("changes shared state",),
+    catches=("chmod u+s /bin/bash", "chmod 4755 ./x", "install -m 4755 /bin/sh /tmp/sh", "setcap cap_setuid+ep ./x"),
+    spares=("chmod 755 x", "chmod g-s dir"),
+)
 PERMISSION_WORKSPACE = Rule(
-    name="permissions-in-workspace", category="permission", label="caution", severity=2, effects=("writes",),
-    catches=("chmod -R 777 .", "chmod 666 data.db", "chown -R me ."), spares=("chmod 644 a",),
-)  # fmt: skip
+    name="permissions-in-workspace",
+    category="permission",
+    label="caution",
+    severity=2,
+    effects=("writes",),
+    catches=("chmod -R 777 .", "chmod 666 data.db", "chown -R me ."),
+    spares=("chmod 644 a",),
+)
 WIPE = Rule(
-    name="overwrite-file", category="disk-image", label="caution", severity=3, effects=("writes", "deletes"),
-    catches=("truncate -s 0 ./a.log", "shred secrets.txt"), spares=("touch a",),
-)  # fmt: skip
+    name="overwrite-file",
+    category="disk-image",
+    label="caution",
+    severity=3,
+    effects=("writes", "deletes"),
+    catches=("truncate -s 0 ./a.log", "shred secrets.txt"),
+    spares=("touch a",),
+)
 EXTRACT_ABSOLUTE = Rule(
-    name="extract-anywhere", category="system-config-write", severity=7, effects=("writes",),
-    catches=("tar xPf x.tar", "tar -xf a.tar --absolute-names"), spares=("tar xf x.tar", "tar czf a.tgz src"),
-)  # fmt: skip
+    name="extract-anywhere",
+    category="system-config-write",
+    severity=7,
+    effects=("writes",),
+    catches=("tar xPf x.tar", "tar -xf a.tar --absolute-names"),
+    spares=("tar xf x.tar", "tar czf a.tgz src"),
+)
 RULES = (PERMISSION, SET_UID, PERMISSION_WORKSPACE, WIPE, EXTRACT_ABSOLUTE)
 
 _ASKS_HELP = ("--help", "--version")
@@ -63,7 +93,9 @@ def judge_rm(call: Call) -> str | None:
     if asks_help(call):
         return None
     short = {"shred": "ns", "srm": "", "wipe": "Qqlx"}.get(call.name, "")
-    options = parse_options(call.args, short, ("iterations", "size", "random-source", "interactive") if call.name == "shred" else ())
+    options = parse_options(
+        call.args, short, ("iterations", "size", "random-source", "interactive") if call.name == "shred" else ()
+    )
     recursive = options.has("r", "R", "recursive") or call.name in ("rimraf", "del-cli", "srm", "rd")
     for path in options.operands:
         if call.name == "shred":
@@ -106,7 +138,10 @@ def judge_mv(call: Call) -> str | None:
         target = sources[-1]
         sources = sources[:-1]
     for path in sources:
-        _move_away(call, path)
+        if target is not None and call.place(target)[1] == "null":
+            delete(call, path, recursive=True)
+        else:
+            _move_away(call, path)
     _land(call, sources, target)
     return ""
 
@@ -117,8 +152,12 @@ def _move_away(call: Call, path: str) -> None:
     if place == "git":
         call.report(GIT_DELETE, f"takes the repository's history away: {name}", full)
     elif place in ("system", "root", "device", "disk", "kernel", "home"):
-        call.report(ROOT_DELETE if place == "root" else OUTSIDE_DELETE, f"takes away a part of the system or home: {name}", full)
-    elif place == "elsewhere" or (place == "user" and has_glob(path) and not path.strip("".join((STAR,))).rstrip("/").startswith("./")):
+        call.report(
+            ROOT_DELETE if place == "root" else OUTSIDE_DELETE, f"takes away a part of the system or home: {name}", full
+        )
+    elif place == "elsewhere" or (
+        place == "user" and has_glob(path) and not path.strip("".join((STAR,))).rstrip("/").startswith("./")
+    ):
         if place == "elsewhere" or not re.search(r"[^/\ue010]\ue010|\ue010[^/\ue010]", path):
             call.report(OUTSIDE_DELETE, f"takes files outside the workspace away: {name}", full)
     elif place == "startup":
@@ -165,8 +204,12 @@ def judge_cp(call: Call) -> str | None:
     """cp, install and ln read sources and write a target."""
     if asks_help(call):
         return None
-    short = {"install": "gmotSC".replace("C", ""), "cp": "tS", "ln": "tS", "ditto": "", "pax": ""}.get(call.name, "t")
-    options = parse_options(call.args, short, ("target-directory", "suffix", "mode", "owner", "group", "sparse", "reflink", "backup", "strip-program"))
+    short = {"install": "gmotS", "cp": "tS", "ln": "tS", "ditto": "", "pax": ""}.get(call.name, "t")
+    options = parse_options(
+        call.args,
+        short,
+        ("target-directory", "suffix", "mode", "owner", "group", "sparse", "reflink", "backup", "strip-program"),
+    )
     if call.name == "install" and options.value("strip-program"):
         call.run([options.value("strip-program") or ""])
     mode = options.value("m", "mode")
@@ -227,11 +270,15 @@ def judge_touch(call: Call) -> str | None:
     """touch, mkdir, mkfifo, mknod make names."""
     if asks_help(call):
         return None
-    options = parse_options(call.args, "drtm" if call.name == "touch" else "mZ", ("date", "reference", "mode", "time", "context"))
+    options = parse_options(
+        call.args, "drtm" if call.name == "touch" else "mZ", ("date", "reference", "mode", "time", "context")
+    )
     operands = options.operands[:1] if call.name == "mknod" else options.operands
     for path in operands:
         full, place = call.place(path)
-        if place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history") and not (call.name == "mkdir" and place == "startup"):
+        if place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history") and not (
+            call.name == "mkdir" and place == "startup"
+        ):
             write(call, path)
             call.shell.files.pop(full, None)
         if call.name == "mkfifo" or (call.name == "mknod" and "p" in options.operands[1:2]):
@@ -250,7 +297,9 @@ def _sets_uid(mode: str) -> bool:
 def _widens(mode: str) -> bool:
     if re.fullmatch(r"\d+", mode):
         return mode[-1] in "2367"
-    return bool(re.search(r"(^|,)([oa]|[ugoa]*[oa][ugoa]*|)[+=][rxXst]*w", mode)) and not mode.startswith(("u+", "g+", "u=", "+x"))
+    return bool(re.search(r"(^|,)([oa]|[ugoa]*[oa][ugoa]*|)[+=][rxXst]*w", mode)) and not mode.startswith(
+        ("u+", "g+", "u=", "+x")
+    )
 
 
 def judge_chmod(call: Call) -> str | None:
@@ -262,7 +311,7 @@ def judge_chmod(call: Call) -> str | None:
     reference = options.value("reference")
     operands = options.operands
     mode = ""
-    if reference is None and operands and call.name not in ("setfacl", "chattr", "chflags-l"):
+    if reference is None and operands and call.name not in ("setfacl", "chattr"):
         mode, operands = operands[0], operands[1:]
     elif call.name == "chattr":
         mode, operands = (operands[0], operands[1:]) if operands else ("", [])
@@ -279,10 +328,17 @@ def _permission_options(call: Call) -> Options:
         modes = [arg for arg in args if re.fullmatch(r"-[rwxXst]+", arg) and not re.fullmatch(r"-[Rvfc]+", arg)]
         args = [arg for arg in args if arg not in modes]
         if modes:
-            args = [*modes[:1], *args] if False else [modes[0].replace("-", "a-"), *args]
+            args = [modes[0].replace("-", "a-"), *args]
     if call.name == "chattr":
-        args = [arg.replace("-", "=", 1) if re.fullmatch(r"-[aAcCdDeijsStTu]+", arg) and arg not in ("-R", "-V", "-f") else arg for arg in args]
-    return parse_options(args, "mMxX" if call.name == "setfacl" else "", ("reference", "modify", "remove", "set", "from", "restore"))
+        args = [
+            arg.replace("-", "=", 1)
+            if re.fullmatch(r"-[aAcCdDeijsStTu]+", arg) and arg not in ("-R", "-V", "-f")
+            else arg
+            for arg in args
+        ]
+    return parse_options(
+        args, "mMxX" if call.name == "setfacl" else "", ("reference", "modify", "remove", "set", "from", "restore")
+    )
 
 
 def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
@@ -297,7 +353,9 @@ def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
             call.report(PERMISSION, f"changes the rights on credentials: {name}", full)
     elif place in ("hook", "git") and "x" in mode:
         call.report(PERMISSION_WORKSPACE, f"makes a git hook run: {name}", full)
-    elif (recursive and (call.name != "chmod" or _widens(mode))) or (call.name == "chmod" and (_widens(mode) or not is_known(mode))):
+    elif (recursive and (call.name != "chmod" or _widens(mode))) or (
+        call.name == "chmod" and (_widens(mode) or not is_known(mode))
+    ):
         call.report(PERMISSION_WORKSPACE, f"opens files to everyone, or gives them away: {name}", full)
 
 
@@ -310,8 +368,17 @@ def judge_setcap(call: Call) -> str | None:
 
 def judge_rsync(call: Call) -> str | None:
     """rsync copies trees; --delete removes what the source does not have; -e runs a program."""
-    options = parse_options(call.args, "efBTM@", ("rsh", "exclude", "include", "filter", "exclude-from", "include-from", "files-from", "log-file", "rsync-path", "backup-dir",
-                            "suffix", "chmod", "chown", "port", "timeout", "bwlimit", "temp-dir", "compare-dest", "copy-dest", "link-dest", "out-format", "password-file", "max-size", "min-size", "partial-dir", "info", "debug"))  # fmt: skip
+    options = parse_options(
+        call.args,
+        "efBTM@",
+        names(
+            """
+rsh exclude include filter exclude-from include-from files-from log-file rsync-path backup-dir suffix chmod
+chown port timeout bwlimit temp-dir compare-dest copy-dest link-dest out-format password-file max-size min-size
+partial-dir info debug
+"""
+        ),
+    )
     shell = options.value("e", "rsh")
     if shell:
         run_program(call, shell, "a remote shell")
@@ -322,10 +389,10 @@ def judge_rsync(call: Call) -> str | None:
         return None
     target, sources = operands[-1], operands[:-1]
     secrets = [read(call, path, tree=True) for path in sources if not _is_remote(path)]
-    deletes = any(name.startswith("delete") or name == "del" or name == "remove-source-files" for name, _ in options.given)
+    deletes = any(
+        name.startswith("delete") or name == "del" or name == "remove-source-files" for name, _ in options.given
+    )
     if _is_remote(target):
-        from ..network import check_sent
-
         check_sent(call, *secrets)
         if deletes:
             call.report(OUTSIDE_DELETE, "deletes files on another machine that the source does not have")
@@ -342,7 +409,9 @@ def judge_rsync(call: Call) -> str | None:
 
 
 def _is_remote(path: str) -> bool:
-    return bool(re.match(r"([^/:]+@)?[\w.\-\[\]:]+::?(?!/\\)", path)) and ":" in path.split("/", 1)[0] or path.startswith(("rsync://", "s3://", "gs://"))
+    return (
+        bool(re.match(r"([^/:]+@)?[\w.\-\[\]:]+::?(?!/\\)", path)) and ":" in path.split("/", 1)[0]
+    ) or path.startswith(("rsync://", "s3://", "gs://"))
 
 
 def judge_tar(call: Call) -> str | None:
@@ -352,9 +421,20 @@ def judge_tar(call: Call) -> str | None:
         args[0] = "-" + args[0]
         if "f" in args[0] and not args[0].endswith("f"):
             args[0] = args[0].replace("f", "") + "f"
-    options = parse_options(args, "fCTXbIHgKLNV", ("file", "directory", "files-from", "exclude", "exclude-from", "use-compress-program", "checkpoint-action", "to-command",
-                            "info-script", "new-volume-script", "rsh-command", "rmt-command", "transform", "strip-components", "owner", "group", "mode", "xform", "newer", "mtime", "one-file-system-x", "index-file"))  # fmt: skip
-    for value in options.values("I", "use-compress-program", "to-command", "info-script", "F", "new-volume-script", "rsh-command", "rmt-command"):
+    options = parse_options(
+        args,
+        "fCTXbIHgKLNV",
+        names(
+            """
+file directory files-from exclude exclude-from use-compress-program checkpoint-action to-command info-script
+new-volume-script rsh-command rmt-command transform strip-components owner group mode xform newer mtime
+index-file
+"""
+        ),
+    )
+    for value in options.values(
+        "I", "use-compress-program", "to-command", "info-script", "F", "new-volume-script", "rsh-command", "rmt-command"
+    ):
         run_program(call, value, "an option")
     for value in options.values("checkpoint-action"):
         if value.startswith("exec="):
@@ -400,7 +480,10 @@ def _in_directory(call: Call, options: Options) -> Call:
 
 def judge_zip(call: Call) -> str | None:
     """zip packs files; -TT runs a program."""
-    tester = next((value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-TT", "--unzip-command")), None)
+    tester = next(
+        (value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-TT", "--unzip-command")),
+        None,
+    )
     if tester:
         run_program(call, tester.replace("{}", "x.zip"), "a test")
     operands = parse_options(call.args, "btnxi", ("exclude", "include", "temp-path")).operands
@@ -436,7 +519,7 @@ def judge_unzip(call: Call) -> str | None:
 
 def judge_cpio(call: Call) -> str | None:
     """cpio and pax copy trees in and out."""
-    options = parse_options(call.args, "DCEFHIMORdU".replace("d", ""), ("directory", "file", "rsh-command"))
+    options = parse_options(call.args, "DCEFHIMORU", ("directory", "file", "rsh-command"))
     if options.value("rsh-command"):
         call.shell_text(options.value("rsh-command") or "")
     passing = options.has("p", "pass-through")
@@ -451,9 +534,14 @@ def judge_cpio(call: Call) -> str | None:
 
 def judge_split(call: Call) -> str | None:
     """split and csplit write pieces; --filter runs a command for each."""
-    options = parse_options(call.args, "abClnt", ("filter", "bytes", "lines", "number", "suffix-length", "additional-suffix"))
+    options = parse_options(
+        call.args, "abClnt", ("filter", "bytes", "lines", "number", "suffix-length", "additional-suffix")
+    )
     if options.value("filter"):
-        call.shell_text(options.value("filter") or "", stdin="".join(read(call, path) for path in options.operands[:1]) or call.input())
+        call.shell_text(
+            options.value("filter") or "",
+            stdin="".join(read(call, path) for path in options.operands[:1]) or call.input(),
+        )
     else:
         for path in options.operands[:1]:
             read(call, path)
@@ -490,11 +578,37 @@ def judge_rename(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("rm", "rmdir", "unlink", "shred", "srm", "wipe", "trash", "trash-put", "rimraf", "del-cli", "grm", "gio-trash", "rd", "safe-rm", "rip"), judge_rm),
-    "truncate": judge_truncate, "fallocate": judge_truncate, "mv": judge_mv, "gmv": judge_mv, **dict.fromkeys(("cp", "install", "ln", "ditto", "gcp", "link"), judge_cp),
-    "dd": judge_dd, "gdd": judge_dd, "dcfldd": judge_dd, "dc3dd": judge_dd, "tee": judge_tee, "sponge": judge_tee, **dict.fromkeys(("touch", "mkdir", "mkfifo", "mknod"), judge_touch),
-    **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl", "chflags", "chcon"), judge_chmod), "setcap": judge_setcap,
-    "rsync": judge_rsync, **dict.fromkeys(("tar", "gtar", "bsdtar"), judge_tar), **dict.fromkeys(("zip", "7z", "7za", "7zr", "rar"), judge_zip), "unzip": judge_unzip, "bsdunzip": judge_unzip,
-    "cpio": judge_cpio, "pax": judge_cpio, "split": judge_split, "csplit": judge_split, "patch": judge_patch, **dict.fromkeys(("rename", "prename", "rename.ul", "file-rename"), judge_rename),
-}  # fmt: skip
-_ = NUMBER
+    **dict.fromkeys(
+        names(
+            """
+rm rmdir unlink shred srm wipe trash trash-put rimraf del-cli grm gio-trash rd safe-rm rip
+"""
+        ),
+        judge_rm,
+    ),
+    "truncate": judge_truncate,
+    "fallocate": judge_truncate,
+    "mv": judge_mv,
+    "gmv": judge_mv,
+    **dict.fromkeys(("cp", "install", "ln", "ditto", "gcp", "link"), judge_cp),
+    "dd": judge_dd,
+    "gdd": judge_dd,
+    "dcfldd": judge_dd,
+    "dc3dd": judge_dd,
+    "tee": judge_tee,
+    "sponge": judge_tee,
+    **dict.fromkeys(("touch", "mkdir", "mkfifo", "mknod"), judge_touch),
+    **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl", "chflags", "chcon"), judge_chmod),
+    "setcap": judge_setcap,
+    "rsync": judge_rsync,
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), judge_tar),
+    **dict.fromkeys(("zip", "7z", "7za", "7zr", "rar"), judge_zip),
+    "unzip": judge_unzip,
+    "bsdunzip": judge_unzip,
+    "cpio": judge_cpio,
+    "pax": judge_cpio,
+    "split": judge_split,
+    "csplit": judge_split,
+    "patch": judge_patch,
+    **dict.fromkeys(("rename", "prename", "rename.ul", "file-rename"), judge_rename),
+}

@@ -4,40 +4,87 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..effects import WORKSPACE_DELETE, delete, write
-from ..marks import LOCAL, NET, is_plain, shown
-from ..network import is_local
-from ..options import parse_options
-from ..paths import resolve
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
+from hermetic.policy.marks import LOCAL, NET, is_plain, shown
+from hermetic.policy.network import is_local
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .unseen import UNKNOWN_COMMAND, run_code
 
 HISTORY = Rule(
-    name="rewrite-shared-history", category="git-history", severity=8, effects=("deletes", "changes shared state", "network"),
-    catches=("git push --force", "git push origin +main", "git push origin :main", "git push --mirror", "git push -fu origin main", "git filter-branch --force x", "git update-ref -d refs/heads/main"),
-    spares=("git push origin feature-f", "git push --force-with-lease", "git push --dry-run --force", "git push --help", "git branch -d x"),
-)  # fmt: skip
+    name="rewrite-shared-history",
+    category="git-history",
+    severity=8,
+    effects=("deletes", "changes shared state", "network"),
+    catches=(
+        "git push --force",
+        "git push origin +main",
+        "git push origin :main",
+        "git push --mirror",
+        "git push -fu origin main",
+        "git filter-branch --force x",
+        "git update-ref -d refs/heads/main",
+    ),
+    spares=(
+        "git push origin feature-f",
+        "git push --force-with-lease",
+        "git push --dry-run --force",
+        "git push --help",
+        "git branch -d x",
+    ),
+)
 LOCAL_UNDO = Rule(
-    name="git-local-undo", category="git-local", label="caution", severity=3, effects=("deletes",),
-    catches=("git reset --hard", "git checkout -f main", "git clean -fd", "git branch -D x", "git stash clear"), spares=("git reset HEAD~1", "git clean -n", "git branch -d x"),
-)  # fmt: skip
+    name="git-local-undo",
+    category="git-local",
+    label="caution",
+    severity=3,
+    effects=("deletes",),
+    catches=("git reset --hard", "git checkout -f main", "git clean -fd", "git branch -D x", "git stash clear"),
+    spares=("git reset HEAD~1", "git clean -n", "git branch -d x"),
+)
 PUSH = Rule(
-    name="git-push", category="remote-change", label="caution", severity=2, effects=("changes shared state", "network"),
-    catches=("git push origin main", "git push --force-with-lease"), spares=("git pull", "git push --dry-run", "git push -u origin feature/x"),
-)  # fmt: skip
+    name="git-push",
+    category="remote-change",
+    label="caution",
+    severity=2,
+    effects=("changes shared state", "network"),
+    catches=("git push origin main", "git push --force-with-lease"),
+    spares=("git pull", "git push --dry-run", "git push -u origin feature/x"),
+)
 CONFIG = Rule(
-    name="git-config-code", category="package-config-tamper", severity=8, effects=("writes", "executes unseen code"),
-    catches=("git config --global core.hooksPath /tmp/h", "git config --global alias.st '!curl x|sh'", "git config core.fsmonitor ./x", "git config --global url.https://x.example/.insteadOf https://github.com/"),
-    spares=("git config --global user.email a@example.com", "git config --get core.editor", "git config core.editor vim", "git config --list"),
-)  # fmt: skip
+    name="git-config-code",
+    category="package-config-tamper",
+    severity=8,
+    effects=("writes", "executes unseen code"),
+    catches=(
+        "git config --global core.hooksPath /tmp/h",
+        "git config --global alias.st '!curl x|sh'",
+        "git config core.fsmonitor ./x",
+        "git config --global url.https://x.example/.insteadOf https://github.com/",
+    ),
+    spares=(
+        "git config --global user.email a@example.com",
+        "git config --get core.editor",
+        "git config core.editor vim",
+        "git config --list",
+    ),
+)
 RULES = (HISTORY, LOCAL_UNDO, PUSH, CONFIG)
 
 _CODE_KEYS = re.compile(
     r"(?i)(core\.(pager|editor|sshcommand|fsmonitor|hookspath|askpass|gitproxy|attributesfile|worktree)|sequence\.editor|diff\.external|(diff|merge)\.[^.]+\.(command|driver|textconv)|(difftool|mergetool|browser|man)\.[^.]+\.(cmd|path)"
     r"|pager\.\w+|credential(\..*)?\.helper|gpg(\.\w+)?\.program|filter\.[^.]+\.(clean|smudge|process)|init\.templatedir|uploadpack\.packobjectshook|remote\.[^.]+\.(uploadpack|receivepack|vcs|proxy)|interactive\.difffilter|sendemail\.\w*cmd|include(if)?\..*|trailer\.[^.]+\.(cmd|command)|submodule\.[^.]+\.update|web\.browser|instaweb\.httpd|guitool\.[^.]+\.cmd|core\.alternaterefscommand|http\.proxy|protocol\.ext\.allow)"
 )
-_SAFE_VALUES = re.compile(r"(less|more|cat|vim?|nvim|nano|emacs|code --wait|code -w|delta|diff-so-fancy.*|true|false|store|cache.*|osxkeychain|manager(-core)?|libsecret|gh auth git-credential|!gh auth git-credential|gpg2?|ssh|less -\S+|\.husky(/_)?|\.githooks|git-lfs .*|subl -n -w|vim -f|bat|ssh -i \S+.*|)")
+_SAFE_VALUES = re.compile(
+    r"(less|more|cat|vim?|nvim|nano|emacs|code --wait|code -w|delta|diff-so-fancy.*|true|false|"
+    r"store|cache.*|osxkeychain|manager(-core)?|libsecret|gh auth git-credential|!gh auth "
+    r"git-credential|gpg2?|ssh|less -\S+|\.husky(/_)?|\.githooks|git-lfs .*|subl -n -w|vim "
+    r"-f|bat|ssh -i \S+.*|)"
+)
 
 
 def judge_git(call: Call) -> str | None:
@@ -104,16 +151,23 @@ def _setting(call: Call, name: str, value: str, *, lasting: bool = False) -> Non
         return
     if not _CODE_KEYS.fullmatch(name) or _SAFE_VALUES.fullmatch(value.strip("'\"")):
         return
-    if lowered in ("core.worktree", "http.proxy", "core.attributesfile") or lowered.startswith(("include", "pager.")) and value in ("true", "false"):
+    if lowered in ("core.worktree", "http.proxy", "core.attributesfile") or (
+        lowered.startswith(("include", "pager.")) and value in ("true", "false")
+    ):
         return
     text = value.lstrip("!").strip()
     if lowered in ("core.hookspath", "init.templatedir"):
-        if call.place(value)[1] not in ("workspace",) or lasting and lowered != "core.hookspath":
+        if call.place(value)[1] not in ("workspace",) or (lasting and lowered != "core.hookspath"):
             call.report(CONFIG, f"makes git run programs from elsewhere: {shown(name)}={shown(value)}")
         return
     if call.machine.probe_text(text, call.shell):
         run_code(call, text, "git's settings")
-    elif lasting or "/" in text.split(" ")[0] or re.match(r"(sh|bash|curl|nc|python\d?|perl)\b", text) or not is_plain(text):
+    elif (
+        lasting
+        or "/" in text.split(" ")[0]
+        or re.match(r"(sh|bash|curl|nc|python\d?|perl)\b", text)
+        or not is_plain(text)
+    ):
         call.report(CONFIG, f"makes git run a program: {shown(name)}={shown(value)}")
 
 
@@ -134,7 +188,9 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
         call.report(HISTORY, "overwrites history that others share")
     elif any(spec.startswith(":") and len(spec) > 1 for spec in specs):
         call.report(HISTORY, "deletes a branch or tag that others share")
-    elif any(name.startswith("force-") for name in exact) or any(re.search(r"(^|:|/)(main|master|release\S*|prod\S*|develop)$", spec) for spec in specs):
+    elif any(name.startswith("force-") for name in exact) or any(
+        re.search(r"(^|:|/)(main|master|release\S*|prod\S*|develop)$", spec) for spec in specs
+    ):
         call.report(PUSH, "publishes commits")
     if options.operands and options.operands[0].startswith(("ext::", "fd::")):
         run_code(call, options.operands[0][5:], "git's transport")
@@ -142,13 +198,27 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
 
 
 def _config(call: Call, verb: str, rest: list[str]) -> str | None:
-    options = parse_options(rest, "f", ("file", "blob", "type", "default", "get", "get-all", "get-regexp", "unset", "unset-all", "value", "comment"))
+    options = parse_options(
+        rest,
+        "f",
+        names(
+            """
+file blob type default get get-all get-regexp unset unset-all value comment
+"""
+        ),
+    )
     words = options.operands
     if words[:1] in (["set"], ["get"], ["list"], ["unset"], ["edit"]):
         if words[0] != "set":
             return LOCAL + "\n"
         words = words[1:]
-    if any(name in ("get", "get-all", "get-regexp", "l", "list", "get-urlmatch", "show-origin", "e", "edit") for name, _ in options.given) or len(words) < 2:
+    if (
+        any(
+            name in ("get", "get-all", "get-regexp", "l", "list", "get-urlmatch", "show-origin", "e", "edit")
+            for name, _ in options.given
+        )
+        or len(words) < 2
+    ):
         return LOCAL + "\n"
     shared = options.has("global", "system")
     if options.has("system"):
@@ -176,9 +246,22 @@ def _clean(call: Call, verb: str, rest: list[str]) -> str | None:
 def _undo(call: Call, verb: str, rest: list[str]) -> str | None:
     options = parse_options(rest, "bBmcCsS", ("orphan", "message", "source", "pathspec-from-file", "conflict"))
     loses = {
-        "reset": options.has("hard"), "checkout": any(name in ("f", "force") for name, _ in options.given) or "--" in rest or rest[-1:] == ["."], "switch": options.has("discard-changes", "f", "force"), "restore": not options.has("staged") or options.has("worktree"),
-        "branch": any(name in ("D",) for name, _ in options.given) or (options.has("d", "delete") and options.has("f", "force")), "tag": options.has("d", "delete"), "stash": rest[:1] in (["drop"], ["clear"]), "worktree": rest[:1] in (["remove"], ["prune"]), "rm": any(name in ("r", "f") for name, _ in options.given) and not options.has("cached", "n", "dry-run"), "reflog": rest[:1] in (["expire"], ["delete"]), "gc": options.has("prune"), "prune": True, "am": False, "notes": rest[:1] == ["prune"],
-    }  # fmt: skip
+        "reset": options.has("hard"),
+        "checkout": any(name in ("f", "force") for name, _ in options.given) or "--" in rest or rest[-1:] == ["."],
+        "switch": options.has("discard-changes", "f", "force"),
+        "restore": not options.has("staged") or options.has("worktree"),
+        "branch": any(name in ("D",) for name, _ in options.given)
+        or (options.has("d", "delete") and options.has("f", "force")),
+        "tag": options.has("d", "delete"),
+        "stash": rest[:1] in (["drop"], ["clear"]),
+        "worktree": rest[:1] in (["remove"], ["prune"]),
+        "rm": any(name in ("r", "f") for name, _ in options.given) and not options.has("cached", "n", "dry-run"),
+        "reflog": rest[:1] in (["expire"], ["delete"]),
+        "gc": options.has("prune"),
+        "prune": True,
+        "am": False,
+        "notes": rest[:1] == ["prune"],
+    }
     if verb == "reflog" and loses["reflog"]:
         call.report(HISTORY, "deletes the record that could undo a mistake")
     elif verb == "gc" and loses["gc"] and options.value("prune") in ("now", "all"):
@@ -196,7 +279,15 @@ def _rewrite(call: Call, verb: str, rest: list[str]) -> str | None:
     if any(arg in ("--dry-run", "-n", "--analyze") for arg in rest):
         return None
     for flag, value in zip(rest, [*rest[1:], ""], strict=False):
-        if flag in ("--tree-filter", "--index-filter", "--msg-filter", "--env-filter", "--commit-filter", "--setup", "--tag-name-filter"):
+        if flag in (
+            "--tree-filter",
+            "--index-filter",
+            "--msg-filter",
+            "--env-filter",
+            "--commit-filter",
+            "--setup",
+            "--tag-name-filter",
+        ):
             run_code(call, value, "git filter-branch")
     call.report(HISTORY, "rewrites the whole history")
     return None
@@ -228,6 +319,10 @@ def _foreach(call: Call, verb: str, rest: list[str]) -> str | None:
 
 
 def _search(call: Call, verb: str, rest: list[str]) -> str | None:
+    if "--no-index" in rest:
+        for path in rest:
+            if not path.startswith("-"):
+                read(call, path)
     for at, arg in enumerate(rest):
         glued = re.match(r"(?:-O|--open-files-in-pager=)(.+)", arg)
         if glued:
@@ -236,7 +331,9 @@ def _search(call: Call, verb: str, rest: list[str]) -> str | None:
             run_code(call, rest[at + 1], "git difftool")
         if arg.startswith("--extcmd="):
             run_code(call, arg[9:], "git difftool")
-        if arg.startswith(("--output=", "-o=")) or (arg == "-o" and at + 1 < len(rest) and verb in ("archive", "format-patch", "bundle")):
+        if arg.startswith(("--output=", "-o=")) or (
+            arg == "-o" and at + 1 < len(rest) and verb in ("archive", "format-patch", "bundle")
+        ):
             write(call, arg.partition("=")[2] or rest[at + 1])
         if arg == "--output" and at + 1 < len(rest):
             write(call, rest[at + 1])
@@ -246,7 +343,15 @@ def _search(call: Call, verb: str, rest: list[str]) -> str | None:
 
 
 def _clone(call: Call, verb: str, rest: list[str]) -> str | None:
-    options = parse_options(rest, "boucj", ("branch", "origin", "upload-pack", "config", "depth", "template", "reference", "separate-git-dir", "jobs", "filter", "shallow-since"))
+    options = parse_options(
+        rest,
+        "boucj",
+        names(
+            """
+branch origin upload-pack config depth template reference separate-git-dir jobs filter shallow-since
+"""
+        ),
+    )
     for setting in options.values("c", "config"):
         name, _, value = setting.partition("=")
         _setting(call, name, value)
@@ -260,15 +365,18 @@ def _clone(call: Call, verb: str, rest: list[str]) -> str | None:
     if "::" in url and url.startswith(("ext::", "fd::")):
         run_code(call, url[5:], "git's transport")
     if verb == "clone" and url:
-        target = words[1] if len(words) > 1 else re.sub(r"\.git/?$", "", url.rstrip("/")).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        target = (
+            words[1]
+            if len(words) > 1
+            else re.sub(r"\.git/?$", "", url.rstrip("/")).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        )
         if len(words) > 1:
             write(call, target)
             call.shell.files.pop(resolve(target, call.shell), None)
         if re.match(r"\w+://|[\w.-]+@|[\w.-]+:", url) and not is_local(url):
             call.shell.fetched.add(resolve(target, call.shell))
-    elif verb in ("fetch", "pull", "ls-remote", "remote"):
-        if verb == "remote" and words[:1] == ["add"] and len(words) > 2 and words[2].startswith("ext::"):
-            run_code(call, words[2][5:], "git's transport")
+    elif verb == "remote" and words[:1] == ["add"] and len(words) > 2 and words[2].startswith("ext::"):
+        run_code(call, words[2][5:], "git's transport")
     return (NET if verb == "ls-remote" else LOCAL) + "\n"
 
 
@@ -289,10 +397,33 @@ def _credential(call: Call, verb: str, rest: list[str]) -> str | None:
 
 
 _VERBS = {
-    "push": _push, "config": _config, "clean": _clean, **dict.fromkeys(("reset", "checkout", "switch", "restore", "branch", "tag", "stash", "worktree", "rm", "reflog", "gc", "prune"), _undo),
-    **dict.fromkeys(("filter-branch", "filter-repo"), _rewrite), "update-ref": _update_ref, "replace": _update_ref, **dict.fromkeys(("submodule", "bisect", "rebase", "merge"), _foreach),
-    **dict.fromkeys(("grep", "difftool", "mergetool", "archive", "format-patch", "bundle", "diff", "log", "show"), _search), **dict.fromkeys(("clone", "fetch", "pull", "ls-remote", "remote", "init"), _clone), "rev-parse": _rev_parse, "credential": _credential,
-}  # fmt: skip
+    "push": _push,
+    "config": _config,
+    "clean": _clean,
+    **dict.fromkeys(
+        names(
+            """
+reset checkout switch restore branch tag stash worktree rm reflog gc prune
+"""
+        ),
+        _undo,
+    ),
+    **dict.fromkeys(("filter-branch", "filter-repo"), _rewrite),
+    "update-ref": _update_ref,
+    "replace": _update_ref,
+    **dict.fromkeys(("submodule", "bisect", "rebase", "merge"), _foreach),
+    **dict.fromkeys(
+        names(
+            """
+grep difftool mergetool archive format-patch bundle diff log show
+"""
+        ),
+        _search,
+    ),
+    **dict.fromkeys(("clone", "fetch", "pull", "ls-remote", "remote", "init"), _clone),
+    "rev-parse": _rev_parse,
+    "credential": _credential,
+}
 
 
 def judge_bfg(call: Call) -> str | None:
@@ -306,7 +437,10 @@ def judge_other(call: Call) -> str | None:
     """hg, svn, jj: removing shared history or files on the server."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     text = " ".join(words)
-    if call.name == "svn" and re.match(r"(delete|rm|del|remove) \w+://", text) or call.name == "hg" and (re.match(r"(strip|histedit)", text) or "--force" in call.args and words[:1] == ["push"]):
+    if (call.name == "svn" and re.match(r"(delete|rm|del|remove) \w+://", text)) or (
+        call.name == "hg"
+        and (re.match(r"(strip|histedit)", text) or ("--force" in call.args and words[:1] == ["push"]))
+    ):
         call.report(HISTORY, "changes history that others share")
     if call.name == "hg":
         for flag, value in zip(call.args, call.args[1:], strict=False):
@@ -315,4 +449,11 @@ def judge_other(call: Call) -> str | None:
     return None
 
 
-JUDGES: dict[str, Judge] = {"git": judge_git, "bfg": judge_bfg, "git-filter-repo": judge_bfg, "hg": judge_other, "svn": judge_other, "hub": judge_git}
+JUDGES: dict[str, Judge] = {
+    "git": judge_git,
+    "bfg": judge_bfg,
+    "git-filter-repo": judge_bfg,
+    "hg": judge_other,
+    "svn": judge_other,
+    "hub": judge_git,
+}

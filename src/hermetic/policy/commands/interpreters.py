@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import msgspec
 
-from ..call import Call, Judge
-from ..destroys import SQL_DESTROYS, SQL_LOCAL
-from ..effects import read, write
-from ..marks import LOCAL, SECRET, is_known, is_plain
-from ..options import parse_options
-from ..paths import resolve
-from ..python_code import judge_python
-from ..script_code import judge_code
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import LOCAL, is_known, is_plain
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.python_code import judge_python
+from hermetic.policy.script_code import judge_code
+from hermetic.policy.tables import names
+
 from .unseen import DYNAMIC_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 
-SCRIPT_SUFFIXES = {".py": "python", ".pl": "perl", ".rb": "ruby", ".js": "node", ".mjs": "node", ".cjs": "node", ".php": "php", ".lua": "lua", ".ts": "node", ".tcl": "tcl", ".r": "r"}
+SCRIPT_SUFFIXES = {
+    ".py": "python",
+    ".pl": "perl",
+    ".rb": "ruby",
+    ".js": "node",
+    ".mjs": "node",
+    ".cjs": "node",
+    ".php": "php",
+    ".lua": "lua",
+    ".ts": "node",
+    ".tcl": "tcl",
+    ".r": "r",
+}
 
 
 class Interpreter(msgspec.Struct, frozen=True):
@@ -32,13 +47,67 @@ class Interpreter(msgspec.Struct, frozen=True):
 
 _I = Interpreter
 INTERPRETERS: dict[str, Interpreter] = {
-    "perl": _I("perl", "eE", glued="MmI0FiCxVDl"), "ruby": _I("ruby", "e", glued="rIi0FKCExT"), "jruby": _I("ruby", "e", glued="rI"), "node": _I("node", "ep", ("eval", "print"), "r", ("require", "import", "loader", "input-type", "conditions")),
-    "nodejs": _I("node", "ep", ("eval", "print"), "r", ("require",)), "php": _I("php", "rBRE", ("run",), "dcfzt"), "lua": _I("lua", "e", (), "l"), "luajit": _I("lua", "e", (), "lj"), "Rscript": _I("r", "e"), "R": _I("r", "e", (), "f"),
-    "julia": _I("julia", "eE", ("eval", "print"), "pLJt"), "tclsh": _I("tcl", ""), "wish": _I("tcl", ""), "expect": _I("tcl", "c"), "groovy": _I("groovy", "e"), "scala": _I("scala", "e"), "elixir": _I("elixir", "e", ("eval",), "r"), "erl": _I("erlang", "", (), "", ()),
-    "guile": _I("scheme", "c"), "sbcl": _I("lisp", "", ("eval",), "", ("load",)), "clojure": _I("clojure", "e", ("eval",)), "clj": _I("clojure", "e"), "bb": _I("clojure", "e"), "osascript": _I("applescript", "e"), "pwsh": _I("powershell", "", ()), "powershell": _I("powershell", ""),
-    "rails": _I("ruby", ""), "irb": _I("ruby", ""), "pry": _I("ruby", "e"), "ghc": _I("haskell", "e"), "runghc": _I("haskell", ""), "swift": _I("swift", "e"), "jshell": _I("java", ""), "octave": _I("octave", "", ("eval",)), "gnuplot": _I("gnuplot", "e"), "rakudo": _I("perl", "e"), "raku": _I("perl", "e"), "crystal": _I("ruby", ""), "ocaml": _I("ocaml", "e"), "racket": _I("scheme", "e"), "emacs-script": _I("lisp", ""), "qjs": _I("node", "e", ("eval",)), "d8": _I("node", "e"), "tsx": _I("node", "ep", ("eval", "print")), "ts-node": _I("node", "ep", ("eval", "print")), "mongosh": _I("mongo", "", ("eval",)), "mongo": _I("mongo", "", ("eval",)), "bpftrace": _I("bpf", "e"), "gawk-e": _I("awk", "e"), "zx": _I("node", "", ("eval",)),
-    "hy": _I("lisp", "c"), "coffee": _I("node", "e", ("eval",)), "nim": _I("nim", "", ("eval",)), "janet": _I("lisp", "e"), "fennel": _I("lisp", "e"), "newlisp": _I("lisp", "e"), "gsi": _I("scheme", "e"), "csi": _I("scheme", "e"), "kotlin": _I("java", "e"), "jq-eval": _I("jq", ""),
-}  # fmt: skip
+    "perl": _I("perl", "eE", glued="MmI0FiCxVDl"),
+    "ruby": _I("ruby", "e", glued="rIi0FKCExT"),
+    "jruby": _I("ruby", "e", glued="rI"),
+    "node": _I("node", "ep", ("eval", "print"), "r", ("require", "import", "loader", "input-type", "conditions")),
+    "nodejs": _I("node", "ep", ("eval", "print"), "r", ("require",)),
+    "php": _I("php", "rBRE", ("run",), "dcfzt"),
+    "lua": _I("lua", "e", (), "l"),
+    "luajit": _I("lua", "e", (), "lj"),
+    "Rscript": _I("r", "e"),
+    "R": _I("r", "e", (), "f"),
+    "julia": _I("julia", "eE", ("eval", "print"), "pLJt"),
+    "tclsh": _I("tcl", ""),
+    "wish": _I("tcl", ""),
+    "expect": _I("tcl", "c"),
+    "groovy": _I("groovy", "e"),
+    "scala": _I("scala", "e"),
+    "elixir": _I("elixir", "e", ("eval",), "r"),
+    "erl": _I("erlang", "", (), "", ()),
+    "guile": _I("scheme", "c"),
+    "sbcl": _I("lisp", "", ("eval",), "", ("load",)),
+    "clojure": _I("clojure", "e", ("eval",)),
+    "clj": _I("clojure", "e"),
+    "bb": _I("clojure", "e"),
+    "osascript": _I("applescript", "e"),
+    "pwsh": _I("powershell", "", ()),
+    "powershell": _I("powershell", ""),
+    "rails": _I("ruby", ""),
+    "irb": _I("ruby", ""),
+    "pry": _I("ruby", "e"),
+    "ghc": _I("haskell", "e"),
+    "runghc": _I("haskell", ""),
+    "swift": _I("swift", "e"),
+    "jshell": _I("java", ""),
+    "octave": _I("octave", "", ("eval",)),
+    "gnuplot": _I("gnuplot", "e"),
+    "rakudo": _I("perl", "e"),
+    "raku": _I("perl", "e"),
+    "crystal": _I("ruby", ""),
+    "ocaml": _I("ocaml", "e"),
+    "racket": _I("scheme", "e"),
+    "emacs-script": _I("lisp", ""),
+    "qjs": _I("node", "e", ("eval",)),
+    "d8": _I("node", "e"),
+    "tsx": _I("node", "ep", ("eval", "print")),
+    "ts-node": _I("node", "ep", ("eval", "print")),
+    "mongosh": _I("mongo", "", ("eval",)),
+    "mongo": _I("mongo", "", ("eval",)),
+    "bpftrace": _I("bpf", "e"),
+    "gawk-e": _I("awk", "e"),
+    "zx": _I("node", "", ("eval",)),
+    "hy": _I("lisp", "c"),
+    "coffee": _I("node", "e", ("eval",)),
+    "nim": _I("nim", "", ("eval",)),
+    "janet": _I("lisp", "e"),
+    "fennel": _I("lisp", "e"),
+    "newlisp": _I("lisp", "e"),
+    "gsi": _I("scheme", "e"),
+    "csi": _I("scheme", "e"),
+    "kotlin": _I("java", "e"),
+    "jq-eval": _I("jq", ""),
+}
 _PYTHON_FLAGS_WITH_VALUE = "XW"
 
 
@@ -48,7 +117,13 @@ def run_script(call: Call, content: str, path: str) -> str:
     language = next((lang for suffix, lang in SCRIPT_SUFFIXES.items() if path.endswith(suffix)), "")
     if first.startswith("#!"):
         name = first.rsplit("/", 1)[-1].split()[-1] if first.rstrip().split() else ""
-        language = "python" if name.startswith("python") else {"perl": "perl", "ruby": "ruby", "node": "node", "php": "php", "lua": "lua"}.get(name, language if name == "env" else "")
+        language = (
+            "python"
+            if name.startswith("python")
+            else {"perl": "perl", "ruby": "ruby", "node": "node", "php": "php", "lua": "lua"}.get(
+                name, language if name == "env" else ""
+            )
+        )
     if language == "python":
         judge_python(call, content)
     elif language:
@@ -94,7 +169,11 @@ def judge_python_program(call: Call) -> str | None:
 
 
 def _module(call: Call, module: str, args: list[str]) -> str | None:
-    if module in ("pip", "pipx", "venv", "ensurepip", "poetry", "pytest", "ansible", "uv", "conda", "twine"):
+    if module in names(
+        """
+pip pipx venv ensurepip poetry pytest ansible uv conda twine
+"""
+    ):
         return call.run([module, *args])
     if module == "site" and "--user-site" in args:
         return f"{call.shell.home}/.local/lib/python3/site-packages\n"
@@ -117,17 +196,25 @@ def _module(call: Call, module: str, args: list[str]) -> str | None:
 
 def _django(call: Call, args: list[str]) -> None:
     verb = next((arg for arg in args if not arg.startswith("-")), "")
-    if verb in ("flush", "reset_db", "sqlflush", "dropdb", "clean_db", "delete_all", "drop_test_database", "clear_index") and "--dry-run" not in args and verb != "sqlflush":
+    if (
+        verb
+        in ("flush", "reset_db", "sqlflush", "dropdb", "clean_db", "delete_all", "drop_test_database", "clear_index")
+        and "--dry-run" not in args
+        and verb != "sqlflush"
+    ):
         call.report(SQL_DESTROYS, "deletes everything in the application's database")
     elif verb == "migrate" and "zero" in args:
         call.report(SQL_LOCAL, "undoes all migrations")
     elif verb in ("shell", "shell_plus"):
-        code = next((value for flag, value in zip(args, args[1:], strict=False) if flag in ("-c", "--command")), None)
+        code = next((value for flag, value in itertools.pairwise(args) if flag in ("-c", "--command")), None)
         if code:
             judge_python(call, code)
             judge_code(call, code, "ruby") if "delete()" not in code else call.report(SQL_DESTROYS, "deletes records")
     elif verb == "dbshell":
-        code = next((value for flag, value in zip(args, args[1:], strict=False) if flag in ("-c", "--command")), call.stdin or "")
+        code = next(
+            (value for flag, value in itertools.pairwise(args) if flag in ("-c", "--command")),
+            call.stdin or "",
+        )
         call.run(["psql", "-c", code])
 
 
@@ -164,7 +251,7 @@ def judge_interpreter(call: Call) -> str | None:
     if call.name == "rails":
         return _rails(call)
     if call.name == "erl":
-        for flag, value in zip(args, args[1:], strict=False):
+        for flag, value in itertools.pairwise(args):
             if flag in ("-eval", "-s"):
                 judge_code(call, value, "erlang")
         return None
@@ -188,11 +275,18 @@ def judge_interpreter(call: Call) -> str | None:
         for text in code:
             judge_code(call, text, spec.language)
         _operands(call, args, flags, spec)
-        if spec.language == "perl" and call.stdin and re.search(r"[np]", flags) and re.search(r"\b(system|exec|eval|qx)\b|`", code[-1]):
+        if (
+            spec.language == "perl"
+            and call.stdin
+            and re.search(r"[np]", flags)
+            and re.search(r"\b(system|exec|eval|qx)\b|`", code[-1])
+        ):
             execute(call, call.stdin, "a command", piped=True)
         return None
     if spec.language == "mongo":
-        for text in parse_options(call.args, "upho", ("eval", "username", "password", "host", "port", "authenticationDatabase")).values("eval"):
+        for text in parse_options(
+            call.args, "upho", ("eval", "username", "password", "host", "port", "authenticationDatabase")
+        ).values("eval"):
             judge_code(call, text, "mongo")
         if call.stdin is not None:
             judge_code(call, call.stdin, "mongo")
@@ -212,7 +306,13 @@ def _letters(arg: str, args: list[str], spec: Interpreter, code: list[str]) -> s
     for at, letter in enumerate(arg[1:], 1):
         rest = arg[at + 1 :]
         if letter in spec.code:
-            code.append(rest if rest and letter in "rBRE" else rest if rest and spec.language not in ("perl", "ruby") else (args.pop(0) if args else rest))
+            code.append(
+                rest
+                if rest and letter in "rBRE"
+                else rest
+                if rest and spec.language not in ("perl", "ruby")
+                else (args.pop(0) if args else rest)
+            )
             return flags
         if letter in spec.glued:
             flags += letter
@@ -246,7 +346,15 @@ def _rails(call: Call) -> str | None:
     if args[:1] in (["runner"], ["r"]) and len(args) > 1:
         judge_code(call, args[1], "ruby")
     for arg in args:
-        if arg in ("db:drop", "db:reset", "db:truncate_all", "db:purge", "db:schema:load", "db:drop:all", "db:migrate:reset"):
+        if arg in (
+            "db:drop",
+            "db:reset",
+            "db:truncate_all",
+            "db:purge",
+            "db:schema:load",
+            "db:drop:all",
+            "db:migrate:reset",
+        ):
             call.report(SQL_DESTROYS, "drops the application's database")
     if args[:1] in (["console"], ["c"]) and call.stdin:
         judge_code(call, call.stdin, "ruby")
@@ -255,9 +363,17 @@ def _rails(call: Call) -> str | None:
 
 def _powershell(call: Call) -> str | None:
     text = " ".join(call.args)
-    if re.search(r"(?i)(^|\s)[-/]e(n|nc|nco|ncodedcommand)?\s", text) or re.search(r"(?i)\b(iex|invoke-expression|downloadstring|invoke-webrequest.*\|\s*iex|frombase64string)\b", text):
+    if re.search(r"(?i)(^|\s)[-/]e(n|nc|nco|ncodedcommand)?\s", text) or re.search(
+        r"(?i)\b(iex|invoke-expression|downloadstring|invoke-webrequest.*\|\s*iex|frombase64string)\b", text
+    ):
         call.report(UNKNOWN_COMMAND, "runs PowerShell code that cannot be seen")
-    if re.search(r"(?i)\b(remove-item|rm|ri|del|rd|rmdir|format-volume|clear-disk|stop-computer|restart-computer|stop-service|remove-\w+)\b", text):
+    if re.search(
+        (
+            r"(?i)\b(remove-item|rm|ri|del|rd|rmdir|format-volume|clear-disk|stop-computer|restart-computer|"
+            r"stop-service|remove-\w+)\b"
+        ),
+        text,
+    ):
         match = re.search(r"(?i)(remove-item|rm|ri|del|rd|rmdir)\s+(.*)", text)
         if match:
             paths = [word.strip("'\"") for word in match[2].split() if not word.startswith("-")]
@@ -271,10 +387,21 @@ def _powershell(call: Call) -> str | None:
 def judge_rake(call: Call) -> str | None:
     """rake and artisan drop databases by task name."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    if any(re.fullmatch(r"db:(drop|reset|purge|truncate\w*|drop:\w+|migrate:reset|schema:load|wipe)|migrate:(fresh|reset)|db:wipe", word) for word in words):
+    if any(
+        re.fullmatch(
+            (
+                r"db:(drop|reset|purge|truncate\w*|drop:\w+|migrate:reset|schema:load|wipe)|migrate:(fresh|"
+                r"reset)|db:wipe"
+            ),
+            word,
+        )
+        for word in words
+    ):
         call.report(SQL_DESTROYS, "drops the application's database")
     if "tinker" in words or call.name == "artisan":
-        code = next((value for flag, value in zip(call.args, call.args[1:], strict=False) if flag.startswith("--execute")), None) or next((arg.partition("=")[2] for arg in call.args if arg.startswith("--execute=")), None)
+        code = next(
+            (value for flag, value in zip(call.args, call.args[1:], strict=False) if flag.startswith("--execute")), None
+        ) or next((arg.partition("=")[2] for arg in call.args if arg.startswith("--execute=")), None)
         if code:
             judge_code(call, code, "php")
     return None
@@ -284,7 +411,14 @@ def judge_deno(call: Call) -> str | None:
     """deno and bun run scripts, also from addresses."""
     args = [arg for arg in call.args if not arg.startswith("-")]
     if args[:1] in (["eval"],) or any(arg in ("-e", "--eval", "-p", "--print") for arg in call.args):
-        code = args[1] if args[:1] == ["eval"] and len(args) > 1 else next((v for f, v in zip(call.args, call.args[1:], strict=False) if f in ("-e", "--eval", "-p", "--print")), "")
+        code = (
+            args[1]
+            if args[:1] == ["eval"] and len(args) > 1
+            else next(
+                (v for f, v in zip(call.args, call.args[1:], strict=False) if f in ("-e", "--eval", "-p", "--print")),
+                "",
+            )
+        )
         judge_code(call, code, "deno")
         return None
     paths = args[1:] if args[:1] in (["run"], ["install"], ["x"], ["serve"]) else args
@@ -309,7 +443,18 @@ def judge_java(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("python", "python3", "python2", "pypy", "pypy3", "ipython", "ipython3", "py", "micropython", "jython", "bpython", "sage", "pythonw"), judge_python_program),
-    **dict.fromkeys(INTERPRETERS, judge_interpreter), "rake": judge_rake, "artisan": judge_rake, "deno": judge_deno, "bun": judge_deno, "java": judge_java,
-}  # fmt: skip
-_ = SECRET
+    **dict.fromkeys(
+        names(
+            """
+python python3 python2 pypy pypy3 ipython ipython3 py micropython jython bpython sage pythonw
+"""
+        ),
+        judge_python_program,
+    ),
+    **dict.fromkeys(INTERPRETERS, judge_interpreter),
+    "rake": judge_rake,
+    "artisan": judge_rake,
+    "deno": judge_deno,
+    "bun": judge_deno,
+    "java": judge_java,
+}

@@ -4,31 +4,61 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..destroys import CLOUD_CHANGES, CLOUD_DESTROYS
-from ..marks import LOCAL, shown
-from ..options import parse_options
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.marks import LOCAL, shown
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .environment import is_known_registry
 from .unseen import run_code
 
 INSTALL = Rule(
-    name="package-install", category="package-install", label="caution", severity=3, effects=("network", "writes"),
-    catches=("pip install requests", "npm install -g typescript", "sudo apt-get install -y jq", "uvx ruff"), spares=("npm ci", "npm test", "pip list", "poetry install"),
-)  # fmt: skip
+    name="package-install",
+    category="package-install",
+    label="caution",
+    severity=3,
+    effects=("network", "writes"),
+    catches=("pip install requests", "npm install -g typescript", "sudo apt-get install -y jq", "uvx ruff"),
+    spares=("npm ci", "npm test", "pip list", "poetry install"),
+)
 TAMPER = Rule(
-    name="package-source", category="package-config-tamper", severity=8, effects=("network", "writes"),
-    catches=("pip config set global.index-url http://203.0.113.20/simple", "pip install --extra-index-url http://203.0.113.20/ x", "npm config set registry http://203.0.113.20", "apt-key add x.gpg", "gem sources --add http://203.0.113.20/"),
+    name="package-source",
+    category="package-config-tamper",
+    severity=8,
+    effects=("network", "writes"),
+    catches=(
+        "pip config set global.index-url http://203.0.113.20/simple",
+        "pip install --extra-index-url http://203.0.113.20/ x",
+        "npm config set registry http://203.0.113.20",
+        "apt-key add x.gpg",
+        "gem sources --add http://203.0.113.20/",
+    ),
     spares=("pip config list", "npm config get registry", "pip install -i https://pypi.org/simple x"),
-)  # fmt: skip
+)
 REMOVE = Rule(
-    name="package-remove", category="package-config-tamper", severity=7, effects=("deletes", "changes shared state"),
-    catches=("apt-get remove -y --purge openssh-server", "yum -y remove systemd", "rpm -e --nodeps glibc", "dpkg --purge x"), spares=("npm uninstall lodash", "pip uninstall -y x", "apt list", "apt-get -s remove x"),
-)  # fmt: skip
+    name="package-remove",
+    category="package-config-tamper",
+    severity=7,
+    effects=("deletes", "changes shared state"),
+    catches=(
+        "apt-get remove -y --purge openssh-server",
+        "yum -y remove systemd",
+        "rpm -e --nodeps glibc",
+        "dpkg --purge x",
+    ),
+    spares=("npm uninstall lodash", "pip uninstall -y x", "apt list", "apt-get -s remove x"),
+)
 BREAK_SYSTEM = Rule(
-    name="package-force", category="package-config-tamper", severity=7, effects=("writes", "changes shared state"),
-    catches=("sudo pip install --break-system-packages x", "apt-get install -y --allow-unauthenticated x"), spares=("pip install --user x",),
-)  # fmt: skip
+    name="package-force",
+    category="package-config-tamper",
+    severity=7,
+    effects=("writes", "changes shared state"),
+    catches=("sudo pip install --break-system-packages x", "apt-get install -y --allow-unauthenticated x"),
+    spares=("pip install --user x",),
+)
 RULES = (INSTALL, TAMPER, REMOVE, BREAK_SYSTEM)
 
 
@@ -45,7 +75,13 @@ def judge_pip(call: Call) -> str | None:
     if call.name == "uv" and words[:1] == ["pip"]:
         words = words[1:]
     verb = words[0] if words else ""
-    index = re.search(r"(?:-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--trusted-host|--channel|-c|--override-channels)[= ](\S+)", text)
+    index = re.search(
+        (
+            r"(?:-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--trusted-host|"
+            r"--channel|-c|--override-channels)[= ](\S+)"
+        ),
+        text,
+    )
     if verb == "config" and (re.search(r"\b(set|edit)\b|--(add|set|append|prepend)\b", text)):
         if _bad_url(text) or re.search(r"trusted-host|ssl_verify.*(false|no)|extra-index|cert", text):
             call.report(TAMPER, "takes packages from an address nobody has vouched for")
@@ -53,12 +89,21 @@ def judge_pip(call: Call) -> str | None:
             call.report(INSTALL, "changes how packages are installed")
     elif verb == "source" and words[1:2] == ["add"] and _bad_url(text):
         call.report(TAMPER, "takes packages from an address nobody has vouched for")
-    elif verb in ("install", "download", "wheel", "add", "sync", "tool", "update", "upgrade", "create", "inject", "lock") or call.name in ("uvx", "pipx", "easy_install"):
+    elif verb in names(
+        """
+install download wheel add sync tool update upgrade create inject lock
+"""
+    ) or call.name in ("uvx", "pipx", "easy_install"):
         if index and (_bad_url(index[1]) or "--trusted-host" in index[0]):
             call.report(TAMPER, "takes packages from an address nobody has vouched for")
-        elif "--break-system-packages" in text and "--force" in text or call.env.get("SUDO_PIP"):
+        elif ("--break-system-packages" in text and "--force" in text) or call.env.get("SUDO_PIP"):
             call.report(BREAK_SYSTEM, "overwrites packages of the system")
-        elif call.name in ("poetry", "pdm", "hatch", "pipenv", "rye", "uv") and verb in ("install", "sync", "lock", "update") and call.name != "pipenv-x":
+        elif call.name in ("poetry", "pdm", "hatch", "pipenv", "rye", "uv") and verb in (
+            "install",
+            "sync",
+            "lock",
+            "update",
+        ):
             return LOCAL
         elif verb == "download":
             call.report(INSTALL, "downloads packages")
@@ -67,11 +112,15 @@ def judge_pip(call: Call) -> str | None:
                 call.report(BREAK_SYSTEM, "overwrites packages of the system")
             call.report(INSTALL, "installs packages, whose code runs")
     elif verb in ("uninstall", "remove", "purge", "cache", "clean", "env"):
-        if call.name in ("conda", "mamba", "micromamba") and re.search(r"(-n|--name) base|--all", text) and verb in ("remove", "uninstall", "env"):
+        if (
+            call.name in ("conda", "mamba", "micromamba")
+            and re.search(r"(-n|--name) base|--all", text)
+            and verb in ("remove", "uninstall", "env")
+        ):
             call.report(REMOVE, "removes an environment others use")
         elif verb in ("uninstall", "remove"):
             call.report(INSTALL, "removes packages")
-    elif verb == "publish" or call.name == "twine" and verb == "upload":
+    elif verb == "publish" or (call.name == "twine" and verb == "upload"):
         call.report(CLOUD_CHANGES, "publishes a package")
     return LOCAL
 
@@ -90,10 +139,20 @@ def judge_npm(call: Call) -> str | None:
     if verb in ("config", "c", "set", "get") and (len(words) > 2 or "=" in text) and verb != "get":
         key = words[2] if words[1:2] in (["set"], ["add"]) and len(words) > 2 else words[1]
         value = " ".join(words[3:]) if len(words) > 3 else key.partition("=")[2]
-        if re.match(r"(?i)(script-shell|registry|@\S+:registry|npmRegistryServer|strict-ssl|ca(file)?|node-options|globalconfig|prefix|proxy|https-proxy|git|editor|//\S+|shell|yarn-path|yarnPath|init-module|unsafe-perm|ignore-scripts-x|enableStrictSsl|unsafeHttpWhitelist|onload-script|viewer)", key.partition("=")[0]) and words[1:2] not in (["get"], ["delete"], ["list"]) and (not value or _bad_url(value) or "://" not in value):
-            if not (value.startswith("https://") and is_known_registry(value)):
-                call.report(TAMPER, f"changes where packages come from or what runs them: {shown(key)}")
-                return None
+        if (
+            re.match(
+                (
+                    r"(?i)(script-shell|registry|@\S+:registry|npmRegistryServer|strict-ssl|ca(file)?|node-options|"
+                    r"globalconfig|prefix|proxy|https-proxy|git|editor|//\S+|shell|yarn-path|yarnPath|init-module|"
+                    r"unsafe-perm|ignore-scripts-x|enableStrictSsl|unsafeHttpWhitelist|onload-script|viewer)"
+                ),
+                key.partition("=")[0],
+            )
+            and words[1:2] not in (["get"], ["delete"], ["list"])
+            and (not value or _bad_url(value) or "://" not in value)
+        ) and not (value.startswith("https://") and is_known_registry(value)):
+            call.report(TAMPER, f"changes where packages come from or what runs them: {shown(key)}")
+            return None
         call.report(INSTALL, "changes npm's settings")
     elif re.search(r"--registry[= ](\S+)", text) and _bad_url(text):
         call.report(TAMPER, "takes packages from an address nobody has vouched for")
@@ -104,9 +163,13 @@ def judge_npm(call: Call) -> str | None:
         call.report(CLOUD_DESTROYS, "takes a published package away from everyone")
     elif verb in ("token", "login", "adduser"):
         call.report(INSTALL, "changes credentials for the registry") if words[1:2] != ["list"] else None
-    elif verb in ("exec", "x", "dlx", "create", "init") and (len(words) > 1 or verb in ("exec", "x", "dlx")) or call.name in ("npx", "bunx", "pnpx"):
+    elif (
+        verb in ("exec", "x", "dlx", "create", "init") and (len(words) > 1 or verb in ("exec", "x", "dlx"))
+    ) or call.name in ("npx", "bunx", "pnpx"):
         return _npx(call, words)
-    elif verb in ("install", "i", "add", "update", "upgrade", "up", "global", "link", "isntall", "in") and (len(words) > 1 or re.search(r"(^|\s)(-g|--global)", text)):
+    elif verb in ("install", "i", "add", "update", "upgrade", "up", "global", "link", "isntall", "in") and (
+        len(words) > 1 or re.search(r"(^|\s)(-g|--global)", text)
+    ):
         call.report(INSTALL, "installs packages, whose code runs")
     elif verb in ("cache", "prune", "store") and re.search(r"clean|clear|prune", text):
         call.report(INSTALL, "clears a cache")
@@ -117,7 +180,7 @@ def judge_npm(call: Call) -> str | None:
 
 def _npx(call: Call, words: list[str]) -> str | None:
     """npx runs a package's program: known ones are judged by their family."""
-    args = [arg for arg in call.args]
+    args = list(call.args)
     while args and (args[0].startswith("-") or args[0] in ("exec", "x", "dlx", "create", "init")):
         option = args.pop(0)
         if option in ("-c", "--call") and args:
@@ -130,8 +193,22 @@ def _npx(call: Call, words: list[str]) -> str | None:
     if re.match(r"(https?|git\+|github:|file:)", args[0]):
         call.report(INSTALL, "runs a package from an address")
         return None
-    if name in ("rimraf", "del-cli", "prisma", "supabase", "vercel", "netlify", "firebase", "firebase-tools", "wrangler", "cdk", "aws-cdk", "serverless", "sls", "knex", "typeorm", "sequelize", "sequelize-cli", "kill-port", "localtunnel", "ngrok", "shx", "cross-env", "dotenv", "dotenv-cli", "concurrently", "npm-run-all", "zx", "tsx", "ts-node", "drizzle-kit", "trash", "cpy-cli", "env-cmd", "nodemon", "pm2", "tunnelmole", "heroku", "surge", "pkill"):
-        target = {"firebase-tools": "firebase", "aws-cdk": "cdk", "shx": "", "cross-env": "env", "dotenv": "env", "dotenv-cli": "env", "env-cmd": "env"}.get(name, name)
+    if name in names(
+        """
+rimraf del-cli prisma supabase vercel netlify firebase firebase-tools wrangler cdk aws-cdk serverless sls knex
+typeorm sequelize sequelize-cli kill-port localtunnel ngrok shx cross-env dotenv dotenv-cli concurrently
+npm-run-all zx tsx ts-node drizzle-kit trash cpy-cli env-cmd nodemon pm2 tunnelmole heroku surge pkill
+"""
+    ):
+        target = {
+            "firebase-tools": "firebase",
+            "aws-cdk": "cdk",
+            "shx": "",
+            "cross-env": "env",
+            "dotenv": "env",
+            "dotenv-cli": "env",
+            "env-cmd": "env",
+        }.get(name, name)
         if name in ("kill-port", "concurrently", "npm-run-all"):
             for text in args[1:] if name == "concurrently" else ():
                 run_code(call, text, name)
@@ -144,7 +221,13 @@ def _npx(call: Call, words: list[str]) -> str | None:
 def judge_apt(call: Call) -> str | None:
     """apt, dpkg, yum, dnf, pacman, brew, snap …"""
     text = " ".join(call.args)
-    if re.search(r"(^|\s)(--help|--version|-s|--simulate|--just-print|--dry-run|--assumeno|--no-act|--download-only|-d)(\s|$)", text) and call.name in ("apt", "apt-get", "aptitude", "dnf", "yum", "zypper", "brew", "dpkg", "apk"):
+    if re.search(
+        (
+            r"(^|\s)(--help|--version|-s|--simulate|--just-print|--dry-run|--assumeno|--no-act|--download-only"
+            r"|-d)(\s|$)"
+        ),
+        text,
+    ) and call.name in ("apt", "apt-get", "aptitude", "dnf", "yum", "zypper", "brew", "dpkg", "apk"):
         return None
     options = parse_options(call.args, "o", ("option",))
     for setting in options.values("o", "option"):
@@ -155,21 +238,53 @@ def judge_apt(call: Call) -> str | None:
             call.report(BREAK_SYSTEM, "installs packages nobody has signed")
     for value in options.values("pre-invoke", "post-invoke"):
         run_code(call, value, "dpkg")
-    if re.search(r"--(allow-unauthenticated|force-yes|allow-downgrades|allow-remove-essential|nogpgcheck|no-gpg-checks|allow-untrusted|force-all|nodeps|force-depends|force-remove-essential|nosignature|overwrite|force-overwrite)\b|(^|\s)-\w*dd\b", text):
+    if re.search(
+        (
+            r"--(allow-unauthenticated|force-yes|allow-downgrades|allow-remove-essential|nogpgcheck|"
+            r"no-gpg-checks|allow-untrusted|force-all|nodeps|force-depends|force-remove-essential|"
+            r"nosignature|overwrite|force-overwrite)\b|(^|\s)-\w*dd\b"
+        ),
+        text,
+    ):
         call.report(BREAK_SYSTEM, "forces packages onto or off the system")
     words = options.operands
     verb = words[0] if words else ""
     letters = "".join(name for name, _ in options.given if len(name) == 1)
-    removes = verb in ("remove", "purge", "autoremove", "erase", "uninstall", "del", "rm", "dist-upgrade-x", "remove-unused", "removepkg", "delete", "unmerge", "full-remove", "autopurge") or call.name == "dpkg" and (options.has("P", "purge", "r", "remove")) or call.name == "rpm" and (options.has("e", "erase")) or call.name in ("pacman", "yay", "paru") and "R" in letters or call.name == "emerge" and "C" in letters or call.name == "nix-env" and options.has("e", "uninstall")
+    removes = (
+        verb
+        in names(
+            """
+remove purge autoremove erase uninstall del rm remove-unused removepkg delete unmerge full-remove autopurge
+"""
+        )
+        or (call.name == "dpkg" and (options.has("P", "purge", "r", "remove")))
+        or (call.name == "rpm" and (options.has("e", "erase")))
+        or (call.name in ("pacman", "yay", "paru") and "R" in letters)
+        or (call.name == "emerge" and "C" in letters)
+        or (call.name == "nix-env" and options.has("e", "uninstall"))
+    )
     if removes and call.name != "brew":
         call.report(REMOVE, "removes packages of the system")
     elif call.name == "brew":
         _brew(call, verb, words)
-    elif verb in ("install", "upgrade", "update", "dist-upgrade", "full-upgrade", "add", "reinstall", "localinstall", "groupinstall", "in", "refresh", "download", "build-dep", "swap", "downgrade") or call.name == "dpkg" and options.has("i", "install", "unpack") or call.name == "rpm" and any(letter in letters for letter in "iUF") and "q" not in letters or call.name in ("pacman", "yay", "paru") and ("S" in letters or "U" in letters):
+    elif (
+        verb
+        in names(
+            """
+install upgrade update dist-upgrade full-upgrade add reinstall localinstall groupinstall in refresh download
+build-dep swap downgrade
+"""
+        )
+        or (call.name == "dpkg" and options.has("i", "install", "unpack"))
+        or (call.name == "rpm" and any(letter in letters for letter in "iUF") and "q" not in letters)
+        or (call.name in ("pacman", "yay", "paru") and ("S" in letters or "U" in letters))
+    ):
         if re.search(r"https?://\S+", text) and _bad_url(text) and call.name in ("rpm", "dnf", "yum", "zypper", "apk"):
             call.report(INSTALL, "installs a package from an address")
         call.report(INSTALL, "installs packages")
-    elif call.name in ("dnf", "yum", "zypper") and re.search(r"config-manager|addrepo|--add-repo|removerepo|\bar\b", text):
+    elif call.name in ("dnf", "yum", "zypper") and re.search(
+        r"config-manager|addrepo|--add-repo|removerepo|\bar\b", text
+    ):
         call.report(TAMPER, "takes packages from another place")
     return LOCAL
 
@@ -180,7 +295,11 @@ def _brew(call: Call, verb: str, words: list[str]) -> None:
             call.run(["launchctl", "stop", *words[2:]])
         elif words[1:2] and words[1] in ("restart", "start", "run"):
             call.run(["systemctl", "restart", *words[2:]])
-    elif verb in ("install", "upgrade", "reinstall", "uninstall", "remove", "rm", "tap", "untap", "cleanup", "autoremove", "link", "unlink"):
+    elif verb in names(
+        """
+install upgrade reinstall uninstall remove rm tap untap cleanup autoremove link unlink
+"""
+    ):
         call.report(INSTALL, "changes packages")
 
 
@@ -200,7 +319,14 @@ def judge_gem(call: Call) -> str | None:
     if "--help" in call.args or "--dry-run" in call.args:
         return None
     verb = words[0] if words else ""
-    if verb in ("sources", "source", "repo", "repository", "nuget") and re.search(r"--add|-a\b|\badd\b|--remove|\bupdate\b", text) or verb == "config" and re.search(r"mirror|registry|repositories|source|repo", text) and re.search(r"https?://", text):
+    if (
+        verb in ("sources", "source", "repo", "repository", "nuget")
+        and re.search(r"--add|-a\b|\badd\b|--remove|\bupdate\b", text)
+    ) or (
+        verb == "config"
+        and re.search(r"mirror|registry|repositories|source|repo", text)
+        and re.search(r"https?://", text)
+    ):
         if _bad_url(text):
             call.report(TAMPER, "takes packages from an address nobody has vouched for")
     elif re.search(r"--(registry|index|source|clear-sources|repository(-url)?)[= ]\S*http", text) and _bad_url(text):
@@ -209,12 +335,15 @@ def judge_gem(call: Call) -> str | None:
         call.report(CLOUD_DESTROYS, "takes a published package away from everyone")
     elif verb in ("push", "publish", "owner", "deploy") and call.name not in ("go", "bundle"):
         call.report(CLOUD_CHANGES, "publishes a package")
-    elif verb in ("install", "add", "require", "get", "global", "update", "binstall", "i") and call.name not in ("bundle", "composer", "mvn", "gradle") or call.name == "composer" and verb in ("require", "global"):
+    elif (
+        verb in ("install", "add", "require", "get", "global", "update", "binstall", "i")
+        and call.name not in ("bundle", "composer", "mvn", "gradle")
+    ) or (call.name == "composer" and verb in ("require", "global")):
         call.report(INSTALL, "installs packages, whose code runs")
     elif verb in ("run", "test", "exec") and call.name in ("cargo", "go", "dotnet", "mix", "stack", "cabal"):
-        program = re.search(r"-exec[= ](.+?)( \./|\s-|$)", text)
-        if program and call.name == "go":
-            run_code(call, program[1], "go")
+        programs = parse_options(call.args, "", ("exec",), single_dash_long=True).values("exec")
+        for program in programs if call.name == "go" else ():
+            run_code(call, program, "go")
         for word in words[1:2]:
             if re.match(r"[\w.-]+\.\w+/\S+@|https?://", word) and call.name == "go":
                 call.report(INSTALL, "runs a package from an address")
@@ -223,17 +352,23 @@ def judge_gem(call: Call) -> str | None:
     toolexec = re.search(r"-(toolexec|overlay)[= ](\S+)", text)
     if toolexec and call.name == "go":
         run_code(call, toolexec[2], "go")
-    for match in re.finditer(r"--config[= ](?:build\.rustc-wrapper|target\.\S+\.runner|alias\.\S+)=['\"]?([^'\"]+)", text):
+    for match in re.finditer(
+        r"--config[= ](?:build\.rustc-wrapper|target\.\S+\.runner|alias\.\S+)=['\"]?([^'\"]+)", text
+    ):
         run_code(call, match[1], "cargo")
     return LOCAL
 
 
 def judge_make(call: Call) -> str | None:
     """make: --eval and variables that are programs; -n only shows."""
-    options = parse_options(call.args, "CfIjloWE".replace("E", ""), ("eval", "directory", "file", "makefile", "include-dir", "jobs", "load-average", "old-file", "what-if"))
-    if options.has("n", "just-print", "dry-run", "recon", "q", "question", "help", "version"):
-        if not options.values("eval", "E"):
-            return None
+    options = parse_options(
+        call.args,
+        "CfIjloWE",
+        ("eval", "directory", "file", "makefile", "include-dir", "jobs", "load-average", "old-file", "what-if"),
+    )
+    shows = options.has("n", "just-print", "dry-run", "recon", "q", "question", "help", "version")
+    if shows and not options.values("eval", "E"):
+        return None
     for text in options.values("eval", "E"):
         for match in re.finditer(r"\$\(shell\s+(.*)\)|(?:^|\n|;|:)\s*@?-?\s*([^:=\n]+)$|!=\s*(.*)", text):
             body = match[1] or match[2] or match[3]
@@ -241,12 +376,20 @@ def judge_make(call: Call) -> str | None:
                 run_code(call, body.strip().lstrip("@-\t"), "make")
     for word in options.operands:
         name, equals, value = word.partition("=")
-        if equals and name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS") and value not in ("/bin/sh", "/bin/bash", "bash", "sh"):
+        if (
+            equals
+            and name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS")
+            and value not in ("/bin/sh", "/bin/bash", "bash", "sh")
+        ):
             run_code(call, value, "make")
         if equals and "$(shell" in value:
-            match = re.search(r"\$\(shell\s+(.*)\)", value)
-            run_code(call, match[1] if match else "", "make")
-        if equals and name in ("CC", "CXX", "LD", "AR", "CMD", "RM", "INSTALL", "PYTHON", "RUN") and call.machine.probe_text(value, call.shell):
+            nested = re.search(r"\$\(shell\s+(.*)\)", value)
+            run_code(call, nested[1] if nested else "", "make")
+        if (
+            equals
+            and name in ("CC", "CXX", "LD", "AR", "CMD", "RM", "INSTALL", "PYTHON", "RUN")
+            and call.machine.probe_text(value, call.shell)
+        ):
             run_code(call, value, "make")
     path = options.value("f", "file", "makefile")
     if path in ("-", "/dev/stdin") or (path and path.startswith("/dev/fd/")):
@@ -255,26 +398,58 @@ def judge_make(call: Call) -> str | None:
             if line.startswith("\t"):
                 run_code(call, line.strip().lstrip("@-"), "make")
             else:
-                match = re.search(r"\$\(shell\s+(.*)\)|:\s*;\s*(.+)", line)
-                if match:
-                    run_code(call, match[1] or match[2], "make")
+                recipe = re.search(r"\$\(shell\s+(.*)\)|:\s*;\s*(.+)", line)
+                if recipe:
+                    run_code(call, recipe[1] or recipe[2], "make")
         return None
     target = call.shell.cwd
-    from ..paths import resolve
-
     made = call.shell.files.get(resolve(path or "Makefile", call.shell))
     if made:
         for line in made.split("\n"):
             if line.startswith("\t"):
                 run_code(call, line.strip().lstrip("@-").replace("$$", "$"), "make")
-    if "uninstall" in options.operands or ("install" in options.operands and not re.search(r"DESTDIR=|PREFIX=|prefix=", " ".join(options.operands)) and call.name == "make" and target):
+    if "uninstall" in options.operands or (
+        "install" in options.operands
+        and not re.search(r"DESTDIR=|PREFIX=|prefix=", " ".join(options.operands))
+        and call.name == "make"
+        and target
+    ):
         call.report(INSTALL, "installs or removes what the makefile names")
     return LOCAL
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("pip", "pip3", "pip2", "pipx", "uv", "uvx", "poetry", "pdm", "hatch", "rye", "pipenv", "conda", "mamba", "micromamba", "easy_install", "twine", "pixi", "flit"), judge_pip),
-    **dict.fromkeys(("npm", "yarn", "pnpm", "npx", "bunx", "pnpx", "cnpm", "lerna"), judge_npm), **dict.fromkeys(("apt", "apt-get", "aptitude", "dpkg", "yum", "dnf", "microdnf", "tdnf", "rpm", "zypper", "pacman", "yay", "paru", "apk", "emerge", "snap", "flatpak", "brew", "port", "pkg", "xbps-install", "xbps-remove", "nix-env", "opkg", "slackpkg", "removepkg", "choco", "winget", "scoop", "tlmgr", "swupd", "eopkg", "guix", "rpm-ostree", "softwareupdate", "mas"), judge_apt),
-    **dict.fromkeys(("apt-key", "add-apt-repository", "apt-add-repository", "rpmkeys", "pacman-key", "zypper-ar"), judge_sources), **dict.fromkeys(("gem", "cargo", "go", "composer", "nuget", "dotnet", "mvn", "gradle", "bundle", "bundler", "mix", "hex", "cabal", "stack", "luarocks", "cpan", "cpanm", "opam", "pub", "dart", "flutter", "swift-package", "pod", "carthage", "raco", "quicklisp", "nimble", "shards", "rebar3", "sbt", "lein", "vcpkg", "conan", "spack", "tlpkg", "krew", "asdf-plugin"), judge_gem),
+    **dict.fromkeys(
+        names(
+            """
+pip pip3 pip2 pipx uv uvx poetry pdm hatch rye pipenv conda mamba micromamba easy_install twine pixi flit
+"""
+        ),
+        judge_pip,
+    ),
+    **dict.fromkeys(("npm", "yarn", "pnpm", "npx", "bunx", "pnpx", "cnpm", "lerna"), judge_npm),
+    **dict.fromkeys(
+        names(
+            """
+apt apt-get aptitude dpkg yum dnf microdnf tdnf rpm zypper pacman yay paru apk emerge snap flatpak brew port pkg
+xbps-install xbps-remove nix-env opkg slackpkg removepkg choco winget scoop tlmgr swupd eopkg guix rpm-ostree
+softwareupdate mas
+"""
+        ),
+        judge_apt,
+    ),
+    **dict.fromkeys(
+        ("apt-key", "add-apt-repository", "apt-add-repository", "rpmkeys", "pacman-key", "zypper-ar"), judge_sources
+    ),
+    **dict.fromkeys(
+        names(
+            """
+gem cargo go composer nuget dotnet mvn gradle bundle bundler mix hex cabal stack luarocks cpan cpanm opam pub
+dart flutter swift-package pod carthage raco quicklisp nimble shards rebar3 sbt lein vcpkg conan spack tlpkg
+krew asdf-plugin
+"""
+        ),
+        judge_gem,
+    ),
     **dict.fromkeys(("make", "gmake", "bmake", "just", "task", "ninja", "remake"), judge_make),
-}  # fmt: skip
+}

@@ -7,19 +7,25 @@ import binascii
 import re
 import urllib.parse
 
-from ..call import Call, Judge
-from ..effects import read, write
-from ..marks import DECODED, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
-from ..options import parse_options
-from ..paths import resolve
-from ..quoting import decode_backslashes
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import DECODED, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.quoting import decode_backslashes
+from hermetic.policy.tables import names
+
 from .unseen import run_program
 
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?([a-zA-Z]|\([^)]*\)T))")
 _TR_CLASSES = {
-    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "[:lower:]": "abcdefghijklmnopqrstuvwxyz", "[:digit:]": "0123456789",
-    "[:space:]": " \t\n\r\v\f", "[:blank:]": " \t", "[:punct:]": "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
-}  # fmt: skip
+    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "[:lower:]": "abcdefghijklmnopqrstuvwxyz",
+    "[:digit:]": "0123456789",
+    "[:space:]": " \t\n\r\v\f",
+    "[:blank:]": " \t",
+    "[:punct:]": "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
+}
 _TR_CLASSES["[:alpha:]"] = _TR_CLASSES["[:upper:]"] + _TR_CLASSES["[:lower:]"]
 _TR_CLASSES["[:alnum:]"] = _TR_CLASSES["[:digit:]"] + _TR_CLASSES["[:alpha:]"]
 
@@ -123,14 +129,28 @@ def inputs(call: Call, operands: list[str]) -> str:
 
 def judge_cat(call: Call) -> str | None:
     """cat and kin print files."""
-    short = {"less": "bhjkopPtTxyzD", "more": "", "bat": "lHrm", "nl": "bdfhilnsvw", "fold": "w", "fmt": "w", "expand": "t", "pr": "", "column": "sctN"}
+    short = {
+        "less": "bhjkopPtTxyzD",
+        "more": "",
+        "bat": "lHrm",
+        "nl": "bdfhilnsvw",
+        "fold": "w",
+        "fmt": "w",
+        "expand": "t",
+        "pr": "",
+        "column": "sctN",
+    }
     options = parse_options(call.args, short.get(call.name, ""), ("language", "pager", "style", "width"))
     if call.name == "bat" and options.value("pager"):
         call.shell_text(options.value("pager") or "")
     if call.name in ("less", "more") and any(arg.startswith("+") and "!" in arg for arg in call.args):
         call.shell_text(next(arg for arg in call.args if arg.startswith("+")).partition("!")[2])
     text = inputs(call, [path for path in options.operands if not path.startswith("+")])
-    return text if call.name in ("cat", "less", "more", "bat", "batcat", "pv", "most") else (text if is_known(text) else unknown_like(text))
+    return (
+        text
+        if call.name in ("cat", "less", "more", "bat", "batcat", "pv", "most")
+        else (text if is_known(text) else unknown_like(text))
+    )
 
 
 def judge_head(call: Call) -> str | None:
@@ -284,7 +304,11 @@ def judge_xxd(call: Call) -> str | None:
 
 def judge_decoder(call: Call) -> str | None:
     """gunzip, xz, openssl, gpg, uudecode …: what comes out is not seen."""
-    decodes = call.name not in ("gzip", "bzip2", "xz", "zstd", "lz4", "lzma", "compress", "brotli", "openssl", "gpg", "gpg2", "age", "qprint")
+    decodes = call.name not in names(
+        """
+gzip bzip2 xz zstd lz4 lzma compress brotli openssl gpg gpg2 age qprint
+"""
+    )
     decodes = decodes or any(re.fullmatch(r"-\w*d\w*|--(d|de|dec|decr|decomp)\w*|-\w*D\w*", arg) for arg in call.args)
     operands = [arg for arg in call.args if not arg.startswith("-")]
     if call.name == "openssl":
@@ -297,13 +321,19 @@ def judge_decoder(call: Call) -> str | None:
 
 
 def _openssl(call: Call, decodes: bool) -> str | None:
-    from_file = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-in", "-inkey", "-key")]
+    from_file = [
+        value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-in", "-inkey", "-key")
+    ]
     text = "".join(read(call, path) for path in from_file) or call.input()
     for flag, value in zip(call.args, call.args[1:], strict=False):
         if flag == "-out":
             write(call, value, content=text)
     kind = call.args[0] if call.args else ""
-    if kind in ("base64", "enc") and is_plain(text) and not any(arg.startswith(("-aes", "-des", "-k", "-pass", "-bf")) for arg in call.args):
+    if (
+        kind in ("base64", "enc")
+        and is_plain(text)
+        and not any(arg.startswith(("-aes", "-des", "-k", "-pass", "-bf")) for arg in call.args)
+    ):
         return decode_base(text, "base64") if decodes else encode_base(text, "base64") + "\n"
     carried = "".join(mark for mark in marks_in(text) if mark in "\ue003\ue005\ue006")
     return (DECODED if decodes else LOCAL) + carried + "\n"
@@ -315,7 +345,9 @@ def judge_seq(call: Call) -> str | None:
     numbers = [int(arg) for arg in call.args if re.fullmatch(r"-?\d{1,9}", arg)]
     if not numbers or len(numbers) != len(options.operands) + sum(1 for a in call.args if re.fullmatch(r"-\d+", a)):
         return NUMBER + "\n"
-    first, step, last = (1, 1, numbers[0]) if len(numbers) == 1 else (numbers[0], 1, numbers[1]) if len(numbers) == 2 else numbers[:3]
+    first, step, last = (
+        (1, 1, numbers[0]) if len(numbers) == 1 else (numbers[0], 1, numbers[1]) if len(numbers) == 2 else numbers[:3]
+    )
     separator = options.value("s", "separator") or "\n"
     if step == 0 or abs(last - first) // abs(step) > 64:
         return separator.join((str(first), str(last), NUMBER)) + "\n"
@@ -338,7 +370,9 @@ def judge_path_part(call: Call) -> str | None:
         suffix = operands[1] if len(operands) > 1 and not options.has("a") else options.value("s") or ""
         return "".join(name.rstrip("/").rsplit("/", 1)[-1].removesuffix(suffix) + "\n" for name in names)
     if call.name == "dirname":
-        return "".join((name.rstrip("/").rpartition("/")[0] or ("/" if name.startswith("/") else ".")) + "\n" for name in operands)
+        return "".join(
+            (name.rstrip("/").rpartition("/")[0] or ("/" if name.startswith("/") else ".")) + "\n" for name in operands
+        )
     return "".join(resolve(name, call.shell) + "\n" for name in operands)
 
 
@@ -365,7 +399,21 @@ def judge_identity(call: Call) -> str | None:
 
 def judge_sort(call: Call) -> str | None:
     """sort, uniq, comm, join, paste: filters; sort can write a file and start a compressor."""
-    options = parse_options(call.args, "koStTd", ("key", "output", "buffer-size", "field-separator", "compress-program", "temporary-directory", "parallel", "batch-size", "files0-from"))
+    options = parse_options(
+        call.args,
+        "koStTd",
+        (
+            "key",
+            "output",
+            "buffer-size",
+            "field-separator",
+            "compress-program",
+            "temporary-directory",
+            "parallel",
+            "batch-size",
+            "files0-from",
+        ),
+    )
     if call.name == "sort":
         program = options.value("compress-program")
         if program:
@@ -382,7 +430,7 @@ def judge_sort(call: Call) -> str | None:
     if call.name == "paste" and options.has("s"):
         glue = (options.value("d") or "\t")[:1]
         return glue.join(text.rstrip("\n").split("\n")) + "\n"
-    return text if call.name != "sort" else text
+    return text
 
 
 def judge_urldecode(call: Call) -> str | None:
@@ -398,15 +446,39 @@ def judge_grep_output(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    "echo": judge_echo, "printf": judge_printf, "print": judge_echo,
-    **dict.fromkeys(("cat", "less", "more", "bat", "batcat", "nl", "fold", "fmt", "expand", "unexpand", "pv", "most", "column", "pr"), judge_cat),
-    **dict.fromkeys(("head", "tail"), judge_head), **dict.fromkeys(("rev", "tac"), judge_rev), "tr": judge_tr, "cut": judge_cut,
-    **dict.fromkeys(("base64", "base32", "basenc", "gbase64"), judge_base), "xxd": judge_xxd,
-    **dict.fromkeys(("gunzip", "zcat", "gzip", "bzip2", "bunzip2", "bzcat", "xz", "unxz", "xzcat", "zstd", "zstdcat", "unzstd", "lz4", "lz4cat", "lzma",
-                     "uncompress", "openssl", "gpg", "gpg2", "uudecode", "age", "funzip", "unlzma", "lzcat", "brotli", "pigz", "unpigz", "ascii85",
-                     "qprint", "uncrypt", "ccdecrypt", "mcrypt", "mdecrypt", "steghide", "zipgrep", "recode"), judge_decoder),
-    "seq": judge_seq, "yes": judge_yes, **dict.fromkeys(("basename", "dirname", "realpath", "readlink", "pwd"), judge_path_part),
-    "mktemp": judge_mktemp, **dict.fromkeys(("which", "type", "whereis", "hash"), judge_which),
+    "echo": judge_echo,
+    "printf": judge_printf,
+    "print": judge_echo,
+    **dict.fromkeys(
+        names(
+            """
+cat less more bat batcat nl fold fmt expand unexpand pv most column pr
+"""
+        ),
+        judge_cat,
+    ),
+    **dict.fromkeys(("head", "tail"), judge_head),
+    **dict.fromkeys(("rev", "tac"), judge_rev),
+    "tr": judge_tr,
+    "cut": judge_cut,
+    **dict.fromkeys(("base64", "base32", "basenc", "gbase64"), judge_base),
+    "xxd": judge_xxd,
+    **dict.fromkeys(
+        names(
+            """
+gunzip zcat gzip bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat unzstd lz4 lz4cat lzma uncompress openssl gpg
+gpg2 uudecode age funzip unlzma lzcat brotli pigz unpigz ascii85 qprint uncrypt ccdecrypt mcrypt mdecrypt
+steghide zipgrep recode
+"""
+        ),
+        judge_decoder,
+    ),
+    "seq": judge_seq,
+    "yes": judge_yes,
+    **dict.fromkeys(("basename", "dirname", "realpath", "readlink", "pwd"), judge_path_part),
+    "mktemp": judge_mktemp,
+    **dict.fromkeys(("which", "type", "whereis", "hash"), judge_which),
     **dict.fromkeys(("whoami", "id", "logname", "hostname", "uname", "groups"), judge_identity),
-    **dict.fromkeys(("sort", "uniq", "comm", "join", "paste", "shuf"), judge_sort), "urldecode": judge_urldecode,
-}  # fmt: skip
+    **dict.fromkeys(("sort", "uniq", "comm", "join", "paste", "shuf"), judge_sort),
+    "urldecode": judge_urldecode,
+}

@@ -4,70 +4,157 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..effects import DISK_WRITE, KERNEL_WRITE, LOG_WIPE, STARTUP_WRITE, SYSTEM_WRITE, delete, read, write
-from ..marks import shown
-from ..options import parse_options
-from ..rules import Rule
-from .unseen import execute, run_code
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import KERNEL_WRITE, LOG_WIPE, STARTUP_WRITE, SYSTEM_WRITE, read, write
+from hermetic.policy.marks import shown
+from hermetic.policy.options import parse_options
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
+from .unseen import execute
 from .verbs import Verbs, judge_with
 
 FORMAT = Rule(
-    name="format-disk", category="disk-write", severity=10, effects=("deletes", "writes"), hardline=True,
-    catches=("mkfs.ext4 /dev/sda1", "wipefs -a /dev/sda", "sudo fdisk /dev/sda", "blkdiscard /dev/nvme0n1", "cryptsetup luksFormat /dev/sdb1"),
+    name="format-disk",
+    category="disk-write",
+    severity=10,
+    effects=("deletes", "writes"),
+    hardline=True,
+    catches=(
+        "mkfs.ext4 /dev/sda1",
+        "wipefs -a /dev/sda",
+        "sudo fdisk /dev/sda",
+        "blkdiscard /dev/nvme0n1",
+        "cryptsetup luksFormat /dev/sdb1",
+    ),
     spares=("fdisk -l", "mkfs.ext4 -V", "mkfs.ext4 ./disk.img", "lsblk", "parted -l"),
-)  # fmt: skip
+)
 POWER = Rule(
-    name="power", category="system-power", severity=9, effects=("changes shared state",), hardline=True,
-    catches=("reboot", "sudo shutdown -h now", "init 0", "systemctl poweroff", "telinit 6", "systemctl isolate reboot.target"),
+    name="power",
+    category="system-power",
+    severity=9,
+    effects=("changes shared state",),
+    hardline=True,
+    catches=(
+        "reboot",
+        "sudo shutdown -h now",
+        "init 0",
+        "systemctl poweroff",
+        "telinit 6",
+        "systemctl isolate reboot.target",
+    ),
     spares=("echo reboot", "man 8 shutdown", "shutdown --help", "systemctl status", "shutdown -c"),
-)  # fmt: skip
+)
 SERVICE_STOP = Rule(
-    name="stop-service", category="service-stop", severity=7, effects=("changes shared state",),
-    catches=("systemctl stop nginx", "service ssh stop", "/etc/init.d/mysql stop", "launchctl unload x.plist", "pm2 delete all"),
+    name="stop-service",
+    category="service-stop",
+    severity=7,
+    effects=("changes shared state",),
+    catches=(
+        "systemctl stop nginx",
+        "service ssh stop",
+        "/etc/init.d/mysql stop",
+        "launchctl unload x.plist",
+        "pm2 delete all",
+    ),
     spares=("systemctl status nginx", "service nginx status", "pm2 list"),
-)  # fmt: skip
+)
 SERVICE_RESTART = Rule(
-    name="restart-service", category="service", label="caution", severity=3, effects=("changes shared state",),
-    catches=("systemctl restart nginx", "service apache2 reload"), spares=("systemctl cat ssh",),
-)  # fmt: skip
+    name="restart-service",
+    category="service",
+    label="caution",
+    severity=3,
+    effects=("changes shared state",),
+    catches=("systemctl restart nginx", "service apache2 reload"),
+    spares=("systemctl cat ssh",),
+)
 SERVICE_ENABLE = Rule(
-    name="enable-service", category="persistence", severity=7, effects=("changes shared state", "executes unseen code"),
-    catches=("systemctl --user enable --now x.service", "systemctl link ./x.service", "loginctl enable-linger dev"), spares=("systemctl is-enabled x", "systemctl list-units"),
-)  # fmt: skip
+    name="enable-service",
+    category="persistence",
+    severity=7,
+    effects=("changes shared state", "executes unseen code"),
+    catches=("systemctl --user enable --now x.service", "systemctl link ./x.service", "loginctl enable-linger dev"),
+    spares=("systemctl is-enabled x", "systemctl list-units"),
+)
 KERNEL = Rule(
-    name="kernel-module", category="kernel-tamper", severity=9, effects=("changes shared state",),
-    catches=("insmod ./x.ko", "modprobe evil", "sysctl -w kernel.sysrq=1", "swapoff -a", "kexec -l /tmp/k"), spares=("lsmod", "modinfo x", "sysctl -a", "sysctl kernel.hostname"),
-)  # fmt: skip
+    name="kernel-module",
+    category="kernel-tamper",
+    severity=9,
+    effects=("changes shared state",),
+    catches=("insmod ./x.ko", "modprobe evil", "sysctl -w kernel.sysrq=1", "swapoff -a", "kexec -l /tmp/k"),
+    spares=("lsmod", "modinfo x", "sysctl -a", "sysctl kernel.hostname"),
+)
 MOUNT = Rule(
-    name="mount", category="container-escape", severity=7, effects=("changes shared state",),
-    catches=("mount /dev/sda1 /mnt", "sudo umount /home", "mount -o remount,rw /"), spares=("mount", "mount -l", "mount | grep ext4"),
-)  # fmt: skip
+    name="mount",
+    category="container-escape",
+    severity=7,
+    effects=("changes shared state",),
+    catches=("mount /dev/sda1 /mnt", "sudo umount /home", "mount -o remount,rw /"),
+    spares=("mount", "mount -l", "mount | grep ext4"),
+)
 ACCOUNT = Rule(
-    name="user-account", category="user-account", severity=8, effects=("changes shared state",),
-    catches=("useradd -o -u 0 x", "passwd -d root", "usermod -aG sudo dev", "echo a:b | chpasswd", "deluser bob"), spares=("id", "groups dev", "passwd -S", "chage -l dev"),
-)  # fmt: skip
+    name="user-account",
+    category="user-account",
+    severity=8,
+    effects=("changes shared state",),
+    catches=("useradd -o -u 0 x", "passwd -d root", "usermod -aG sudo dev", "echo a:b | chpasswd", "deluser bob"),
+    spares=("id", "groups dev", "passwd -S", "chage -l dev"),
+)
 FIREWALL = Rule(
-    name="firewall", category="firewall", severity=8, effects=("changes shared state",),
-    catches=("iptables -F", "ufw disable", "setenforce 0", "nft flush ruleset", "pfctl -d"), spares=("iptables -L", "ufw status", "nft list ruleset", "getenforce"),
-)  # fmt: skip
+    name="firewall",
+    category="firewall",
+    severity=8,
+    effects=("changes shared state",),
+    catches=("iptables -F", "ufw disable", "setenforce 0", "nft flush ruleset", "pfctl -d"),
+    spares=("iptables -L", "ufw status", "nft list ruleset", "getenforce"),
+)
 LOGS = Rule(
-    name="clear-logs", category="log-wipe", severity=7, effects=("deletes",),
-    catches=("journalctl --vacuum-size=1K", "dmesg -C", "auditctl -e 0"), spares=("journalctl -n 20", "dmesg | tail"),
-)  # fmt: skip
+    name="clear-logs",
+    category="log-wipe",
+    severity=7,
+    effects=("deletes",),
+    catches=("journalctl --vacuum-size=1K", "dmesg -C", "auditctl -e 0"),
+    spares=("journalctl -n 20", "dmesg | tail"),
+)
 CRON = Rule(
-    name="crontab", category="persistence", severity=8, effects=("changes shared state", "executes unseen code"),
-    catches=("crontab -r", "echo '* * * * * x' | crontab -", "crontab jobs.txt"), spares=("crontab -l",),
-)  # fmt: skip
+    name="crontab",
+    category="persistence",
+    severity=8,
+    effects=("changes shared state", "executes unseen code"),
+    catches=("crontab -r", "echo '* * * * * x' | crontab -", "crontab jobs.txt"),
+    spares=("crontab -l",),
+)
 TIME = Rule(
-    name="system-settings", category="system-config-write", severity=6, effects=("changes shared state",),
-    catches=("timedatectl set-ntp false", "hostnamectl set-hostname x", "date -s 2020-01-01", "localectl set-locale x"), spares=("timedatectl", "hostnamectl", "date +%s", "date"),
-)  # fmt: skip
+    name="system-settings",
+    category="system-config-write",
+    severity=6,
+    effects=("changes shared state",),
+    catches=("timedatectl set-ntp false", "hostnamectl set-hostname x", "date -s 2020-01-01", "localectl set-locale x"),
+    spares=("timedatectl", "hostnamectl", "date +%s", "date"),
+)
 NETWORK = Rule(
-    name="network-settings", category="firewall", severity=7, effects=("changes shared state", "network"),
-    catches=("ip link set eth0 down", "ifconfig eth0 down", "ip route del default", "nmcli networking off"), spares=("ip addr show", "ifconfig", "ip route"),
-)  # fmt: skip
-RULES = (FORMAT, POWER, SERVICE_STOP, SERVICE_RESTART, SERVICE_ENABLE, KERNEL, MOUNT, ACCOUNT, FIREWALL, LOGS, CRON, TIME, NETWORK)
+    name="network-settings",
+    category="firewall",
+    severity=7,
+    effects=("changes shared state", "network"),
+    catches=("ip link set eth0 down", "ifconfig eth0 down", "ip route del default", "nmcli networking off"),
+    spares=("ip addr show", "ifconfig", "ip route"),
+)
+RULES = (
+    FORMAT,
+    POWER,
+    SERVICE_STOP,
+    SERVICE_RESTART,
+    SERVICE_ENABLE,
+    KERNEL,
+    MOUNT,
+    ACCOUNT,
+    FIREWALL,
+    LOGS,
+    CRON,
+    TIME,
+    NETWORK,
+)
 
 _HELPING = frozenset({"--help", "--version", "-V", "-h", "-?"})
 
@@ -96,13 +183,45 @@ def judge_partition(call: Call) -> str | None:
     """fdisk, parted, sgdisk, hdparm, nvme …: listing is fine, the rest is not."""
     text = " ".join(call.args)
     reads = {
-        "fdisk": r"(^|\s)(-l|--list|-s|-V|--version|-x)", "sfdisk": r"(^|\s)(-l|--list|-d|--dump|-V|-J|--json|--verify)", "cfdisk": r"--version|--help", "gdisk": r"(^|\s)-l", "sgdisk": r"(^|\s)(-p|-v|-i\s*\d+|--print|--info|-V|--version)",
-        "parted": r"(^|\s)(print|-l|--list|unit\s+\w+\s+print|--version)$|print( free| all)?$", "hdparm": r"^\s*-[ItTigvC]+\s|^-I|--help", "nvme": r"^(list|smart-log|id-ctrl|id-ns|show-regs|version|error-log|get-\w+|help|list-subsys)", "smartctl": r"(^|\s)-[aAixHlc]+", "losetup": r"^(-a|-l|--list|--all|-j.*|)$",
-        "cryptsetup": r"^(status|luksDump|isLuks|benchmark|--version|luksUUID)", "tune2fs": r"(^|\s)-l", "e2fsck": r"(^|\s)-n", "fsck": r"(^|\s)-[nN]", "xfs_repair": r"(^|\s)-n", "badblocks": r"^(?!.*-w)", "resize2fs": r"(^|\s)-P", "blockdev": r"--(get|report)", "mdadm": r"--(detail|examine|query)|-[DEQ]", "ddrescue": r"--version", "qemu-img": r"^(info|check|compare|map|measure|--help|--version)", "dmsetup": r"^(ls|info|status|table|version|deps|targets)", "debugfs": r"^(?!.*-w)", "sdparm": r"(?!.*(set|clear|command))", "sg_format": r"--help", "zpool": r"^(list|status|iostat|get|history|events|version)", "zfs": r"^(list|get|mount$|snapshot|diff|version|send|holds)", "btrfs": r"^(filesystem (show|df|usage|du)|subvolume (list|show|snapshot)|device (stats|usage)|scrub status|--version|property get|inspect)",
-    }  # fmt: skip
-    if call.name in reads and re.search(reads[call.name], text) or any(arg in ("--help",) for arg in call.args):
+        "fdisk": r"(^|\s)(-l|--list|-s|-V|--version|-x)",
+        "sfdisk": r"(^|\s)(-l|--list|-d|--dump|-V|-J|--json|--verify)",
+        "cfdisk": r"--version|--help",
+        "gdisk": r"(^|\s)-l",
+        "sgdisk": r"(^|\s)(-p|-v|-i\s*\d+|--print|--info|-V|--version)",
+        "parted": r"(^|\s)(print|-l|--list|unit\s+\w+\s+print|--version)$|print( free| all)?$",
+        "hdparm": r"^\s*-[ItTigvC]+\s|^-I|--help",
+        "nvme": r"^(list|smart-log|id-ctrl|id-ns|show-regs|version|error-log|get-\w+|help|list-subsys)",
+        "smartctl": r"(^|\s)-[aAixHlc]+",
+        "losetup": r"^(-a|-l|--list|--all|-j.*|)$",
+        "cryptsetup": r"^(status|luksDump|isLuks|benchmark|--version|luksUUID)",
+        "tune2fs": r"(^|\s)-l",
+        "e2fsck": r"(^|\s)-n",
+        "fsck": r"(^|\s)-[nN]",
+        "xfs_repair": r"(^|\s)-n",
+        "badblocks": r"^(?!.*-w)",
+        "resize2fs": r"(^|\s)-P",
+        "blockdev": r"--(get|report)",
+        "mdadm": r"--(detail|examine|query)|-[DEQ]",
+        "ddrescue": r"--version",
+        "qemu-img": r"^(info|check|compare|map|measure|--help|--version)",
+        "dmsetup": r"^(ls|info|status|table|version|deps|targets)",
+        "debugfs": r"^(?!.*-w)",
+        "sdparm": r"(?!.*(set|clear|command))",
+        "sg_format": r"--help",
+        "zpool": r"^(list|status|iostat|get|history|events|version)",
+        "zfs": r"^(list|get|mount$|snapshot|diff|version|send|holds)",
+        "btrfs": (
+            r"^(filesystem (show|df|usage|du)|subvolume (list|show|snapshot)|device (stats|usage)|"
+            r"scrub status|--version|property get|inspect)"
+        ),
+    }
+    if (call.name in reads and re.search(reads[call.name], text)) or any(arg in ("--help",) for arg in call.args):
         return None
-    destroys = {"zpool": r"^(destroy|labelclear|remove|detach|create|export|clear|offline|replace|split)", "zfs": r"^(destroy|rollback|unmount|unload-key|rename|set|receive|recv)", "btrfs": r"^(subvolume delete|device (delete|remove)|filesystem resize|balance|check --repair|rescue)"}
+    destroys = {
+        "zpool": r"^(destroy|labelclear|remove|detach|create|export|clear|offline|replace|split)",
+        "zfs": r"^(destroy|rollback|unmount|unload-key|rename|set|receive|recv)",
+        "btrfs": r"^(subvolume delete|device (delete|remove)|filesystem resize|balance|check --repair|rescue)",
+    }
     if call.name in destroys and not re.search(destroys[call.name], text):
         return None
     if call.name in ("qemu-img", "ddrescue"):
@@ -111,7 +230,11 @@ def judge_partition(call: Call) -> str | None:
         return None
     if call.name == "losetup" and not any(arg.startswith("-d") or arg == "-D" for arg in call.args):
         return None
-    images = [arg for arg in call.args if not arg.startswith("-") and "/" not in arg and re.search(r"\.(img|qcow2|raw|iso)$", arg)]
+    images = [
+        arg
+        for arg in call.args
+        if not arg.startswith("-") and "/" not in arg and re.search(r"\.(img|qcow2|raw|iso)$", arg)
+    ]
     if call.args and not images:
         call.report(FORMAT, "changes how a disk is laid out, or erases it")
     return None
@@ -131,23 +254,59 @@ def judge_power(call: Call) -> str | None:
 
 def judge_systemctl(call: Call) -> str | None:
     """systemctl: the verb says what happens to the units."""
-    options = parse_options(call.args, "HMtnopsPj".replace("j", ""), ("host", "machine", "type", "state", "property", "lines", "output", "signal", "kill-whom", "root", "job-mode", "what", "image"))
+    options = parse_options(
+        call.args,
+        "HMtnopsP",
+        names(
+            """
+host machine type state property lines output signal kill-whom root job-mode what image
+"""
+        ),
+    )
     words = options.operands
     verb = words[0] if words else ""
     units = words[1:]
     if options.has("help", "h", "version"):
         return None
-    if verb in ("poweroff", "reboot", "halt", "kexec", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "rescue", "emergency", "exit", "soft-reboot", "switch-root", "default", "sleep"):
+    if verb in names(
+        """
+poweroff reboot halt kexec suspend hibernate hybrid-sleep suspend-then-hibernate rescue emergency exit
+soft-reboot switch-root default sleep
+"""
+    ):
         call.report(POWER, f"stops, restarts or suspends the machine: {verb}")
-    elif verb in ("start", "isolate", "restart") and any(re.fullmatch(r"(reboot|poweroff|halt|kexec|shutdown|rescue|emergency|suspend|hibernate|ctrl-alt-del|sleep)(\.target|\.service)?", unit) for unit in units):
+    elif verb in ("start", "isolate", "restart") and any(
+        re.fullmatch(
+            (
+                r"(reboot|poweroff|halt|kexec|shutdown|rescue|emergency|suspend|hibernate|ctrl-alt-del|"
+                r"sleep)(\.target|\.service)?"
+            ),
+            unit,
+        )
+        for unit in units
+    ):
         call.report(POWER, "stops or restarts the machine")
-    elif verb in ("stop", "disable", "mask", "kill", "revert", "freeze", "clean", "unmask-x"):
+    elif verb in ("stop", "disable", "mask", "kill", "revert", "freeze", "clean"):
         call.report(SERVICE_STOP, f"stops services: {' '.join(shown(unit) for unit in units[:4])}")
-    elif verb == "isolate" or verb in ("set-default", "set-environment", "import-environment", "unset-environment", "set-property", "edit", "bind", "mount-image"):
+    elif verb == "isolate" or verb in (
+        "set-default",
+        "set-environment",
+        "import-environment",
+        "unset-environment",
+        "set-property",
+        "edit",
+        "bind",
+        "mount-image",
+    ):
         call.report(SERVICE_ENABLE, f"changes how the machine starts: {verb}")
     elif verb in ("enable", "link", "preset", "reenable", "add-wants", "add-requires", "preset-all"):
         call.report(SERVICE_ENABLE, "makes something start by itself")
-    elif verb in ("start", "restart", "reload", "try-restart", "reload-or-restart", "daemon-reload", "daemon-reexec", "reset-failed", "unmask", "condrestart", "force-reload"):
+    elif verb in names(
+        """
+start restart reload try-restart reload-or-restart daemon-reload daemon-reexec reset-failed unmask condrestart
+force-reload
+"""
+    ):
         call.report(SERVICE_RESTART, f"starts or restarts services: {verb}")
     return None
 
@@ -165,7 +324,9 @@ def judge_service(call: Call) -> str | None:
 
 def judge_sysctl(call: Call) -> str | None:
     """sysctl with a value, or from a file, changes the kernel."""
-    if any("=" in arg for arg in call.args) or any(re.match(r"-\w*[wp]|--load|--system|--write", arg) for arg in call.args):
+    if any("=" in arg for arg in call.args) or any(
+        re.match(r"-\w*[wp]|--load|--system|--write", arg) for arg in call.args
+    ):
         call.report(KERNEL, "changes kernel settings")
     return None
 
@@ -174,7 +335,9 @@ def judge_module(call: Call) -> str | None:
     """insmod, modprobe, rmmod, kexec, swapoff …"""
     if _harmless(call) and call.name not in ("depmod",):
         return None
-    if call.name == "modprobe" and any(arg in ("-n", "--dry-run", "--show-depends", "-c", "--showconfig", "-D") for arg in call.args):
+    if call.name == "modprobe" and any(
+        arg in ("-n", "--dry-run", "--show-depends", "-c", "--showconfig", "-D") for arg in call.args
+    ):
         return None
     call.report(KERNEL, "changes what the kernel runs")
     return None
@@ -183,9 +346,15 @@ def judge_module(call: Call) -> str | None:
 def judge_mount(call: Call) -> str | None:
     """mount and umount change the tree of files."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    if not words and not any(arg in ("-a", "--all") for arg in call.args) or any(arg in ("--help", "-l", "-V", "--version") for arg in call.args):
+    if (not words and not any(arg in ("-a", "--all") for arg in call.args)) or any(
+        arg in ("--help", "-l", "-V", "--version") for arg in call.args
+    ):
         return None
-    if call.name in ("umount", "fusermount", "fusermount3") and words and all(call.place(word)[1] in ("temp", "workspace", "user") for word in words):
+    if (
+        call.name in ("umount", "fusermount", "fusermount3")
+        and words
+        and all(call.place(word)[1] in ("temp", "workspace", "user") for word in words)
+    ):
         call.report(SERVICE_RESTART, "unmounts a directory")
         return None
     call.report(MOUNT, "changes what is mounted")
@@ -194,7 +363,10 @@ def judge_mount(call: Call) -> str | None:
 
 def judge_account(call: Call) -> str | None:
     """useradd, passwd, usermod, chpasswd …"""
-    if any(arg in ("--help", "--version", "-S", "--status", "-l", "--list") for arg in call.args) and call.name not in ("usermod", "passwd") or (call.name == "passwd" and any(arg in ("-S", "--status", "--help") for arg in call.args)):
+    if (
+        any(arg in ("--help", "--version", "-S", "--status", "-l", "--list") for arg in call.args)
+        and call.name not in ("usermod", "passwd")
+    ) or (call.name == "passwd" and any(arg in ("-S", "--status", "--help") for arg in call.args)):
         return None
     if call.name == "chage" and not [arg for arg in call.args if arg.startswith("-") and arg not in ("-l", "--list")]:
         return None
@@ -206,9 +378,17 @@ def judge_firewall(call: Call) -> str | None:
     """iptables, nft, ufw, firewall-cmd, setenforce …"""
     text = " ".join(call.args)
     reads = {
-        "iptables": r"(^|\s)(-[nv]*L\w*|--list\S*|-S|--list-rules|-C|--check|-V|--version|-h|--help)(\s|$)", "nft": r"^(-\w+\s+)*(list|describe|monitor|--check|-c|--version|-v)(\s|$)", "ufw": r"^(status|show|version|app (list|info)|--dry-run|--version|help)|--dry-run",
-        "firewall-cmd": r"--(list|get|state|query|info|version|help|path|check)\S*", "pfctl": r"(^|\s)-\w*s", "ipset": r"^(list|-L|save|test|version|help)", "getsebool": r".", "apparmor_status": r".", "aa-status": r".", "ebtables": r"(^|\s)-L",
-    }  # fmt: skip
+        "iptables": r"(^|\s)(-[nv]*L\w*|--list\S*|-S|--list-rules|-C|--check|-V|--version|-h|--help)(\s|$)",
+        "nft": r"^(-\w+\s+)*(list|describe|monitor|--check|-c|--version|-v)(\s|$)",
+        "ufw": r"^(status|show|version|app (list|info)|--dry-run|--version|help)|--dry-run",
+        "firewall-cmd": r"--(list|get|state|query|info|version|help|path|check)\S*",
+        "pfctl": r"(^|\s)-\w*s",
+        "ipset": r"^(list|-L|save|test|version|help)",
+        "getsebool": r".",
+        "apparmor_status": r".",
+        "aa-status": r".",
+        "ebtables": r"(^|\s)-L",
+    }
     base = "iptables" if re.match(r"(ip6?tables|ebtables|arptables)(-\w+)?$", call.name) else call.name
     if base.startswith("iptables") and call.name.endswith("-save"):
         return None
@@ -216,7 +396,7 @@ def judge_firewall(call: Call) -> str | None:
         if call.args[:1] in (["0"], ["Permissive"], ["permissive"]):
             call.report(FIREWALL, "turns off mandatory access control")
         return None
-    if not call.args and base != "iptables-restore" or (base in reads and re.search(reads[base], text)):
+    if (not call.args and base != "iptables-restore") or (base in reads and re.search(reads[base], text)):
         return None
     call.report(FIREWALL, "changes the firewall or access control")
     return None
@@ -234,7 +414,18 @@ def judge_crontab(call: Call) -> str | None:
 def judge_logs(call: Call) -> str | None:
     """journalctl, dmesg, auditctl, logrotate, wtmp tools."""
     text = " ".join(call.args)
-    clears = {"journalctl": r"--(vacuum-\w+|rotate|flush|relinquish-var)", "dmesg": r"(^|\s)(-\w*[cCDn]\w*|--clear|--read-clear|--console-off)(\s|=|$)", "auditctl": r"(^|\s)-(e\s*0|D|d)", "logrotate": r"(^|\s)(-f|--force)", "utmpdump": r"(^|\s)(-r|--reverse)", "wevtutil": r"\bcl\b", "faillock": r"--reset", "lastlog": r"(^|\s)-[CS]", "ausearch": r"(?!)", "log": r"^erase"}
+    clears = {
+        "journalctl": r"--(vacuum-\w+|rotate|flush|relinquish-var)",
+        "dmesg": r"(^|\s)(-\w*[cCDn]\w*|--clear|--read-clear|--console-off)(\s|=|$)",
+        "auditctl": r"(^|\s)-(e\s*0|D|d)",
+        "logrotate": r"(^|\s)(-f|--force)",
+        "utmpdump": r"(^|\s)(-r|--reverse)",
+        "wevtutil": r"\bcl\b",
+        "faillock": r"--reset",
+        "lastlog": r"(^|\s)-[CS]",
+        "ausearch": r"(?!)",
+        "log": r"^erase",
+    }
     if re.search(clears.get(call.name, r"(?!)"), text):
         call.report(LOGS, "clears or stops logs")
         return None
@@ -243,7 +434,9 @@ def judge_logs(call: Call) -> str | None:
 
 def judge_date(call: Call) -> str | None:
     """date -s and hwclock -w set the clock."""
-    if any(re.match(r"-\w*s|--set", arg) for arg in call.args if not arg.startswith("+")) and call.name == "date" or (call.name == "hwclock" and any(arg in ("-w", "-s", "--systohc", "--hctosys", "--set") for arg in call.args)):
+    if (any(re.match(r"-\w*s|--set", arg) for arg in call.args if not arg.startswith("+")) and call.name == "date") or (
+        call.name == "hwclock" and any(arg in ("-w", "-s", "--systohc", "--hctosys", "--set") for arg in call.args)
+    ):
         call.report(TIME, "sets the clock")
     return "\ue001\n"
 
@@ -272,9 +465,21 @@ def judge_ip(call: Call) -> str | None:
 def judge_dbus(call: Call) -> str | None:
     """dbus-send, busctl, gdbus can ask the system to stop services or the machine."""
     text = " ".join(call.args)
-    if re.search(r"\.(PowerOff|Reboot|Halt|Suspend|Hibernate|KExec|HybridSleep)\b|\b(PowerOff|Reboot|Halt|Suspend|Hibernate)\b", text):
+    if re.search(
+        (
+            r"\.(PowerOff|Reboot|Halt|Suspend|Hibernate|KExec|HybridSleep)\b|\b(PowerOff|Reboot|Halt|"
+            r"Suspend|Hibernate)\b"
+        ),
+        text,
+    ):
         call.report(POWER, "stops or restarts the machine")
-    elif re.search(r"\b(StopUnit|KillUnit|DisableUnitFiles|MaskUnitFiles|KillSession|TerminateSession|TerminateUser|KillUser)\b", text):
+    elif re.search(
+        (
+            r"\b(StopUnit|KillUnit|DisableUnitFiles|MaskUnitFiles|KillSession|TerminateSession|TerminateUser|"
+            r"KillUser)\b"
+        ),
+        text,
+    ):
         call.report(SERVICE_STOP, "stops services")
     elif re.search(r"\b(StartTransientUnit|EnableUnitFiles|LinkUnitFiles)\b", text):
         call.report(SERVICE_ENABLE, "makes something start by itself")
@@ -296,21 +501,51 @@ def judge_loginctl(call: Call) -> str | None:
 def judge_settings(call: Call) -> str | None:
     """timedatectl, hostnamectl, localectl, scutil, nvram, bootctl, grub …"""
     text = " ".join(call.args)
-    if call.name in ("timedatectl", "hostnamectl", "localectl", "resolvectl", "networkctl", "homectl", "machinectl", "portablectl"):
-        if re.search(r"(^|\s)(set-\S+|down|flush-caches-x|revert|dns\s+\S+\s+\S+|remove|terminate|poweroff|reboot|kill|hostname\s+\S+|chassis\s+\S+)", text):
+    if call.name in (
+        "timedatectl",
+        "hostnamectl",
+        "localectl",
+        "resolvectl",
+        "networkctl",
+        "homectl",
+        "machinectl",
+        "portablectl",
+    ):
+        if re.search(
+            (
+                r"(^|\s)(set-\S+|down|flush-caches-x|revert|dns\s+\S+\s+\S+|remove|terminate|poweroff|"
+                r"reboot|kill|hostname\s+\S+|chassis\s+\S+)"
+            ),
+            text,
+        ):
             call.report(TIME, "changes settings of the machine")
     elif call.name == "hostname":
         if text and not text.startswith("-"):
             call.report(TIME, "changes the machine's name")
-    elif text and not re.search(r"(^|\s)(-l|--list|list|status|show|print|-p|get|read|--help|--version|-v|--get|query|is-\w+|--print\S*)(\s|$)", text) or call.name in ("update-grub", "grub-install", "update-initramfs"):
+    elif (
+        text
+        and not re.search(
+            (
+                r"(^|\s)(-l|--list|list|status|show|print|-p|get|read|--help|--version|-v|--get|query|"
+                r"is-\w+|--print\S*)(\s|$)"
+            ),
+            text,
+        )
+    ) or call.name in ("update-grub", "grub-install", "update-initramfs"):
         call.report(TIME, "changes how the machine starts or is set up")
     return None
 
 
 def judge_alternatives(call: Call) -> str | None:
-    """update-alternatives, dpkg-divert, ldconfig, update-rc.d, authselect, pam-auth-update, update-ca-certificates: system wiring."""
+    """update-alternatives, dpkg-divert, ldconfig, update-rc.d, authselect …: how the system is wired together."""
     text = " ".join(call.args)
-    if re.search(r"--(query|display|list|get-selections|help|version|print-cache|listpackage|truename)|^-p|^(list|current|check)\b", text):
+    if re.search(
+        (
+            r"--(query|display|list|get-selections|help|version|print-cache|listpackage|truename)|"
+            r"^-p|^(list|current|check)\b"
+        ),
+        text,
+    ):
         return None
     if call.name in ("update-rc.d", "chkconfig") and re.search(r"\b(disable|remove|off|--del)\b", text):
         call.report(SERVICE_STOP, "keeps a service from starting")
@@ -322,7 +557,9 @@ def judge_alternatives(call: Call) -> str | None:
 def judge_ini(call: Call) -> str | None:
     """crudini, augtool, debconf: edit settings files by key."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    edits = any(re.fullmatch(r"--(set|del|merge|inplace)|-[sd]|set|rm|ins|mv|--autosave", arg) for arg in call.args) or call.name in ("sponge",)
+    edits = any(
+        re.fullmatch(r"--(set|del|merge|inplace)|-[sd]|set|rm|ins|mv|--autosave", arg) for arg in call.args
+    ) or call.name in ("sponge",)
     for word in words:
         path = word[6:] if word.startswith("/files/") else word
         if "/" in path and edits:
@@ -375,10 +612,10 @@ def judge_swap(call: Call) -> str | None:
 
 def judge_ssh_copy_id(call: Call) -> str | None:
     """ssh-keygen writes keys; -R and -f name files."""
-    options = parse_options(call.args, "abCEFfIimNnOPRrSsTtVWYyzZ".replace("y", "").replace("i", ""), ())
+    options = parse_options(call.args, "abCEFfImNnOPRrSsTtVWYzZ", ())
     path = options.value("f")
     if path and not options.has("y", "l", "F", "e", "B"):
-        full, place = call.place(path)
+        _full, place = call.place(path)
         if place == "startup":
             write(call, path)
     elif path and options.has("y"):
@@ -389,36 +626,291 @@ def judge_ssh_copy_id(call: Call) -> str | None:
 
 
 _TABLE: dict[str, Verbs] = {
-    "supervisorctl": Verbs((("^(stop|shutdown|remove)", SERVICE_STOP, "stops services"), ("^(restart|reload|update|start)", SERVICE_RESTART, "restarts services"))),
-    "pm2": Verbs((("^(delete|kill|del)|^stop all", SERVICE_STOP, "stops services"), ("^(startup|save)", SERVICE_ENABLE, "makes something start by itself"), ("^(stop|restart|reload|start)", SERVICE_RESTART, "restarts services"))),
-    "initctl": Verbs((("^stop", SERVICE_STOP, "stops a service"), ("^(start|restart|reload)", SERVICE_RESTART, "restarts a service"))),
-    "sv": Verbs((("^(down|stop|exit|force-stop|shutdown|kill|d|x) ", SERVICE_STOP, "stops a service"), ("^(up|restart|start)", SERVICE_RESTART, "restarts a service"))),
-    "s6-svc": Verbs((("!-[dxDk]", SERVICE_STOP, "stops a service"),)), "monit": Verbs((("^(stop|unmonitor|quit)", SERVICE_STOP, "stops services"), ("^(restart|start|reload)", SERVICE_RESTART, "restarts services"))),
-    "rc-update": Verbs((("^(del|delete)", SERVICE_STOP, "keeps a service from starting"), ("^add", SERVICE_ENABLE, "makes a service start"))), "svcadm": Verbs((("^disable", SERVICE_STOP, "stops a service"), ("^(restart|refresh|enable)", SERVICE_RESTART, "restarts a service"))),
-    "sc": Verbs((("^(stop|delete|config)", SERVICE_STOP, "stops a service"),)), "net": Verbs((("^stop", SERVICE_STOP, "stops a service"), ("^user .*", ACCOUNT, "changes who may use this machine"))), "nginx": Verbs((("!-s (stop|quit)", SERVICE_STOP, "stops the web server"), ("!-s reload", SERVICE_RESTART, "reloads the web server"))),
-    "apachectl": Verbs((("^(stop|graceful-stop)", SERVICE_STOP, "stops the web server"),)), "apache2ctl": Verbs((("^(stop|graceful-stop)", SERVICE_STOP, "stops the web server"),)), "pg_ctl": Verbs((("(^|\\s)(stop|kill)", SERVICE_STOP, "stops the database"), ("restart|reload|promote", SERVICE_RESTART, "restarts the database"))),
-    "pg_ctlcluster": Verbs((("stop", SERVICE_STOP, "stops the database"), ("restart|reload", SERVICE_RESTART, "restarts the database"))), "rabbitmqctl": Verbs((("^(stop|stop_app|shutdown|reset|force_reset|delete_\\w+|purge_queue|close_all\\w*|forget_cluster_node|clear_\\w+)", SERVICE_STOP, "stops or empties the message broker"),)),
-    "tccutil": Verbs((("^reset", SYSTEM_WRITE, "resets privacy settings"),)), "csrutil": Verbs((("^(disable|clear|authenticated-root)", KERNEL, "turns off system protection"),)), "spctl": Verbs((("!--(master-disable|global-disable|add)", KERNEL, "turns off system protection"),)), "diskutil": Verbs((("^(erase\\w*|partitionDisk|reformat|zeroDisk|secureErase|randomDisk|unmountDisk|apfs delete\\w*|eraseVolume)", FORMAT, "erases a disk"),)), "tmutil": Verbs((("^(delete\\w*|disable|thin\\w*)", LOG_WIPE, "deletes backups"),)),
-    "vssadmin": Verbs((("^delete", LOG_WIPE, "deletes backups"),)), "bcdedit": Verbs((("!/(set|delete)", KERNEL, "changes how the machine starts"),)), "reg": Verbs((("^(delete|add|import)", SYSTEM_WRITE, "changes the registry"),)), "schtasks": Verbs((("!/(create|delete|change)", CRON, "changes what runs by itself"),)), "cipher": Verbs((("!/w", FORMAT, "overwrites free space"),)), "diskpart": Verbs((("!.*", FORMAT, "changes disks"),)), "netsh": Verbs((("advfirewall|firewall", FIREWALL, "changes the firewall"),)),
-    "snapper": Verbs((("^(-c \\S+ )?(delete|rollback|undochange)", LOG_WIPE, "deletes snapshots"),)), "timeshift": Verbs((("!--(delete|delete-all|restore)", LOG_WIPE, "deletes or restores snapshots"),)), "restic": Verbs((("(^|\\s)(forget|prune|unlock|key remove)", LOG_WIPE, "deletes backups"),), harmless="--dry-run|-n"), "borg": Verbs((("(^|\\s)(delete|prune|compact|recreate)", LOG_WIPE, "deletes backups"),), harmless="--dry-run|-n"), "duplicity": Verbs((("(^|\\s)(remove-\\S+|cleanup)", LOG_WIPE, "deletes backups"),)), "rclone": Verbs((("^(delete|purge|deletefile|rmdirs?|cleanup|sync|dedupe|move)( |$)", LOG_WIPE, "deletes files in remote storage"),), harmless="--dry-run|(^|\\s)-n(\\s|$)"), "pvesm": Verbs((("^(free|remove)", FORMAT, "deletes a volume"),)), "virsh": Verbs((("^(destroy|undefine|shutdown|reboot|vol-delete|pool-delete|pool-destroy|net-destroy|snapshot-delete|reset)", SERVICE_STOP, "stops or deletes machines"),)), "VBoxManage": Verbs((("(unregistervm|controlvm .* (poweroff|reset)|closemedium .*delete|snapshot .* delete)", SERVICE_STOP, "stops or deletes machines"),)), "vagrant": Verbs((("^destroy", SERVICE_STOP, "deletes a machine"),)), "multipass": Verbs((("^(delete|purge|stop)", SERVICE_STOP, "deletes machines"),)), "lxc": Verbs((("^(delete|stop|image delete|storage delete|network delete)", SERVICE_STOP, "deletes containers"),)), "incus": Verbs((("^(delete|stop)", SERVICE_STOP, "deletes containers"),)), "qm": Verbs((("^(destroy|stop|shutdown|reset)", SERVICE_STOP, "stops or deletes machines"),)), "pct": Verbs((("^(destroy|stop|shutdown)", SERVICE_STOP, "stops or deletes containers"),)), "xl": Verbs((("^(destroy|shutdown)", SERVICE_STOP, "stops machines"),)), "tailscale": Verbs((("^(up|down|logout|funnel|serve|set)", NETWORK, "changes who can reach this machine"),), harmless="serve status|funnel status"), "wg-quick": Verbs((("^(up|down)", NETWORK, "changes network settings"),)), "wg": Verbs((("^(set|setconf|addconf|syncconf)", NETWORK, "changes network settings"),)),
-    "semanage": Verbs((("!-[admD]|--(add|delete|modify)", FIREWALL, "changes access control"),)), "setsebool": Verbs((("!.", FIREWALL, "changes access control"),)), "aa-teardown": Verbs((("!.*", FIREWALL, "turns off access control"),)), "aa-disable": Verbs((("!.*", FIREWALL, "turns off access control"),)), "aa-complain": Verbs((("!.*", FIREWALL, "turns off access control"),)), "apparmor_parser": Verbs((("!(^|\\s)-(R|-remove)", FIREWALL, "turns off access control"),)), "fail2ban-client": Verbs((("^(stop|unban|set)|^reload --unban", FIREWALL, "turns off protection"),)), "freshclam": Verbs(()), "chronyc": Verbs((("^(settime|makestep|offline)", TIME, "changes the clock"),)), "dpkg-reconfigure": Verbs((("!.", SYSTEM_WRITE, "changes how a package is set up"),)), "ipcrm": Verbs((("!.", KERNEL, "removes shared memory"),)), "swapon": Verbs((("!^/", KERNEL, "changes swap"),)), "nvram": Verbs((("!=|-[cd]", KERNEL, "changes firmware settings"),)), "efibootmgr": Verbs((("!-[BbocnON]|--(delete|create|bootorder|bootnext)", KERNEL, "changes how the machine starts"),)), "flashrom": Verbs((("!-[wE]", KERNEL, "overwrites firmware"),)), "fwupdmgr": Verbs((("^(update|install|downgrade)", KERNEL, "changes firmware"),)), "ipmitool": Verbs((("power (off|cycle|reset|soft)|sel clear|user set|chassis power", POWER, "powers a machine off"),)), "rtcwake": Verbs((("!.", POWER, "suspends the machine"),)), "pm-suspend": Verbs((("!.*", POWER, "suspends the machine"),)), "usbreset": Verbs((("!.", KERNEL, "resets a device"),)),
-}  # fmt: skip
-_POWER = ("shutdown", "reboot", "halt", "poweroff", "init", "telinit", "pm-hibernate", "systemctl-reboot")
-_ACCOUNT = ("useradd", "userdel", "usermod", "adduser", "deluser", "addgroup", "delgroup", "groupadd", "groupdel", "groupmod", "gpasswd", "passwd", "chpasswd", "chgpasswd", "newusers", "chsh", "chfn", "chage", "pwconv", "pwunconv", "grpconv", "vipw", "vigr", "dscl", "sysadminctl", "pw", "lpasswd", "smbpasswd", "dseditgroup", "newuidmap", "faillog")
+    "supervisorctl": Verbs(
+        (
+            ("^(stop|shutdown|remove)", SERVICE_STOP, "stops services"),
+            ("^(restart|reload|update|start)", SERVICE_RESTART, "restarts services"),
+        )
+    ),
+    "pm2": Verbs(
+        (
+            ("^(delete|kill|del)|^stop all", SERVICE_STOP, "stops services"),
+            ("^(startup|save)", SERVICE_ENABLE, "makes something start by itself"),
+            ("^(stop|restart|reload|start)", SERVICE_RESTART, "restarts services"),
+        )
+    ),
+    "initctl": Verbs(
+        (("^stop", SERVICE_STOP, "stops a service"), ("^(start|restart|reload)", SERVICE_RESTART, "restarts a service"))
+    ),
+    "sv": Verbs(
+        (
+            ("^(down|stop|exit|force-stop|shutdown|kill|d|x) ", SERVICE_STOP, "stops a service"),
+            ("^(up|restart|start)", SERVICE_RESTART, "restarts a service"),
+        )
+    ),
+    "s6-svc": Verbs((("!-[dxDk]", SERVICE_STOP, "stops a service"),)),
+    "monit": Verbs(
+        (
+            ("^(stop|unmonitor|quit)", SERVICE_STOP, "stops services"),
+            ("^(restart|start|reload)", SERVICE_RESTART, "restarts services"),
+        )
+    ),
+    "rc-update": Verbs(
+        (
+            ("^(del|delete)", SERVICE_STOP, "keeps a service from starting"),
+            ("^add", SERVICE_ENABLE, "makes a service start"),
+        )
+    ),
+    "svcadm": Verbs(
+        (
+            ("^disable", SERVICE_STOP, "stops a service"),
+            ("^(restart|refresh|enable)", SERVICE_RESTART, "restarts a service"),
+        )
+    ),
+    "sc": Verbs((("^(stop|delete|config)", SERVICE_STOP, "stops a service"),)),
+    "net": Verbs(
+        (("^stop", SERVICE_STOP, "stops a service"), ("^user .*", ACCOUNT, "changes who may use this machine"))
+    ),
+    "nginx": Verbs(
+        (
+            ("!-s (stop|quit)", SERVICE_STOP, "stops the web server"),
+            ("!-s reload", SERVICE_RESTART, "reloads the web server"),
+        )
+    ),
+    "apachectl": Verbs((("^(stop|graceful-stop)", SERVICE_STOP, "stops the web server"),)),
+    "apache2ctl": Verbs((("^(stop|graceful-stop)", SERVICE_STOP, "stops the web server"),)),
+    "pg_ctl": Verbs(
+        (
+            ("(^|\\s)(stop|kill)", SERVICE_STOP, "stops the database"),
+            ("restart|reload|promote", SERVICE_RESTART, "restarts the database"),
+        )
+    ),
+    "pg_ctlcluster": Verbs(
+        (("stop", SERVICE_STOP, "stops the database"), ("restart|reload", SERVICE_RESTART, "restarts the database"))
+    ),
+    "rabbitmqctl": Verbs(
+        (
+            (
+                (
+                    "^(stop|stop_app|shutdown|reset|force_reset|delete_\\w+|purge_queue|close_all\\w*|forget_cluster_"
+                    "node|clear_\\w+)"
+                ),
+                SERVICE_STOP,
+                "stops or empties the message broker",
+            ),
+        )
+    ),
+    "tccutil": Verbs((("^reset", SYSTEM_WRITE, "resets privacy settings"),)),
+    "csrutil": Verbs((("^(disable|clear|authenticated-root)", KERNEL, "turns off system protection"),)),
+    "spctl": Verbs((("!--(master-disable|global-disable|add)", KERNEL, "turns off system protection"),)),
+    "diskutil": Verbs(
+        (
+            (
+                (
+                    "^(erase\\w*|partitionDisk|reformat|zeroDisk|secureErase|randomDisk|unmountDisk|apfs "
+                    "delete\\w*|eraseVolume)"
+                ),
+                FORMAT,
+                "erases a disk",
+            ),
+        )
+    ),
+    "tmutil": Verbs((("^(delete\\w*|disable|thin\\w*)", LOG_WIPE, "deletes backups"),)),
+    "vssadmin": Verbs((("^delete", LOG_WIPE, "deletes backups"),)),
+    "bcdedit": Verbs((("!/(set|delete)", KERNEL, "changes how the machine starts"),)),
+    "reg": Verbs((("^(delete|add|import)", SYSTEM_WRITE, "changes the registry"),)),
+    "schtasks": Verbs((("!/(create|delete|change)", CRON, "changes what runs by itself"),)),
+    "cipher": Verbs((("!/w", FORMAT, "overwrites free space"),)),
+    "diskpart": Verbs((("!.*", FORMAT, "changes disks"),)),
+    "netsh": Verbs((("advfirewall|firewall", FIREWALL, "changes the firewall"),)),
+    "snapper": Verbs((("^(-c \\S+ )?(delete|rollback|undochange)", LOG_WIPE, "deletes snapshots"),)),
+    "timeshift": Verbs((("!--(delete|delete-all|restore)", LOG_WIPE, "deletes or restores snapshots"),)),
+    "restic": Verbs(
+        (("(^|\\s)(forget|prune|unlock|key remove)", LOG_WIPE, "deletes backups"),), harmless="--dry-run|-n"
+    ),
+    "borg": Verbs((("(^|\\s)(delete|prune|compact|recreate)", LOG_WIPE, "deletes backups"),), harmless="--dry-run|-n"),
+    "duplicity": Verbs((("(^|\\s)(remove-\\S+|cleanup)", LOG_WIPE, "deletes backups"),)),
+    "rclone": Verbs(
+        (
+            (
+                "^(delete|purge|deletefile|rmdirs?|cleanup|sync|dedupe|move)( |$)",
+                LOG_WIPE,
+                "deletes files in remote storage",
+            ),
+        ),
+        harmless="--dry-run|(^|\\s)-n(\\s|$)",
+    ),
+    "pvesm": Verbs((("^(free|remove)", FORMAT, "deletes a volume"),)),
+    "virsh": Verbs(
+        (
+            (
+                (
+                    "^(destroy|undefine|shutdown|reboot|vol-delete|pool-delete|pool-destroy|net-destroy|snapshot-dele"
+                    "te|reset)"
+                ),
+                SERVICE_STOP,
+                "stops or deletes machines",
+            ),
+        )
+    ),
+    "VBoxManage": Verbs(
+        (
+            (
+                "(unregistervm|controlvm .* (poweroff|reset)|closemedium .*delete|snapshot .* delete)",
+                SERVICE_STOP,
+                "stops or deletes machines",
+            ),
+        )
+    ),
+    "vagrant": Verbs((("^destroy", SERVICE_STOP, "deletes a machine"),)),
+    "multipass": Verbs((("^(delete|purge|stop)", SERVICE_STOP, "deletes machines"),)),
+    "lxc": Verbs((("^(delete|stop|image delete|storage delete|network delete)", SERVICE_STOP, "deletes containers"),)),
+    "incus": Verbs((("^(delete|stop)", SERVICE_STOP, "deletes containers"),)),
+    "qm": Verbs((("^(destroy|stop|shutdown|reset)", SERVICE_STOP, "stops or deletes machines"),)),
+    "pct": Verbs((("^(destroy|stop|shutdown)", SERVICE_STOP, "stops or deletes containers"),)),
+    "xl": Verbs((("^(destroy|shutdown)", SERVICE_STOP, "stops machines"),)),
+    "tailscale": Verbs(
+        (("^(up|down|logout|funnel|serve|set)", NETWORK, "changes who can reach this machine"),),
+        harmless="serve status|funnel status",
+    ),
+    "wg-quick": Verbs((("^(up|down)", NETWORK, "changes network settings"),)),
+    "wg": Verbs((("^(set|setconf|addconf|syncconf)", NETWORK, "changes network settings"),)),
+    "semanage": Verbs((("!-[admD]|--(add|delete|modify)", FIREWALL, "changes access control"),)),
+    "setsebool": Verbs((("!.", FIREWALL, "changes access control"),)),
+    "aa-teardown": Verbs((("!.*", FIREWALL, "turns off access control"),)),
+    "aa-disable": Verbs((("!.*", FIREWALL, "turns off access control"),)),
+    "aa-complain": Verbs((("!.*", FIREWALL, "turns off access control"),)),
+    "apparmor_parser": Verbs((("!(^|\\s)-(R|-remove)", FIREWALL, "turns off access control"),)),
+    "fail2ban-client": Verbs((("^(stop|unban|set)|^reload --unban", FIREWALL, "turns off protection"),)),
+    "freshclam": Verbs(()),
+    "chronyc": Verbs((("^(settime|makestep|offline)", TIME, "changes the clock"),)),
+    "dpkg-reconfigure": Verbs((("!.", SYSTEM_WRITE, "changes how a package is set up"),)),
+    "ipcrm": Verbs((("!.", KERNEL, "removes shared memory"),)),
+    "swapon": Verbs((("!^/", KERNEL, "changes swap"),)),
+    "nvram": Verbs((("!=|-[cd]", KERNEL, "changes firmware settings"),)),
+    "efibootmgr": Verbs(
+        (("!-[BbocnON]|--(delete|create|bootorder|bootnext)", KERNEL, "changes how the machine starts"),)
+    ),
+    "flashrom": Verbs((("!-[wE]", KERNEL, "overwrites firmware"),)),
+    "fwupdmgr": Verbs((("^(update|install|downgrade)", KERNEL, "changes firmware"),)),
+    "ipmitool": Verbs(
+        (("power (off|cycle|reset|soft)|sel clear|user set|chassis power", POWER, "powers a machine off"),)
+    ),
+    "rtcwake": Verbs((("!.", POWER, "suspends the machine"),)),
+    "pm-suspend": Verbs((("!.*", POWER, "suspends the machine"),)),
+    "usbreset": Verbs((("!.", KERNEL, "resets a device"),)),
+}
+_POWER = names(
+    """
+shutdown reboot halt poweroff init telinit pm-hibernate systemctl-reboot
+"""
+)
+_ACCOUNT = names(
+    """
+useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod gpasswd passwd chpasswd
+chgpasswd newusers chsh chfn chage pwconv pwunconv grpconv vipw vigr dscl sysadminctl pw lpasswd smbpasswd
+dseditgroup newuidmap faillog
+"""
+)
 
 JUDGES: dict[str, Judge] = {
     **judge_with(_TABLE),
-    **dict.fromkeys(("mkfs", "mke2fs", "wipefs", "blkdiscard", "mkntfs", "mkdosfs", "mkreiserfs", "newfs", "newfs_apfs", "newfs_hfs", "mkudffs", "pvcreate", "vgcreate", "format", "sg_sanitize", "scrub", "nwipe", "dban", "mkisofs-x", "bcache"), judge_format),
-    **dict.fromkeys((f"mkfs.{kind}" for kind in ("ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "fat", "ntfs", "exfat", "f2fs", "jfs", "minix", "msdos", "reiserfs", "bfs", "cramfs", "nilfs2", "erofs", "udf")), judge_format),
-    **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "hdparm", "nvme", "losetup", "cryptsetup", "tune2fs", "e2fsck", "fsck", "xfs_repair", "badblocks", "resize2fs", "blockdev", "mdadm", "ddrescue", "qemu-img", "dmsetup", "debugfs", "sdparm", "sg_format", "zpool", "zfs", "btrfs", "gparted", "partprobe-x", "fstrim-x", "xfs_growfs-x", "shrink"), judge_partition),
-    **dict.fromkeys(_POWER, judge_power), "systemctl": judge_systemctl, **dict.fromkeys(("service", "rc-service", "invoke-rc.d", "rc.d"), judge_service), "sysctl": judge_sysctl,
-    **dict.fromkeys(("insmod", "modprobe", "rmmod", "kexec", "swapoff", "depmod", "dkms", "kpatch", "crash"), judge_module), **dict.fromkeys(("mount", "umount", "fusermount", "fusermount3", "mount.nfs", "mount.cifs"), judge_mount),
-    **dict.fromkeys(_ACCOUNT, judge_account), **dict.fromkeys(("iptables", "ip6tables", "iptables-restore", "ip6tables-restore", "iptables-legacy", "iptables-nft", "ebtables", "arptables", "nft", "ufw", "firewall-cmd", "pfctl", "setenforce", "ipset", "ipfw"), judge_firewall),
-    "crontab": judge_crontab, **dict.fromkeys(("journalctl", "dmesg", "auditctl", "logrotate", "utmpdump", "wevtutil", "faillock", "lastlog", "log"), judge_logs), **dict.fromkeys(("date", "hwclock"), judge_date),
-    **dict.fromkeys(("ip", "ifconfig", "iwconfig", "route", "nmcli", "tc", "ifup", "ifdown", "brctl", "rfkill", "networksetup"), judge_ip), **dict.fromkeys(("dbus-send", "busctl", "gdbus", "qdbus"), judge_dbus), "loginctl": judge_loginctl,
-    **dict.fromkeys(("timedatectl", "hostnamectl", "localectl", "resolvectl", "networkctl", "scutil", "bootctl", "grub-install", "update-grub", "grub-mkconfig", "update-initramfs", "dracut", "mkinitcpio", "grub-set-default", "grub-reboot", "homectl", "portablectl"), judge_settings),
-    **dict.fromkeys(("update-alternatives", "alternatives", "dpkg-divert", "ldconfig", "update-rc.d", "chkconfig", "authselect", "pam-auth-update", "update-ca-certificates", "update-ca-trust", "trust", "dpkg-statoverride", "update-pciids"), judge_alternatives),
-    **dict.fromkeys(("crudini", "augtool", "augeas", "git-config-x", "ini-file"), judge_ini), "launchctl": judge_launchctl,
-    **dict.fromkeys(("lvremove", "vgremove", "pvremove", "lvreduce", "vgreduce", "lvresize", "thin_trim", "vgexport"), judge_lvm), "run-parts": judge_run_parts, "mkswap": judge_swap, **dict.fromkeys(("ssh-keygen", "ssh-copy-id"), judge_ssh_copy_id),
-}  # fmt: skip
-_ = (DISK_WRITE, delete, run_code)
+    **dict.fromkeys(
+        names(
+            """
+mkfs mke2fs wipefs blkdiscard mkntfs mkdosfs mkreiserfs newfs newfs_apfs newfs_hfs mkudffs pvcreate vgcreate
+format sg_sanitize scrub nwipe dban bcache
+"""
+        ),
+        judge_format,
+    ),
+    **dict.fromkeys(
+        (
+            f"mkfs.{kind}"
+            for kind in names(
+                """
+ext2 ext3 ext4 xfs btrfs vfat fat ntfs exfat f2fs jfs minix msdos reiserfs bfs cramfs nilfs2 erofs udf
+"""
+            )
+        ),
+        judge_format,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+fdisk sfdisk cfdisk gdisk sgdisk parted hdparm nvme losetup cryptsetup tune2fs e2fsck fsck xfs_repair badblocks
+resize2fs blockdev mdadm ddrescue qemu-img dmsetup debugfs sdparm sg_format zpool zfs btrfs gparted shrink
+"""
+        ),
+        judge_partition,
+    ),
+    **dict.fromkeys(_POWER, judge_power),
+    "systemctl": judge_systemctl,
+    **dict.fromkeys(("service", "rc-service", "invoke-rc.d", "rc.d"), judge_service),
+    "sysctl": judge_sysctl,
+    **dict.fromkeys(
+        ("insmod", "modprobe", "rmmod", "kexec", "swapoff", "depmod", "dkms", "kpatch", "crash"), judge_module
+    ),
+    **dict.fromkeys(("mount", "umount", "fusermount", "fusermount3", "mount.nfs", "mount.cifs"), judge_mount),
+    **dict.fromkeys(_ACCOUNT, judge_account),
+    **dict.fromkeys(
+        names(
+            """
+iptables ip6tables iptables-restore ip6tables-restore iptables-legacy iptables-nft ebtables arptables nft ufw
+firewall-cmd pfctl setenforce ipset ipfw
+"""
+        ),
+        judge_firewall,
+    ),
+    "crontab": judge_crontab,
+    **dict.fromkeys(
+        names(
+            """
+journalctl dmesg auditctl logrotate utmpdump wevtutil faillock lastlog log
+"""
+        ),
+        judge_logs,
+    ),
+    **dict.fromkeys(("date", "hwclock"), judge_date),
+    **dict.fromkeys(
+        names(
+            """
+ip ifconfig iwconfig route nmcli tc ifup ifdown brctl rfkill networksetup
+"""
+        ),
+        judge_ip,
+    ),
+    **dict.fromkeys(("dbus-send", "busctl", "gdbus", "qdbus"), judge_dbus),
+    "loginctl": judge_loginctl,
+    **dict.fromkeys(
+        names(
+            """
+timedatectl hostnamectl localectl resolvectl networkctl scutil bootctl grub-install update-grub grub-mkconfig
+update-initramfs dracut mkinitcpio grub-set-default grub-reboot homectl portablectl
+"""
+        ),
+        judge_settings,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+update-alternatives alternatives dpkg-divert ldconfig update-rc.d chkconfig authselect pam-auth-update
+update-ca-certificates update-ca-trust trust dpkg-statoverride update-pciids
+"""
+        ),
+        judge_alternatives,
+    ),
+    **dict.fromkeys(("crudini", "augtool", "augeas", "ini-file"), judge_ini),
+    "launchctl": judge_launchctl,
+    **dict.fromkeys(
+        names(
+            """
+lvremove vgremove pvremove lvreduce vgreduce lvresize thin_trim vgexport
+"""
+        ),
+        judge_lvm,
+    ),
+    "run-parts": judge_run_parts,
+    "mkswap": judge_swap,
+    **dict.fromkeys(("ssh-keygen", "ssh-copy-id"), judge_ssh_copy_id),
+}

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..effects import SECRET_READ, read, write
-from ..marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
-from ..network import REVERSE_SHELL
-from ..options import parse_options
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import SECRET_READ, read, write
+from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.network import REVERSE_SHELL
+from hermetic.policy.options import parse_options
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .unseen import OPAQUE_CODE, UNKNOWN_COMMAND, run_code
 
 SECRET_HUNT = Rule(
-    name="hunt-secrets", category="secret-read", severity=7, effects=("reads secrets",),
-    catches=("grep -r password ~", "grep -rE 'AKIA|SECRET' /home"), spares=("grep -r password src", "grep -rn TODO ~/project"),
-)  # fmt: skip
+    name="hunt-secrets",
+    category="secret-read",
+    severity=7,
+    effects=("reads secrets",),
+    catches=("grep -r password ~", "grep -rE 'AKIA|SECRET' /home"),
+    spares=("grep -r password src", "grep -rn TODO ~/project"),
+)
 RULES = (SECRET_HUNT,)
 
 _AWK_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -23,7 +29,12 @@ _AWK_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 def judge_awk(call: Call) -> str | None:
     """awk: system(), pipes and redirections in the program."""
-    options = parse_options(call.args, "FvfEeiolLWD", ("field-separator", "assign", "file", "exec", "source", "include", "load"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "FvfEeiolLWD",
+        ("field-separator", "assign", "file", "exec", "source", "include", "load"),
+        stop_early=True,
+    )
     operands = options.operands
     programs = options.values("e", "source")
     for path in options.values("f", "file", "E", "exec"):
@@ -57,7 +68,9 @@ def _awk_print(program: str) -> str | None:
 
 def _awk_program(call: Call, program: str, text: str, variables: dict[str, str]) -> None:
     strings = [match[0][1:-1].replace('\\"', '"') for match in _AWK_STRING.finditer(program)]
-    bare = _AWK_STRING.sub('""', re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program) if not _AWK_STRING.search(program) else program)
+    bare = _AWK_STRING.sub(
+        '""', re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program) if not _AWK_STRING.search(program) else program
+    )
     if any(re.match(r"/inet[46]?/(tcp|udp)/", one) for one in strings):
         call.report(REVERSE_SHELL, "opens a connection to another machine from awk")
     for match in re.finditer(r"\bsystem\s*\(", program):
@@ -111,7 +124,7 @@ def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> None:
 
 def judge_sed(call: Call) -> str | None:
     """sed: scripts that execute or write, and -i."""
-    options = parse_options(call.args, "efliE".replace("i", "").replace("E", ""), ("expression", "file", "line-length"))
+    options = parse_options(call.args, "efl", ("expression", "file", "line-length"))
     operands = options.operands
     scripts = options.values("e", "expression")
     for path in options.values("f", "file"):
@@ -120,7 +133,10 @@ def judge_sed(call: Call) -> str | None:
             scripts.append(content)
     if not scripts and not options.values("f", "file") and operands:
         scripts, operands = [operands[0]], operands[1:]
-    in_place = any(name == "i" or name.startswith("i") and name != "ignore" or "in-place".startswith(name) and len(name) > 1 for name, _ in options.given)
+    in_place = any(
+        name == "i" or (name.startswith("i") and name != "ignore") or ("in-place".startswith(name) and len(name) > 1)
+        for name, _ in options.given
+    )
     text = ""
     for path in operands:
         if in_place:
@@ -137,7 +153,14 @@ def judge_sed(call: Call) -> str | None:
 
 def _sed_script(call: Call, script: str, text: str) -> None:
     for command in re.split(r"[;\n]", script):
-        match = re.match(r"\s*(?:(?:\d+|\$|/(?:[^/\\]|\\.)*/)(?:~\d+)?(?:,(?:\d+|\$|\+\d+|/(?:[^/\\]|\\.)*/))?)?\s*!?\s*\{?\s*([a-zA-Z])\s*(.*)", command, re.DOTALL)
+        match = re.match(
+            (
+                r"\s*(?:(?:\d+|\$|/(?:[^/\\]|\\.)*/)(?:~\d+)?(?:,(?:\d+|\$|\+\d+|/(?:[^/\\]|\\.)*/))?)"
+                r"?\s*!?\s*\{?\s*([a-zA-Z])\s*(.*)"
+            ),
+            command,
+            re.DOTALL,
+        )
         if match is None:
             continue
         letter, rest = match[1], match[2].rstrip("} ")
@@ -150,10 +173,19 @@ def _sed_script(call: Call, script: str, text: str) -> None:
             write(call, rest)
         elif letter in ("r", "R") and rest:
             read(call, rest)
-    for match in re.finditer(r"(?:^|[;\n{}/\d$,\s])s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1([gpiImMe0-9]*)(?:w\s*([^\n;]+))?", script, re.DOTALL):
+    for match in re.finditer(
+        (
+            r"(?:^|[;\n{}/\d$,\s])s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1([gpiImMe0-9]*)"
+            r"(?:w\s*([^\n;]+))?"
+        ),
+        script,
+        re.DOTALL,
+    ):
         if "e" in match[4]:
             replacement = match[3].replace("\\" + match[1], match[1]).replace("\\n", "\n")
-            call.shell_text(replacement.replace("&", UNSET) if "&" in replacement and "&&" not in replacement else replacement)
+            call.shell_text(
+                replacement.replace("&", UNSET) if "&" in replacement and "&&" not in replacement else replacement
+            )
         if match[5]:
             write(call, match[5].strip())
 
@@ -173,10 +205,23 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
 def judge_grep(call: Call) -> str | None:
     """grep and kin print matching lines; rg can start a preprocessor."""
     short = {"rg": "eEfgjmMrtTABCd", "ag": "ABCGmpW", "ack": "ABCgm", "ugrep": "eABCfmgDJK"}.get(call.name, "efmABCdD")
-    options = parse_options(call.args, short, ("regexp", "file", "max-count", "include", "exclude", "exclude-dir", "color", "colour", "context", "after-context", "before-context", "label", "pre", "pre-glob",
-                            "glob", "type", "type-not", "ignore-file", "hostname-bin", "search-zip-x", "binary-files", "directories", "replace", "sort", "iglob", "max-depth", "threads", "pager", "filter", "view"))  # fmt: skip
+    options = parse_options(
+        call.args,
+        short,
+        names(
+            """
+regexp file max-count include exclude exclude-dir color colour context after-context before-context label pre
+pre-glob glob type type-not ignore-file hostname-bin binary-files directories replace sort iglob max-depth
+threads pager filter view
+"""
+        ),
+    )
     for name, value in options.given:
-        if name in ("pre", "hostname-bin", "pager", "filter", "view") and value and call.name in ("rg", "ag", "ack", "ugrep", "ug"):
+        if (
+            name in ("pre", "hostname-bin", "pager", "filter", "view")
+            and value
+            and call.name in ("rg", "ag", "ack", "ugrep", "ug")
+        ):
             call.run([value.split()[0] if " " not in value else "sh", *(["-c", value] if " " in value else [])])
             if "/" in value:
                 call.report(UNKNOWN_COMMAND, f"runs a program on every file: {value}")
@@ -190,7 +235,14 @@ def judge_grep(call: Call) -> str | None:
     recursive = options.has("r", "R", "recursive", "dereference-recursive") or call.name in ("rg", "ag", "ack", "rgrep")
     text = ""
     for path in operands:
-        if recursive and call.place(path)[1] in ("home", "root") and any(re.search(r"(?i)passw|secret|token|api.?key|AKIA|private.key|credential", pattern) for pattern in patterns):
+        if (
+            recursive
+            and call.place(path)[1] in ("home", "root")
+            and any(
+                re.search(r"(?i)passw|secret|token|api.?key|AKIA|private.key|credential", pattern)
+                for pattern in patterns
+            )
+        ):
             call.report(SECRET_HUNT, "searches everything a person has for credentials")
             text += SECRET
         elif not quiet or call.place(path)[1] != "env file":
@@ -202,7 +254,7 @@ def judge_grep(call: Call) -> str | None:
 
 def judge_jq(call: Call) -> str | None:
     """jq and yq read files; yq -i writes them."""
-    options = parse_options(call.args, "fLn".replace("n", ""), ("arg", "argjson", "slurpfile", "rawfile", "from-file", "indent"))
+    options = parse_options(call.args, "fL", ("arg", "argjson", "slurpfile", "rawfile", "from-file", "indent"))
     in_place = options.has("i", "inplace", "in-place") and call.name in ("yq", "dasel", "xmlstarlet", "crudini")
     text = ""
     for path in options.operands[1:]:
@@ -240,17 +292,17 @@ def judge_vim(call: Call) -> str | None:
             commands.append(arg[1:])
         elif not arg.startswith("-"):
             files.append(arg)
-    if call.stdin is not None and (call.name in ("ex", "ed", "red") or any(a in ("-es", "-e", "-s", "-Es") for a in call.args)):
+    if call.stdin is not None and (
+        call.name in ("ex", "ed", "red") or any(a in ("-es", "-e", "-s", "-Es") for a in call.args)
+    ):
         commands += call.stdin.split("\n")
-    saves = call.name in ("nano", "pico", "micro") and False
+    saves = False
     for command in commands:
         for part in command.split("|") if "!" not in command else [command]:
             saves = _vim_command(call, part.strip(), files) or saves
     for path in files:
         if saves:
             write(call, path)
-        elif commands or call.stdin is not None:
-            read(call, path)
         else:
             read(call, path)
     return None
@@ -259,17 +311,31 @@ def judge_vim(call: Call) -> str | None:
 def _vim_command(call: Call, command: str, files: list[str]) -> bool:
     """Judge one editor command; True when it saves the file."""
     command = command.lstrip(": ")
-    shell = re.match(r"(?:silent!?\s+|exe(?:cute)?\s+['\"]?:?|au\w*\s.*?\s|%|\d+(?:,\d+)?|\.|\$)*\s*(?:r(?:ead)?\s*|w(?:rite)?\s*)?!\s*(.+)", command)
+    shell = re.match(
+        (
+            r"(?:silent!?\s+|exe(?:cute)?\s+['\"]?:?|au\w*\s.*?\s|%|\d+(?:,\d+)?|\.|\$)*\s*(?:r(?:ead)"
+            r"?\s*|w(?:rite)?\s*)?!\s*(.+)"
+        ),
+        command,
+    )
     if shell:
         call.shell_text(shell[1].strip("'\""))
         return False
-    if re.match(r"(call\s+)?(system|systemlist|job_start|term_start|jobstart|termopen|libcall)\s*\(", command) or re.search(r"\bsystem\s*\(", command):
+    if re.match(
+        r"(call\s+)?(system|systemlist|job_start|term_start|jobstart|termopen|libcall)\s*\(", command
+    ) or re.search(r"\bsystem\s*\(", command):
         text = re.search(r"\(\s*['\"](.*)['\"]\s*\)?", command)
         run_code(call, text[1] if text else UNSET, "an editor's command")
         return False
     if re.match(r"(py(thon)?3?|pyx|lua|perl|ruby|tcl|mz\w*)\s", command):
         language, _, code = command.partition(" ")
-        call.run(["python3" if language.startswith("py") else language, "-c" if language.startswith("py") else "-e", code.replace("vim.api.nvim_command", "").strip()])
+        call.run(
+            [
+                "python3" if language.startswith("py") else language,
+                "-c" if language.startswith("py") else "-e",
+                code.replace("vim.api.nvim_command", "").strip(),
+            ]
+        )
         return False
     if re.match(r"(call\s+)?delete\s*\(\s*['\"](.*?)['\"]", command):
         path = re.search(r"['\"](.*?)['\"]", command)
@@ -287,7 +353,11 @@ def _vim_command(call: Call, command: str, files: list[str]) -> bool:
         files.append(opened[1])
     if re.match(r"so(urce)?\s+(\S+)", command):
         read(call, command.split()[-1])
-    return bool(re.fullmatch(r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?", command)) or bool(re.search(r"\b(wq|x|w|update)!?['\"]?$", command) and not re.match(r"%?s/", command)) or bool(re.search(r"\|\s*(x|w|wq)$", command))
+    return (
+        bool(re.fullmatch(r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?", command))
+        or bool(re.search(r"\b(wq|x|w|update)!?['\"]?$", command) and not re.match(r"%?s/", command))
+        or bool(re.search(r"\|\s*(x|w|wq)$", command))
+    )
 
 
 def judge_emacs(call: Call) -> str | None:
@@ -297,10 +367,22 @@ def judge_emacs(call: Call) -> str | None:
         if name not in ("--eval", "-eval", "--execute", "-f", "--funcall", "-e"):
             continue
         code = glued if equals else value
-        for match in re.finditer(r'\((?:shell-command(?:-to-string)?|call-process(?:-shell-command)?|start-process\w*|async-shell-command|compile)\s+"((?:[^"\\]|\\.)*)"', code):
+        for match in re.finditer(
+            (
+                r"\((?:shell-command(?:-to-string)?|call-process(?:-shell-command)?|start-process\w*|async-shell-c"
+                r'ommand|compile)\s+"((?:[^"\\]|\\.)*)"'
+            ),
+            code,
+        ):
             rest = re.findall(r'"((?:[^"\\]|\\.)*)"', code[match.end() :])
             call.shell_text(" ".join([match[1], *rest]) if "process" in match[0] else match[1])
-        for match in re.finditer(r'\((delete-file|delete-directory|write-region|write-file|find-file|insert-file-contents)\s[^"]*"((?:[^"\\]|\\.)*)"', code):
+        for match in re.finditer(
+            (
+                r"\((delete-file|delete-directory|write-region|write-file|find-file|insert-file-contents)"
+                r'\s[^"]*"((?:[^"\\]|\\.)*)"'
+            ),
+            code,
+        ):
             if match[1].startswith("delete"):
                 call.run(["rm", "-rf" if "directory" in match[1] else "-f", match[2]])
             elif match[1].startswith("write"):
@@ -335,10 +417,26 @@ def judge_secret_tool(call: Call) -> str | None:
     """Programs made to show credentials."""
     text = " ".join(call.args)
     shows = {
-        "security": r"\b(dump-keychain|find-(generic|internet)-password|export)\b", "secret-tool": r"\b(lookup|search)\b", "pass": r"^(?!ls|list|find|help|git|generate|init|--version).+", "gopass": r"\b(show|cat)\b",
-        "op": r"\b(read|item get|inject|document get)\b", "bw": r"\b(get|export|list)\b", "lpass": r"\b(show|export)\b", "vault": r"\b(kv get|read|token create|print)\b", "keyring": r"\bget\b", "kwallet-query": r".",
-        "ssh-add": r"\B-L\b(?!)", "getent": r"\b(shadow|gshadow)\b", "mimikatz": r".", "laZagne": r".", "chainbreaker": r".", "unshadow": r".", "john": r".", "hashcat": r".", "defaults": r"read .*(password|login)",
-    }.get(call.name, r"(?!)")  # fmt: skip
+        "security": r"\b(dump-keychain|find-(generic|internet)-password|export)\b",
+        "secret-tool": r"\b(lookup|search)\b",
+        "pass": r"^(?!ls|list|find|help|git|generate|init|--version).+",
+        "gopass": r"\b(show|cat)\b",
+        "op": r"\b(read|item get|inject|document get)\b",
+        "bw": r"\b(get|export|list)\b",
+        "lpass": r"\b(show|export)\b",
+        "vault": r"\b(kv get|read|token create|print)\b",
+        "keyring": r"\bget\b",
+        "kwallet-query": r".",
+        "ssh-add": r"\B-L\b(?!)",
+        "getent": r"\b(shadow|gshadow)\b",
+        "mimikatz": r".",
+        "laZagne": r".",
+        "chainbreaker": r".",
+        "unshadow": r".",
+        "john": r".",
+        "hashcat": r".",
+        "defaults": r"read .*(password|login)",
+    }.get(call.name, r"(?!)")
     if re.search(shows, text):
         call.report(SECRET_READ, "shows stored credentials")
         return SECRET
@@ -346,9 +444,42 @@ def judge_secret_tool(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk", "goawk", "frawk", "igawk"), judge_awk), **dict.fromkeys(("sed", "gsed", "ssed"), judge_sed),
-    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rgrep", "rg", "ag", "ack", "ggrep", "ugrep", "ug", "pcregrep", "pcre2grep", "zegrep"), judge_grep), **dict.fromkeys(("jq", "yq", "gojq", "dasel", "fx"), judge_jq),
-    **dict.fromkeys(("vi", "vim", "nvim", "ex", "ed", "red", "gvim", "rvim", "view", "vimdiff", "nvi", "elvis", "rview"), judge_vim), **dict.fromkeys(("emacs", "emacsclient"), judge_emacs), "man": judge_man,
-    **dict.fromkeys(("nano", "pico", "micro", "joe", "jed", "mcedit", "kate", "gedit", "code", "subl", "hx", "kak", "visudo", "vipw", "vigr"), judge_editor),
-    **dict.fromkeys(("security", "secret-tool", "pass", "gopass", "bw", "lpass", "keyring", "kwallet-query", "getent", "mimikatz", "laZagne", "chainbreaker", "unshadow", "john", "hashcat"), judge_secret_tool),
-}  # fmt: skip
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk", "goawk", "frawk", "igawk"), judge_awk),
+    **dict.fromkeys(("sed", "gsed", "ssed"), judge_sed),
+    **dict.fromkeys(
+        names(
+            """
+grep egrep fgrep zgrep rgrep rg ag ack ggrep ugrep ug pcregrep pcre2grep zegrep
+"""
+        ),
+        judge_grep,
+    ),
+    **dict.fromkeys(("jq", "yq", "gojq", "dasel", "fx"), judge_jq),
+    **dict.fromkeys(
+        names(
+            """
+vi vim nvim ex ed red gvim rvim view vimdiff nvi elvis rview
+"""
+        ),
+        judge_vim,
+    ),
+    **dict.fromkeys(("emacs", "emacsclient"), judge_emacs),
+    "man": judge_man,
+    **dict.fromkeys(
+        names(
+            """
+nano pico micro joe jed mcedit kate gedit code subl hx kak visudo vipw vigr
+"""
+        ),
+        judge_editor,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+security secret-tool pass gopass bw lpass keyring kwallet-query getent mimikatz laZagne chainbreaker unshadow
+john hashcat
+"""
+        ),
+        judge_secret_tool,
+    ),
+}

@@ -4,35 +4,75 @@ from __future__ import annotations
 
 import re
 
-from ..call import Call, Judge
-from ..destroys import CLOUD_DESTROYS
-from ..effects import read, write
-from ..marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_plain, shown
-from ..network import EXFIL, is_metadata
-from ..options import parse_options
-from ..paths import is_secret, resolve
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_DESTROYS
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_plain, shown
+from hermetic.policy.network import EXFIL, is_metadata
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .unseen import OPTION_RUNS, run_code
 
 WRAPPED = Rule(
-    name="hidden-in-arguments", category="recursive-delete", severity=8, effects=("executes unseen code",),
-    catches=("some-wrapper rm -rf /usr", "some-tool --exec 'rm -rf /usr'"), spares=("some-tool --note 'rm -rf /usr'", "some-tool rm -rf build"),
-)  # fmt: skip
+    name="hidden-in-arguments",
+    category="recursive-delete",
+    severity=8,
+    effects=("executes unseen code",),
+    catches=("some-wrapper rm -rf /usr", "some-tool --exec 'rm -rf /usr'"),
+    spares=("some-tool --note 'rm -rf /usr'", "some-tool rm -rf build"),
+)
 RULES = (WRAPPED,)
 
 # Programs whose arguments are data, however they read.
 _DATA = frozenset(
-    {"true", "false", ":", "ls", "dir", "vdir", "tree", "exa", "eza", "lsd", "stat", "file", "wc", "du", "df", "free", "top", "htop", "uptime", "w", "who", "last", "tldr", "cheat", "apropos", "whatis", "info", "help", "logger", "wall", "notify-send", "say", "espeak", "figlet", "cowsay", "toilet", "lolcat",
-     "sleep", "wait", "jobs", "fg", "bg", "disown", "ulimit", "umask", "times", "getopts", "shopt", "return", "exit", "break", "continue", "caller", "dirs", "suspend", "expr", "factor", "bc", "dc", "cal", "ncal", "pytest", "py.test", "tox", "nox", "mypy", "ruff", "black", "isort", "flake8", "pylint", "eslint", "prettier", "tsc", "jest", "vitest", "mocha", "playwright", "cypress", "rspec", "phpunit", "clippy", "rustc", "gcc", "g++", "clang", "clang++", "cc", "c++", "ld", "as", "ar", "nm", "objdump", "readelf", "strip-x", "ldd",
-     "cmake", "ctest", "meson", "bazel-x", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum", "b2sum", "md5", "shasum", "ip-x", "ss", "netstat", "arp", "lsblk", "blkid", "lsusb", "lspci", "lscpu", "lshw", "hostid", "nproc", "tty", "locale", "localedef-x", "getconf", "printenv-x", "clear", "reset", "tput", "stty", "banner", "fc", "fold-x", "convert", "magick", "identify", "mogrify-x", "ffprobe", "xdg-open", "open", "tsort", "look", "spell", "aspell", "hunspell", "diff", "cmp", "sdiff", "diff3", "colordiff", "delta", "numfmt", "tokei", "cloc", "scc", "hexyl", "fzf-x", "dpkg-query", "rpm-q", "apt-cache", "lsb_release", "lastb-x", "vmstat", "iostat", "mpstat", "sar", "pmap", "pstree", "pwdx", "ltrace-x", "gofmt", "rustfmt", "shellcheck", "shfmt", "yamllint", "hadolint", "markdownlint", "vale", "codespell", "typos", "commitlint", "bandit", "semgrep", "trivy", "grype", "syft", "actionlint", "pre-commit", "detect-secrets", "gitleaks-x", "trufflehog-x", "ack-x", "test-x", "compgen-x", "lsof-x", "gettext", "msgfmt"}
-)  # fmt: skip
-# Programs that name files without showing their content.
-_NAMES_ONLY = frozenset({"ls", "dir", "vdir", "tree", "exa", "eza", "lsd", "stat", "file", "du", "test", "[", "echo", "printf", "basename", "dirname", "realpath", "readlink", "namei", "getfacl", "lsattr", "md5sum", "sha256sum", "sha1sum", "cksum", "wc", "touch", "ssh-add", "find", "df", "locate", "which", "type", "export", "cd", "pushd", "sha512sum", "true", ":", "kubectl", "helm", "gcloud", "aws", "sops", "ssh-keyscan"})
-_EXEC_OPTION = re.compile(
-    r"^--?(exec|execute|cmd|command|commands|run|shell|shell-command|eval|hook|pre|post|pre-\w+|post-\w+|on-\w+|\w+-(program|command|cmd|hook|script|exec|shell)|filter|pager|editor|rsh|script|start|callback|init|then|do|each|after|before|action|system|proxy-command|up|down|ipchange|route-up|tls-verify|learn-address|client-connect|auth-user-pass-verify|to-command|cleanup|prepare|setup|teardown|trigger|notify|alert-cmd|plugin|preprocessor)$|^-(c|e|x|X|E|C|ex|eval|exec)$"
+    names(
+        """
+true false : ls dir vdir tree exa eza lsd stat file wc du df free top htop uptime w who last tldr cheat apropos
+whatis info help logger wall notify-send say espeak figlet cowsay toilet lolcat sleep wait jobs fg bg disown
+ulimit umask times getopts shopt return exit break continue caller dirs suspend expr factor bc dc cal ncal
+pytest py.test tox nox mypy ruff black isort flake8 pylint eslint prettier tsc jest vitest mocha playwright
+cypress rspec phpunit clippy rustc gcc g++ clang clang++ cc c++ ld as ar nm objdump readelf ldd cmake ctest
+meson cksum md5sum sha1sum sha256sum sha512sum b2sum md5 shasum ss netstat arp lsblk blkid lsusb lspci lscpu
+lshw hostid nproc tty locale getconf clear reset tput stty banner fc convert magick identify ffprobe xdg-open
+open tsort look spell aspell hunspell diff cmp sdiff diff3 colordiff delta numfmt tokei cloc scc hexyl
+dpkg-query rpm-q apt-cache lsb_release vmstat iostat mpstat sar pmap pstree pwdx gofmt rustfmt shellcheck shfmt
+yamllint hadolint markdownlint vale codespell typos commitlint bandit semgrep trivy grype syft actionlint
+pre-commit detect-secrets gettext msgfmt
+"""
+    )
 )
-_DESTRUCTIVE_VERB = re.compile(r"^(delete|destroy|purge|wipe|nuke|terminate|erase|drop|obliterate|delete-all|destroy-all|drop-all|factory-reset|wipe-all|purge-all|decommission|teardown|remove-all|truncate)$|^(delete|destroy|purge|wipe|drop|terminate)-[\w-]+$|^[\w-]+:(destroy|delete|wipe|purge|drop|reset)$")
-_SURE = re.compile(r"^(-y|-f|--yes|--force|--all|--auto-approve|--no-confirm|--noconfirm|--confirm(=.*)?|--non-interactive|--assume-yes|--recursive|--skip-confirm\w*|--no-prompt|--quiet|-q|--prod|--production|--purge)$")
+# Programs that name files without showing their content.
+_NAMES_ONLY = frozenset(
+    names(
+        """
+ls dir vdir tree exa eza lsd stat file du test [ echo printf basename dirname realpath readlink namei getfacl
+lsattr md5sum sha256sum sha1sum cksum wc touch ssh-add find df locate which type export cd pushd sha512sum true
+: kubectl helm gcloud aws sops ssh-keyscan
+"""
+    )
+)
+_EXEC_OPTION = re.compile(
+    r"^--?(exec|execute|cmd|command|commands|run|shell|shell-command|eval|hook|pre|post|pre-\w+|"
+    r"post-\w+|on-\w+|\w+-(program|command|cmd|hook|script|exec|shell)|filter|pager|editor|"
+    r"rsh|script|start|callback|init|then|do|each|after|before|action|system|proxy-command|"
+    r"up|down|ipchange|route-up|tls-verify|learn-address|client-connect|auth-user-pass-verify|"
+    r"to-command|cleanup|prepare|setup|teardown|trigger|notify|alert-cmd|plugin|preprocessor)"
+    r"$|^-(c|e|x|X|E|C|ex|eval|exec)$"
+)
+_DESTRUCTIVE_VERB = re.compile(
+    r"^(delete|destroy|purge|wipe|nuke|terminate|erase|drop|obliterate|delete-all|destroy-all|"
+    r"drop-all|factory-reset|wipe-all|purge-all|decommission|teardown|remove-all|truncate)"
+    r"$|^(delete|destroy|purge|wipe|drop|terminate)-[\w-]+$|^[\w-]+:(destroy|delete|wipe|purge|"
+    r"drop|reset)$"
+)
+_SURE = re.compile(
+    r"^(-y|-f|--yes|--force|--all|--auto-approve|--no-confirm|--noconfirm|--confirm(=.*)?|"
+    r"--non-interactive|--assume-yes|--recursive|--skip-confirm\w*|--no-prompt|--quiet|-q|"
+    r"--prod|--production|--purge)$"
+)
 
 
 def judge_anything(call: Call) -> str | None:
@@ -61,7 +101,11 @@ def _secrets(call: Call) -> str | None:
                 shown_secret = True
                 read(call, "/run/secrets/metadata")
     text = "".join(arg for arg in call.args)
-    if any(re.match(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+", arg) for arg in call.args) and call.name not in _DATA and (shown_secret or SECRET in text or TOKEN in text or (call.stdin and SECRET in call.stdin)):
+    if (
+        any(re.match(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+", arg) for arg in call.args)
+        and call.name not in _DATA
+        and (shown_secret or SECRET in text or TOKEN in text or (call.stdin and SECRET in call.stdin))
+    ):
         call.report(EXFIL, "may send credentials to another machine")
     if shown_secret:
         return SECRET + "\n"
@@ -88,16 +132,23 @@ def _hidden_command(call: Call) -> None:
         if word.startswith("-") or "=" in word or not is_plain(word):
             continue
         name = word.rsplit("/", 1)[-1]
-        if name in _WORTH_TRYING and (at == start or len(args) > at + 1):
-            if call.machine.probe_argv(args[at:], call.shell):
-                call.report(WRAPPED, f"runs a dangerous command behind {shown(call.name)}")
-                call.run(args[at:])
-                return
+        tried = name in _WORTH_TRYING and (at == start or len(args) > at + 1)
+        if tried and call.machine.probe_argv(args[at:], call.shell):
+            call.report(WRAPPED, f"runs a dangerous command behind {shown(call.name)}")
+            call.run(args[at:])
+            return
 
 
 _WORTH_TRYING = frozenset(
-    {"rm", "dd", "shred", "truncate", "mv", "cp", "chmod", "chown", "sh", "bash", "zsh", "dash", "ksh", "python", "python3", "perl", "ruby", "node", "php", "find", "xargs", "sudo", "doas", "env", "nc", "ncat", "curl", "wget", "tee", "kill", "pkill", "killall", "mkfs", "mkfs.ext4", "systemctl", "git", "docker", "kubectl", "terraform", "shutdown-x", "crontab", "iptables", "busybox", "unlink", "rmdir", "rsync", "tar", "sed", "awk", "eval", "exec", "nohup", "timeout", "setsid", "cat", "useradd", "usermod", "passwd", "wipefs", "blkdiscard", "insmod", "ssh", "scp", "socat", "psql", "mysql", "redis-cli", "aws", "gcloud", "ln", "install"}
-)  # fmt: skip
+    names(
+        """
+rm dd shred truncate mv cp chmod chown sh bash zsh dash ksh python python3 perl ruby node php find xargs sudo
+doas env nc ncat curl wget tee kill pkill killall mkfs mkfs.ext4 systemctl git docker kubectl terraform crontab
+iptables busybox unlink rmdir rsync tar sed awk eval exec nohup timeout setsid cat useradd usermod passwd wipefs
+blkdiscard insmod ssh scp socat psql mysql redis-cli aws gcloud ln install
+"""
+    )
+)
 
 
 def _code_options(call: Call) -> None:
@@ -121,28 +172,105 @@ def _verbs(call: Call) -> None:
     words = [arg for arg in call.args[:5] if not arg.startswith("-")]
     if "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/")):
         return
-    if any(_DESTRUCTIVE_VERB.match(word) for word in words[:3]) and (any(_SURE.match(arg) for arg in call.args) or any(re.search(r"(^|[-_/])prod(uction)?($|[-_/])", arg) for arg in call.args)):
-        if not any(re.match(r"--(dry-?run|check|plan|preview|simulate|help)", arg) for arg in call.args):
-            call.report(CLOUD_DESTROYS, f"destroys something with {shown(call.name)} and asks nobody")
+    if (
+        any(_DESTRUCTIVE_VERB.match(word) for word in words[:3])
+        and (
+            any(_SURE.match(arg) for arg in call.args)
+            or any(re.search(r"(^|[-_/])prod(uction)?($|[-_/])", arg) for arg in call.args)
+        )
+        and not any(re.match(r"--(dry-?run|check|plan|preview|simulate|help)", arg) for arg in call.args)
+    ):
+        call.report(CLOUD_DESTROYS, f"destroys something with {shown(call.name)} and asks nobody")
 
 
 def _outputs(call: Call) -> None:
     args = call.args
-    edits = any(re.fullmatch(r"--(set|write|in-?place|inplace|edit|replace|fix|delete|del|update|add|install|overwrite)(=.*)?|-i|-w", arg) for arg in args)
+    edits = any(
+        re.fullmatch(
+            (
+                r"--(set|write|in-?place|inplace|edit|replace|fix|delete|del|update|add|install|overwrite)"
+                r"(=.*)?|-i|-w"
+            ),
+            arg,
+        )
+        for arg in args
+    )
     for at, arg in enumerate(args):
         name, equals, value = arg.partition("=")
-        if re.fullmatch(r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-file|logfile|save|export|report|prefix|install-dir|root|directory)", name):
+        if re.fullmatch(
+            (
+                r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-file|"
+                r"logfile|save|export|report|prefix|install-dir|root|directory)"
+            ),
+            name,
+        ):
             path = value if equals else (args[at + 1] if at + 1 < len(args) else "")
-            if path and not path.startswith("-") and "://" not in path and call.place(path)[1] in ("system", "disk", "startup", "elsewhere", "hook", "kernel", "history", "log", "home"):
+            if (
+                path
+                and not path.startswith("-")
+                and "://" not in path
+                and call.place(path)[1]
+                in ("system", "disk", "startup", "elsewhere", "hook", "kernel", "history", "log", "home")
+            ):
                 write(call, path)
         elif edits and arg.startswith(("/", "~")) and call.place(arg)[1] in ("system", "startup", "disk", "kernel"):
             write(call, arg)
 
 
+_PROGRAM_OPTIONS: dict[str, tuple[str, ...]] = {
+    "tcpdump": ("-z",),
+    "nmap": ("--script",),
+    "nodemon": ("-x", "--exec"),
+    "chokidar": ("-c", "--command"),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+    "fzf": ("--preview", "--bind"),
+    "rpmbuild": ("--eval", "-E"),
+    "openvpn": ("--up", "--down", "--script-security", "--route-up", "--ipchange", "--tls-verify"),
+    "dhclient": ("-sf",),
+    "pppd": ("connect", "disconnect", "pty"),
+    "irssi": ("--exec",),
+    "weechat": ("-r",),
+    "wireshark": ("-X",),
+    "tshark": ("-X",),
+    "dosbox": ("-c",),
+    "zathura": ("-x",),
+    "facter": ("--custom-dir", "--external-dir"),
+    "ansible-inventory": ("-i",),
+    "mpv": ("--script",),
+    "jrunscript": ("-e",),
+    "latexmk": ("-e", "-pdflatex"),
+    "wpa_cli": ("-a",),
+    "check_by_ssh": ("-o", "-C"),
+    "ksu": ("-e",),
+    "rofi": ("-run-command", "-terminal"),
+    "rdiff-backup": ("--remote-schema",),
+    "unison": ("-sshcmd", "-servercmd"),
+    "sshfs": ("-o",),
+    "pidstat": ("-e",),
+    "varnishncsa": ("-g",),
+    "genie": ("-c",),
+    "neofetch": ("--config",),
+    "octave-cli": ("--eval",),
+    "openfortivpn": ("--pppd-plugin",),
+    "rc": ("-c",),
+    "rpmverify": ("--eval",),
+    "rpmdb": ("--eval",),
+    "rpmquery": ("--eval",),
+    "sqlmap": ("--eval", "--os-cmd"),
+    "jtag": ("--interactive",),
+}
+_COMMAND_RUNNERS = ("entr", "watchexec", "reflex", "pexec", "multitime", "choom")
+
+
 def judge_gdb(call: Call) -> str | None:
     """gdb, lldb: commands by -ex; `shell`, `!`, `call` and `python` run things."""
     for flag, value in zip(call.args, [*call.args[1:], ""], strict=False):
-        if flag not in ("-ex", "--ex", "-eval-command", "--eval-command", "-iex", "-o", "--one-line", "-O", "-x", "--command", "-s", "--source"):
+        if flag not in names(
+            """
+-ex --ex -eval-command --eval-command -iex -o --one-line -O -x --command -s --source
+"""
+        ):
             name, equals, glued = flag.partition("=")
             if not (equals and name.lstrip("-") in ("ex", "eval-command", "command", "one-line")):
                 continue
@@ -177,11 +305,7 @@ def _gdb_command(call: Call, text: str) -> None:
 
 def judge_option_runner(call: Call) -> str | None:
     """Tools with an option that names a program to run; the value is judged, and unseen scripts reported."""
-    table: dict[str, tuple[str, ...]] = {
-        "tcpdump": ("-z",), "nmap": ("--script",), "dpkg-deb": (), "entr": (), "inotifywait": (), "fswatch": (), "watchexec": (), "nodemon": ("-x", "--exec"), "reflex": (), "chokidar": ("-c", "--command"), "fd": ("-x", "-X", "--exec", "--exec-batch"), "fdfind": ("-x", "-X", "--exec", "--exec-batch"), "fzf": ("--preview", "--bind"), "ctags": (), "lftp": (), "rpmbuild": ("--eval", "-E"), "rpm2cpio": (),
-        "openvpn": ("--up", "--down", "--script-security", "--route-up", "--ipchange", "--tls-verify"), "dhclient": ("-sf",), "pppd": ("connect", "disconnect", "pty"), "nmcli-x": (), "logrotate": (), "cpulimit-x": (), "iftop": (), "mutt-x": (), "irssi": ("--exec",), "weechat": ("-r",), "wireshark": ("-X",), "tshark": ("-X",), "ab": (), "mysqldump-x": (), "dosbox": ("-c",), "xdotool": (), "zathura": ("-x",), "bconsole": (), "facter": ("--custom-dir", "--external-dir"), "puppet-x": (), "ansible-inventory": ("-i",), "mpv": ("--script",), "vlc": (), "ffmpeg": (), "aria2c-x": (), "qemu-system-x86_64": (), "jjs": (), "jrunscript": ("-e",), "docker-slim": (), "genisoimage": (), "pdflatex": (), "xelatex": (), "latex": (), "tex": (), "lualatex": (), "latexmk": ("-e", "-pdflatex"), "sphinx-build": (), "mkdocs": (), "act": (), "hydra": (), "wpa_cli": ("-a",), "acpid": (), "udevadm": (), "ionice-x": (), "check_by_ssh": ("-o", "-C"), "arj": (), "ksu": ("-e",), "crash": (), "dmenu": (), "rofi": ("-run-command", "-terminal"), "slock": (), "tig": (), "lazygit": (), "restic-x": (), "borgmatic": (), "rdiff-backup": ("--remote-schema",), "unison": ("-sshcmd", "-servercmd"), "sshfs": ("-o",), "gtester": (), "pidstat": ("-e",), "setup-x": (), "tmate-x": (), "runscript": (), "varnishncsa": ("-g",), "choom": (), "enroot": (), "elvish-x": (), "ispell": (), "pic": (), "nroff": (), "troff": (), "gcore": (), "zsoelim": (), "msgfilter": (), "pexec": (), "multitime": (), "perlbug": (), "pry-x": (), "genie": ("-c",), "ginsh": (), "hping3-x": (), "latex-x": (), "ltrace-x": (), "mosquitto": (), "neofetch": ("--config",), "octave-cli": ("--eval",), "openfortivpn": ("--pppd-plugin",), "opkg-x": (), "rc": ("-c",), "redcarpet": (), "rpmverify": ("--eval",), "rpmdb": ("--eval",), "rpmquery": ("--eval",), "rsync-ssl": (), "sqlmap": ("--eval", "--os-cmd"), "ssh-agent-x": (), "strace-x": (), "terraform-x": (), "tic": (), "torify-x": (), "vagrant-x": (), "xdg-user-dir": (), "yelp": (), "git-annex": (), "msguniq": (), "jtag": ("--interactive",), "knife-x": (), "ginkgo": (), "npm-run-all-x": (), "concurrently": (), "wireguard": (), "mount-x": (),
-    }  # fmt: skip
-    names = table.get(call.name, ())
+    names = _PROGRAM_OPTIONS.get(call.name, ())
     args = call.args
     for at, arg in enumerate(args):
         name, equals, value = arg.partition("=")
@@ -194,8 +318,13 @@ def judge_option_runner(call: Call) -> str | None:
         glued = next((option for option in names if len(option) == 2 and arg.startswith(option) and len(arg) > 2), None)
         if glued:
             _judge_value(call, arg[2:], glued)
-    if call.name in ("entr", "watchexec", "reflex", "pexec", "multitime", "pidstat", "inotifywait-x", "choom"):
-        options = parse_options(args, "wefidrn" if call.name != "entr" else "", ("exts", "watch", "filter", "ignore", "delay"), stop_early=True)
+    if call.name in _COMMAND_RUNNERS:
+        options = parse_options(
+            args,
+            "wefidrn" if call.name != "entr" else "",
+            ("exts", "watch", "filter", "ignore", "delay"),
+            stop_early=True,
+        )
         rest = options.operands
         if rest:
             call.run(rest) if len(rest) > 1 else run_code(call, rest[0], call.name)
@@ -204,7 +333,11 @@ def judge_option_runner(call: Call) -> str | None:
         for arg in args:
             if " " in arg:
                 run_code(call, arg, call.name)
-    if call.name in ("pdflatex", "xelatex", "latex", "tex", "lualatex") and any("shell-escape" in arg or "enable-write18" in arg for arg in args) and any("write18" in arg or "directlua" in arg for arg in args):
+    if (
+        call.name in ("pdflatex", "xelatex", "latex", "tex", "lualatex")
+        and any("shell-escape" in arg or "enable-write18" in arg for arg in args)
+        and any("write18" in arg or "directlua" in arg for arg in args)
+    ):
         match = re.search(r"write18\{([^}]*)\}", " ".join(args))
         run_code(call, match[1] if match else UNSET, call.name)
     if call.name in ("ffmpeg",):
@@ -224,11 +357,21 @@ def _judge_value(call: Call, value: str, name: str) -> None:
         return
     if call.name == "nmap" and not re.search(r"/|\.nse", value):
         return
-    if call.name == "fzf" and "execute" not in value and "reload" not in value and "become" not in value and name == "--bind":
+    if (
+        call.name == "fzf"
+        and "execute" not in value
+        and "reload" not in value
+        and "become" not in value
+        and name == "--bind"
+    ):
         return
     if call.name == "sshfs" and not re.search(r"ssh_command|ProxyCommand", value):
         return
-    if call.name == "fzf" and name == "--preview" and not call.machine.probe_text(value.replace("{}", "FILE"), call.shell):
+    if (
+        call.name == "fzf"
+        and name == "--preview"
+        and not call.machine.probe_text(value.replace("{}", "FILE"), call.shell)
+    ):
         return
     run_code(call, value.replace("{}", "FILE"), f"an option of {call.name}")
     first = value.split()[0] if value.split() else ""
@@ -250,7 +393,10 @@ def _fd(call: Call, args: list[str], at: int) -> str | None:
 
 def judge_fd(call: Call) -> str | None:
     """fd without an action prints paths below its roots."""
-    if any(arg in ("-x", "-X", "--exec", "--exec-batch") or arg.startswith(("--exec=", "--exec-batch=")) for arg in call.args):
+    if any(
+        arg in ("-x", "-X", "--exec", "--exec-batch") or arg.startswith(("--exec=", "--exec-batch="))
+        for arg in call.args
+    ):
         return judge_option_runner(call)
     words = [arg for arg in call.args if not arg.startswith("-")]
     roots = words[1:] or ["."]
@@ -259,7 +405,9 @@ def judge_fd(call: Call) -> str | None:
 
 def judge_ls(call: Call) -> str | None:
     """ls prints names: of its operands with -d, else of what is in them."""
-    options = parse_options(call.args, "ITw", ("color", "sort", "time", "format", "ignore", "hide", "time-style", "block-size"))
+    options = parse_options(
+        call.args, "ITw", ("color", "sort", "time", "format", "ignore", "hide", "time-style", "block-size")
+    )
     names = options.operands or ["."]
     if options.has("d", "directory"):
         return "".join(f"{name}\n" for name in names)
@@ -272,7 +420,11 @@ def judge_strings(call: Call) -> str | None:
     options = parse_options(call.args, "nteANjtvw")
     for path in options.operands:
         read(call, path)
-    return LOCAL + ("\ue005" if any(is_secret(resolve(path, call.shell), call.shell) for path in options.operands) else "") + "\n"
+    return (
+        LOCAL
+        + ("\ue005" if any(is_secret(resolve(path, call.shell), call.shell) for path in options.operands) else "")
+        + "\n"
+    )
 
 
 def judge_sshpass(call: Call) -> str | None:
@@ -297,7 +449,26 @@ def judge_clipboard(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("gdb", "lldb", "cgdb", "rust-gdb", "rust-lldb"), judge_gdb), **dict.fromkeys(("fd", "fdfind"), judge_fd), **dict.fromkeys(("ls", "exa", "eza", "lsd"), judge_ls), **dict.fromkeys(("strings", "od", "hexdump", "hd", "hexyl", "xxd-x"), judge_strings), "sshpass": judge_sshpass, "xdotool": judge_xdotool, "ydotool": judge_xdotool,
+    **dict.fromkeys(("gdb", "lldb", "cgdb", "rust-gdb", "rust-lldb"), judge_gdb),
+    **dict.fromkeys(("ls", "exa", "eza", "lsd"), judge_ls),
+    **dict.fromkeys(("strings", "od", "hexdump", "hd", "hexyl"), judge_strings),
+    "sshpass": judge_sshpass,
+    "xdotool": judge_xdotool,
+    "ydotool": judge_xdotool,
     **dict.fromkeys(("pbpaste", "wl-paste", "xclip", "xsel"), judge_clipboard),
-    **dict.fromkeys(("tcpdump", "nmap", "entr", "watchexec", "nodemon", "reflex", "chokidar", "fzf", "rpmbuild", "openvpn", "dhclient", "pppd", "irssi", "weechat", "tshark", "wireshark", "facter", "mpv", "ffmpeg", "jrunscript", "pdflatex", "xelatex", "latex", "tex", "lualatex", "latexmk", "wpa_cli", "ksu", "rofi", "rdiff-backup", "unison", "sshfs", "pidstat", "genie", "neofetch", "octave-cli", "rc", "rpmverify", "rpmdb", "rpmquery", "sqlmap", "concurrently", "pexec", "multitime", "choom"), judge_option_runner),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            *_PROGRAM_OPTIONS,
+            *_COMMAND_RUNNERS,
+            "concurrently",
+            "ffmpeg",
+            "pdflatex",
+            "xelatex",
+            "latex",
+            "tex",
+            "lualatex",
+        ),
+        judge_option_runner,
+    ),
+    **dict.fromkeys(("fd", "fdfind"), judge_fd),
+}

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
-from ..call import Call, Judge
-from ..destroys import CLOUD_DESTROYS, SQL_DESTROYS
-from ..effects import read, write
-from ..marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
-from ..network import EXFIL, REVERSE_SHELL, check_address, check_sent, is_local
-from ..options import parse_options
-from ..paths import is_env_file, is_secret, resolve
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_DESTROYS, SQL_DESTROYS
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
+from hermetic.policy.network import EXFIL, REVERSE_SHELL, check_address, check_sent, is_local
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
 from .unseen import UNKNOWN_COMMAND, run_code
 
 ENGINE_SOCKET = Rule(
-    name="engine-socket", category="container-escape", severity=9, effects=("changes shared state",),
-    catches=("curl --unix-socket /var/run/docker.sock http://localhost/containers/json",), spares=("curl --unix-socket ./app.sock http://localhost/",),
-)  # fmt: skip
+    name="engine-socket",
+    category="container-escape",
+    severity=9,
+    effects=("changes shared state",),
+    catches=("curl --unix-socket /var/run/docker.sock http://localhost/containers/json",),
+    spares=("curl --unix-socket ./app.sock http://localhost/",),
+)
 REMOTE_CHANGE = Rule(
-    name="http-change", category="remote-change", label="caution", severity=3, effects=("network", "changes shared state"),
-    catches=("curl -X POST https://api.example.com/v1 -d a=1",), spares=("curl https://example.com", "curl -s http://localhost:3000/health"),
-)  # fmt: skip
+    name="http-change",
+    category="remote-change",
+    label="caution",
+    severity=3,
+    effects=("network", "changes shared state"),
+    catches=("curl -X POST https://api.example.com/v1 -d a=1",),
+    spares=("curl https://example.com", "curl -s http://localhost:3000/health"),
+)
 TUNNEL = Rule(
-    name="open-tunnel", category="reverse-shell", severity=8, effects=("network",),
-    catches=("ssh -R 0.0.0.0:2222:127.0.0.1:22 x@203.0.113.5", "ngrok tcp 22", "cloudflared tunnel --url ssh://localhost:22"), spares=("ssh -L 5432:localhost:5432 web1", "ssh web1 uptime", "ngrok version"),
-)  # fmt: skip
+    name="open-tunnel",
+    category="reverse-shell",
+    severity=8,
+    effects=("network",),
+    catches=(
+        "ssh -R 0.0.0.0:2222:127.0.0.1:22 x@203.0.113.5",
+        "ngrok tcp 22",
+        "cloudflared tunnel --url ssh://localhost:22",
+    ),
+    spares=("ssh -L 5432:localhost:5432 web1", "ssh web1 uptime", "ngrok version"),
+)
 RULES = (ENGINE_SOCKET, REMOTE_CHANGE, TUNNEL)
 
 _SHORT = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
-_LONG = (
-    "user-agent", "cookie", "cookie-jar", "continue-at", "data", "data-raw", "data-binary", "data-urlencode", "data-ascii", "json", "form", "form-string", "header", "request", "output", "user", "proxy", "url", "upload-file", "max-time", "connect-timeout", "retry", "retry-delay", "retry-max-time", "referer", "range", "cert", "key", "cacert", "capath", "unix-socket", "abstract-unix-socket", "resolve", "connect-to", "interface", "write-out", "config", "netrc-file", "limit-rate", "output-dir", "dump-header", "trace", "trace-ascii", "stderr", "quote", "mail-from", "mail-rcpt", "ciphers", "tls-max", "oauth2-bearer", "aws-sigv4", "max-redirs", "proxy-user", "noproxy", "dns-servers", "local-port", "create-file-mode", "variable", "etag-save", "libcurl", "egd-file", "engine",
-)  # fmt: skip
-_AUTH_HEADER = re.compile(r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|proxy-authorization|x-goog-api-key|anthropic-\S+|openai-\S+|dd-api-key|circle-token|x-figma-token|x-access-token)\s*:")
+_LONG = names(
+    """
+user-agent cookie cookie-jar continue-at data data-raw data-binary data-urlencode data-ascii json form
+form-string header request output user proxy url upload-file max-time connect-timeout retry retry-delay
+retry-max-time referer range cert key cacert capath unix-socket abstract-unix-socket resolve connect-to
+interface write-out config netrc-file limit-rate output-dir dump-header trace trace-ascii stderr quote mail-from
+mail-rcpt ciphers tls-max oauth2-bearer aws-sigv4 max-redirs proxy-user noproxy dns-servers local-port
+create-file-mode variable etag-save libcurl egd-file engine
+"""
+)
+_AUTH_HEADER = re.compile(
+    r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|"
+    r"cookie|proxy-authorization|x-goog-api-key|anthropic-\S+|openai-\S+|dd-api-key|circle-token|"
+    r"x-figma-token|x-access-token)\s*:"
+)
 
 
 def judge_curl(call: Call) -> str | None:
@@ -54,7 +85,11 @@ def judge_curl(call: Call) -> str | None:
             words = re.findall(r"(\w[\w-]*)\s*[=:\s]\s*\"?([^\"\n]+)", text)
             call.run(["curl", *[part for name, value in words for part in (f"--{name}", value)]])
     _curl_sent(call, options, urls)
-    for name in ("o", "output", "D", "dump-header", "c", "cookie-jar", "trace", "trace-ascii", "etag-save", "libcurl", "stderr"):
+    for name in names(
+        """
+o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr
+"""
+    ):
         for path in [value for given, value in options.given if given == name and value]:
             directory = options.value("output-dir")
             if path != "-":
@@ -75,11 +110,10 @@ def _fetched(url: str) -> str:
     return LOCAL if is_local(url) else NET
 
 
-def _curl_sent(call: Call, options: object, urls: list[str]) -> None:
-    given: list[tuple[str, str | None]] = options.given  # type: ignore[attr-defined]
+def _curl_sent(call: Call, options: Options, urls: list[str]) -> None:
     method = ""
     sends = False
-    for name, value in given:
+    for name, value in options.given:
         if value is None:
             continue
         if name in ("X", "request"):
@@ -91,7 +125,11 @@ def _curl_sent(call: Call, options: object, urls: list[str]) -> None:
         elif name in ("u", "user", "oauth2-bearer", "U", "proxy-user", "b", "cookie", "E", "cert", "key"):
             if SECRET in value:
                 check_sent(call, value)
-        elif name in ("d", "data", "data-binary", "data-urlencode", "data-raw", "data-ascii", "F", "form", "form-string", "T", "upload-file", "json"):
+        elif name in names(
+            """
+d data data-binary data-urlencode data-raw data-ascii F form form-string T upload-file json
+"""
+        ):
             sends = True
             _payload(call, name, value)
     for url in urls:
@@ -105,7 +143,9 @@ def _curl_sent(call: Call, options: object, urls: list[str]) -> None:
 
 def _http_delete(call: Call, url: str) -> None:
     if is_local(url):
-        if re.search(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)", url) or re.search(r"/(_all|\*)($|\?|/)", url):
+        if re.search(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)", url) or re.search(
+            r"/(_all|\*)($|\?|/)", url
+        ):
             call.report(SQL_DESTROYS, "deletes data in a database by HTTP")
         else:
             call.report(REMOTE_CHANGE, f"deletes something by HTTP: {shown(url)}")
@@ -135,7 +175,14 @@ def _payload(call: Call, name: str, value: str) -> None:
 
 def judge_wget(call: Call) -> str | None:
     """wget downloads into files."""
-    long = ("output-document", "directory-prefix", "post-file", "post-data", "body-file", "body-data", "method", "header", "user", "password", "user-agent", "timeout", "tries", "input-file", "output-file", "append-output", "execute", "use-askpass", "referer", "wait", "level", "reject", "accept", "load-cookies", "save-cookies", "config", "ca-certificate", "domains", "exclude-directories", "cut-dirs", "bind-address", "limit-rate", "quota", "warc-file")
+    long = names(
+        """
+output-document directory-prefix post-file post-data body-file body-data method header user password user-agent
+timeout tries input-file output-file append-output execute use-askpass referer wait level reject accept
+load-cookies save-cookies config ca-certificate domains exclude-directories cut-dirs bind-address limit-rate
+quota warc-file
+"""
+    )
     options = parse_options(call.args, "OPoaeiUtTlARDXQBwI", long)
     if options.has("help", "version", "V", "h"):
         return None
@@ -175,7 +222,16 @@ def judge_wget(call: Call) -> str | None:
 
 def judge_fetch(call: Call) -> str | None:
     """http, xh, aria2c, axel, lynx, fetch …: other ways to download."""
-    options = parse_options(call.args, "od" if call.name in ("aria2c", "axel", "fetch") else "oA", ("output", "out", "dir", "dump-header", "auth", "session", "on-download-complete", "on-download-start", "on-bt-download-complete", "on-download-error", "on-download-stop"))
+    options = parse_options(
+        call.args,
+        "od" if call.name in ("aria2c", "axel", "fetch") else "oA",
+        names(
+            """
+output out dir dump-header auth session on-download-complete on-download-start on-bt-download-complete
+on-download-error on-download-stop
+"""
+        ),
+    )
     for name, value in options.given:
         if name.startswith("on-") and value:
             run_code(call, value, "aria2c")
@@ -206,7 +262,11 @@ def judge_fetch(call: Call) -> str | None:
 
 def judge_nc(call: Call) -> str | None:
     """nc and kin: a raw connection; -e and -c run a program on it."""
-    options = parse_options(call.args, "ecgGiIkmMoOpPqsTVwWxXS".replace("k", "").replace("S", ""), ("exec", "sh-exec", "lua-exec", "source-port", "wait", "proxy", "proxy-type", "idle-timeout"))
+    options = parse_options(
+        call.args,
+        "ecgGiImMoOpPqsTVwWxX",
+        ("exec", "sh-exec", "lua-exec", "source-port", "wait", "proxy", "proxy-type", "idle-timeout"),
+    )
     if options.has("h", "help", "version"):
         return None
     program = options.value("e", "c", "exec", "sh-exec", "lua-exec")
@@ -256,14 +316,31 @@ def judge_ssh(call: Call) -> str | None:
     options = parse_options(call.args, "BbcDEeFIiJLlmOopQRSWw", stop_early=True)
     for setting in options.values("o"):
         name, _, value = setting.replace(" ", "=", 1).partition("=")
-        if name.lower() in ("proxycommand", "localcommand", "knownhostscommand", "pkcs11provider", "securitykeyprovider", "xauthlocation"):
+        if name.lower() in (
+            "proxycommand",
+            "localcommand",
+            "knownhostscommand",
+            "pkcs11provider",
+            "securitykeyprovider",
+            "xauthlocation",
+        ):
             text = value.strip("'\"")
-            if not re.match(r"(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat|\"?cloudflared)\b", text) or call.machine.probe_text(text, call.shell):
+            if not re.match(
+                (
+                    r"(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat|"
+                    r"\"?cloudflared)\b"
+                ),
+                text,
+            ) or call.machine.probe_text(text, call.shell):
                 call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
                 run_code(call, text, "an option of ssh")
     if options.value("R"):
         call.report(TUNNEL, "lets another machine reach into this one")
-    if options.value("F") and options.value("F") not in ("/dev/null", "none") and call.place(options.value("F") or "")[1] == "temp":
+    if (
+        options.value("F")
+        and options.value("F") not in ("/dev/null", "none")
+        and call.place(options.value("F") or "")[1] == "temp"
+    ):
         call.report(UNKNOWN_COMMAND, "takes its settings from a file anyone can write")
     words = options.operands
     if not words:
@@ -280,7 +357,7 @@ def judge_ssh(call: Call) -> str | None:
 
 def judge_scp(call: Call) -> str | None:
     """scp and sftp copy between machines; -S and -D run a program here."""
-    options = parse_options(call.args, "cFiJloPSDXbBsR".replace("R", ""), ())
+    options = parse_options(call.args, "cFiJloPSDXbBs", ())
     for program in options.values("S", "D"):
         call.run([program])
         call.report(UNKNOWN_COMMAND, f"runs a program: {shown(program)}")
@@ -370,7 +447,9 @@ def judge_ztcp(call: Call) -> str | None:
 def judge_tunnel(call: Call) -> str | None:
     """ngrok, cloudflared, bore, chisel, frpc …: open this machine to the world."""
     text = " ".join(call.args)
-    if re.match(r"(version|--version|--help|help|config check|update|tunnel list|login)", text) or not text and call.name not in ("sshuttle",):
+    if re.match(r"(version|--version|--help|help|config check|update|tunnel list|login)", text) or (
+        not text and call.name not in ("sshuttle",)
+    ):
         return None
     call.report(TUNNEL, "opens this machine to the outside")
     return None
@@ -379,7 +458,7 @@ def judge_tunnel(call: Call) -> str | None:
 def judge_xterm(call: Call) -> str | None:
     """xterm and kin run a command, or show a shell on another machine's display."""
     args = call.args
-    for flag, value in zip(args, args[1:], strict=False):
+    for flag, value in itertools.pairwise(args):
         if flag in ("-display", "--display") and not value.startswith((":", "localhost", "unix")):
             call.report(REVERSE_SHELL, "shows a shell on another machine's display")
     at = next((n for n, arg in enumerate(args) if arg in ("-e", "--", "-x", "--command", "--execute", "start")), -1)
@@ -396,9 +475,65 @@ def judge_server(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("curl", "curlie"), judge_curl), **dict.fromkeys(("wget", "wget2"), judge_wget), **dict.fromkeys(("http", "https", "xh", "xhs", "aria2c", "axel", "lynx", "w3m", "links", "elinks", "fetch", "GET", "POST", "lwp-request", "lwp-download", "ftpget", "saldl", "hurl", "curlftp"), judge_fetch),
-    **dict.fromkeys(("nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "pwncat", "rustcat", "powercat", "cryptcat"), judge_nc), "socat": judge_socat, **dict.fromkeys(("ssh", "autossh", "mosh", "slogin", "dbclient", "rsh", "rlogin", "sshpass-ssh", "et", "tsh"), judge_ssh),
-    **dict.fromkeys(("scp", "sftp", "pscp", "rcp"), judge_scp), **dict.fromkeys(("dig", "nslookup", "host", "drill", "ping", "ping6", "whois", "traceroute", "mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "s-nail", "kdig", "doggo", "dog", "hping3", "finger", "mosquitto_pub", "nping", "logger-x", "wall-x", "snmpset", "ldapmodify"), judge_lookup),
-    **dict.fromkeys(("ftp", "lftp", "tftp", "smbclient", "ncftp", "ncftpput", "ftpput", "tnftp"), judge_ftp), "telnet": judge_telnet, "ztcp": judge_ztcp, **dict.fromkeys(("ngrok", "cloudflared", "bore", "chisel", "frpc", "frps", "localtunnel", "lt", "pagekite", "inlets", "zrok", "rathole", "gost", "sshuttle", "tmate", "upterm", "teleconsole", "localxpose", "serveo", "playit", "wstunnel", "ligolo", "revsocks", "dnscat", "dnscat2", "iodine", "ptunnel", "gsocket", "gs-netcat", "tunnelto"), judge_tunnel),
-    **dict.fromkeys(("xterm", "gnome-terminal", "konsole", "urxvt", "alacritty", "kitty", "terminator", "xfce4-terminal", "st", "foot", "wezterm", "x-terminal-emulator", "rxvt", "lxterminal", "mate-terminal", "tilix"), judge_xterm), **dict.fromkeys(("msfvenom", "msfconsole", "weevely", "sliver-client", "villain"), judge_server),
-}  # fmt: skip
+    **dict.fromkeys(("curl", "curlie"), judge_curl),
+    **dict.fromkeys(("wget", "wget2"), judge_wget),
+    **dict.fromkeys(
+        names(
+            """
+http https xh xhs aria2c axel lynx w3m links elinks fetch GET POST lwp-request lwp-download ftpget saldl hurl
+curlftp
+"""
+        ),
+        judge_fetch,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+nc ncat netcat nc.openbsd nc.traditional pwncat rustcat powercat cryptcat
+"""
+        ),
+        judge_nc,
+    ),
+    "socat": judge_socat,
+    **dict.fromkeys(
+        names(
+            """
+ssh autossh mosh slogin dbclient rsh rlogin sshpass-ssh et tsh
+"""
+        ),
+        judge_ssh,
+    ),
+    **dict.fromkeys(("scp", "sftp", "pscp", "rcp"), judge_scp),
+    **dict.fromkeys(
+        names(
+            """
+dig nslookup host drill ping ping6 whois traceroute mail mailx mutt sendmail msmtp swaks s-nail kdig doggo dog
+hping3 finger mosquitto_pub nping snmpset ldapmodify
+"""
+        ),
+        judge_lookup,
+    ),
+    **dict.fromkeys(("ftp", "lftp", "tftp", "smbclient", "ncftp", "ncftpput", "ftpput", "tnftp"), judge_ftp),
+    "telnet": judge_telnet,
+    "ztcp": judge_ztcp,
+    **dict.fromkeys(
+        names(
+            """
+ngrok cloudflared bore chisel frpc frps localtunnel lt pagekite inlets zrok rathole gost sshuttle tmate upterm
+teleconsole localxpose serveo playit wstunnel ligolo revsocks dnscat dnscat2 iodine ptunnel gsocket gs-netcat
+tunnelto
+"""
+        ),
+        judge_tunnel,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+xterm gnome-terminal konsole urxvt alacritty kitty terminator xfce4-terminal st foot wezterm x-terminal-emulator
+rxvt lxterminal mate-terminal tilix
+"""
+        ),
+        judge_xterm,
+    ),
+    **dict.fromkeys(("msfvenom", "msfconsole", "weevely", "sliver-client", "villain"), judge_server),
+}

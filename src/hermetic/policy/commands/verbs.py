@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from ..call import Call, Judge
-from ..rules import Rule
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.rules import Rule
 
 
 class Verbs(msgspec.Struct, frozen=True):

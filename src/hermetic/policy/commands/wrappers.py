@@ -2,85 +2,204 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import msgspec
 
-from ..call import Call, Judge
-from ..effects import read, write
-from ..marks import INPUT, LOCAL, SECRET, STAR, is_known, is_plain, marks_in
-from ..options import parse_options
-from ..rules import Rule
-from ..words import split_ifs
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
+from hermetic.policy.marks import INPUT, LOCAL, SECRET, STAR, is_known, is_plain, marks_in
+from hermetic.policy.options import parse_options
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+from hermetic.policy.words import split_ifs
+
 from .builtins import ENVIRONMENT_DUMP
 from .environment import judge_variable
 from .execution import judge_shell
 from .unseen import run_code
 
 PRIVILEGE = Rule(
-    name="privilege", category="privileged-read", label="caution", severity=3, effects=("changes shared state",),
-    catches=("sudo ls", "doas cat x"), spares=("echo sudo",),
-)  # fmt: skip
+    name="privilege",
+    category="privileged-read",
+    label="caution",
+    severity=3,
+    effects=("changes shared state",),
+    catches=("sudo ls", "doas cat x"),
+    spares=("echo sudo",),
+)
 ROOT_SHELL = Rule(
-    name="root-shell", category="permission-ownership", severity=7, effects=("changes shared state", "executes unseen code"),
-    catches=("sudo -i", "sudo su -", "sudo bash", "pkexec sh", "sudo -s", "setpriv --reuid=0 sh"), spares=("sudo -l", "sudo -k", "su --help"),
-)  # fmt: skip
+    name="root-shell",
+    category="permission-ownership",
+    severity=7,
+    effects=("changes shared state", "executes unseen code"),
+    catches=("sudo -i", "sudo su -", "sudo bash", "pkexec sh", "sudo -s", "setpriv --reuid=0 sh"),
+    spares=("sudo -l", "sudo -k", "su --help"),
+)
 PASSWORD_STDIN = Rule(
-    name="sudo-password-on-stdin", category="permission-ownership", severity=6, effects=("changes shared state",),
-    catches=("echo pw | sudo -S ls",), spares=("sudo -n true",),
-)  # fmt: skip
+    name="sudo-password-on-stdin",
+    category="permission-ownership",
+    severity=6,
+    effects=("changes shared state",),
+    catches=("echo pw | sudo -S ls",),
+    spares=("sudo -n true",),
+)
 NAMESPACE = Rule(
-    name="enter-host", category="container-escape", severity=9, effects=("changes shared state",),
+    name="enter-host",
+    category="container-escape",
+    severity=9,
+    effects=("changes shared state",),
     catches=("nsenter -t 1 -m sh", "sudo chroot /mnt/host /bin/bash", "sudo nsenter --target 1 --all"),
     spares=("unshare --help", "chroot --version"),
-)  # fmt: skip
+)
 DEFERRED = Rule(
-    name="deferred-job", category="persistence", severity=7, effects=("changes shared state", "executes unseen code"),
-    catches=("echo ./x | at now + 1 hour", "batch <<< /tmp/x", "systemd-run --user --on-boot=1 x"), spares=("atq", "at -l"),
-)  # fmt: skip
+    name="deferred-job",
+    category="persistence",
+    severity=7,
+    effects=("changes shared state", "executes unseen code"),
+    catches=("echo ./x | at now + 1 hour", "batch <<< /tmp/x", "systemd-run --user --on-boot=1 x"),
+    spares=("atq", "at -l"),
+)
 RULES = (PRIVILEGE, ROOT_SHELL, PASSWORD_STDIN, NAMESPACE, DEFERRED)
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """Options of a wrapper: letters and names with a value, operands before the command, options that are shell code."""
+    """A wrapper's options with a value, operands before the command, and options that are shell code."""
 
     short: str = ""
     long: tuple[str, ...] = ()
     skip: int = 0
     code: tuple[str, ...] = ()
-    assignments: bool = False
     privileged: bool = False
 
 
-_W = Wrapper
-WRAPPERS: dict[str, Wrapper] = {
-    "nohup": _W(), "setsid": _W(), "time": _W("fo"), "nice": _W("n", ("adjustment",)), "ionice": _W("cnpPu", ("class", "classdata", "pid")),
-    "timeout": _W("ks", ("kill-after", "signal"), skip=1), "gtimeout": _W("ks", ("kill-after", "signal"), skip=1), "stdbuf": _W("ioe", ("input", "output", "error")),
-    "chrt": _W("TPDp", ("sched-runtime", "sched-period", "sched-deadline"), skip=1), "taskset": _W("", (), skip=1),
-    "strace": _W("abeEIoOpPsSuUX", ("output", "trace", "env", "user", "attach")), "ltrace": _W("aAeDFlnopsuwx", ("output",)),
-    "fakeroot": _W("lsibfc", ("lib", "faked")), "chronic": _W(), "unbuffer": _W(), "dbus-run-session": _W("", ("config-file", "dbus-daemon")), "dbus-launch": _W(),
-    "eatmydata": _W(), "proot": _W("rbqwvk", ("rootfs", "bind", "cwd", "pwd")), "cpulimit": _W("lpPe", ("limit",)), "trickle": _W("udwtlLn"),
-    "numactl": _W("NmpCiP", ("cpunodebind", "membind", "physcpubind", "interleave", "preferred")), "setarch": _W("", (), skip=1), "linux64": _W(), "linux32": _W(), "i386": _W(), "x86_64": _W(),
-    "catchsegv": _W(), "valgrind": _W("", ("tool", "log-file")), "heaptrack": _W("o"), "perf": _W(), "hyperfine": _W("wrmMspLnDuS", ("warmup", "runs", "prepare", "cleanup", "setup", "export-json", "export-markdown", "parameter-list", "shell"), code=("prepare", "cleanup", "setup", "p", "s", "c")),
-    "xvfb-run": _W("efnps", ("error-file", "auth-file", "server-num", "server-args")), "torsocks": _W(), "torify": _W(), "proxychains": _W("f"), "proxychains4": _W("f"), "tsocks": _W(),
-    "firejail": _W(), "bwrap": _W(), "cgexec": _W("g"), "chpst": _W("ueUnb/lLPmodfcrtop"), "softlimit": _W("abcdfflmoprst"), "prlimit": _W("p", ("pid",)), "setuidgid": _W("", (), skip=1),
-    "tini": _W("p"), "dumb-init": _W("r"), "catatonit": _W(), "rlwrap": _W("abcCdDeEfFgGHilmMnNoOpPqQrRsStTwz"), "faketime": _W("fm", (), skip=1), "ssh-agent": _W("aEtP"), "gdbserver": _W("", (), skip=1),
-    "env-update": _W(), "unshare": _W("SGRw", ("setuid", "setgid", "root", "wd", "propagation")), "sg": _W("", (), skip=1), "newgrp": _W(), "gosu": _W("", (), skip=1, privileged=True), "su-exec": _W("", (), skip=1, privileged=True),
-    "dtach": _W("eErz", (), skip=1), "abduco": _W("", (), skip=1), "detach": _W(), "daemonize": _W("acelopuE"), "daemon": _W("noiuPFDleErXOIMC", ("name", "output")), "nosudo": _W(),
-    "caffeinate": _W("tw"), "arch": _W(), "direnv": _W("", (), skip=2), "dotenv": _W("fe", ("file", "environment"), skip=0), "aws-vault": _W("", (), skip=2), "chamber": _W("", (), skip=2),
-    "annotate-output": _W(), "ts-node-dev": _W(), "lldb-server": _W(), "scriptreplay": _W(), "setterm": _W(), "sem": _W("j", ("jobs", "id"), code=()), "retry": _W("tdm"), "ifne": _W("n"), "ifdata": _W(),
-    "pipexec": _W(), "uptrack": _W(), "apptainer-exec": _W(), "systemd-inhibit": _W("", ("what", "who", "why", "mode")), "systemd-cat": _W("tp", ("identifier", "priority")), "vlock": _W(), "spawn": _W(),
-    "nocache": _W(), "schedtool": _W("napM"), "rtprio": _W("", (), skip=1), "limit": _W(), "primusrun": _W(), "optirun": _W(), "gamemoderun": _W(), "wine": _W(), "tsp": _W("nlLtcpowkSND"), "coproc": _W(), "noglob": _W(), "nocorrect": _W(),
-    "-": _W(), "with-contenv": _W(), "s6-setuidgid": _W("", (), skip=1), "setlock": _W("", (), skip=1), "multilog": _W(), "logsave": _W("asv", (), skip=1), "run-one": _W(), "run-this-one": _W(), "keep-one-running": _W(), "chaosmonkey": _W(),
-    "expect_unbuffer": _W(), "op": _W(), "runcon": _W("utrlc", ("user", "role", "type", "range")), "capsh": _W(), "pkexec": _W("", ("user",), privileged=True), "doas": _W("Cu", (), privileged=True), "gksudo": _W("u", (), privileged=True), "kdesu": _W("u", (), privileged=True), "run0": _W("u", ("user", "unit"), privileged=True), "sudoedit": _W("u", (), privileged=True),
-    "rshell": _W(), "toolbox-run": _W(), "distrobox-host-exec": _W(), "flatpak-spawn": _W("", ("directory", "env")), "host-spawn": _W(), "winpty": _W(), "conpty": _W(), "setfattr-run": _W(), "ssh-keysign": _W(), "prename-run": _W(),
-}  # fmt: skip
+# Wrappers that take no options worth knowing: the command is the first word that is not an option.
+_PLAIN = """
+nohup setsid chronic unbuffer dbus-launch eatmydata linux64 linux32 i386 x86_64 catchsegv torsocks torify tsocks
+firejail bwrap catatonit newgrp run-one run-this-one keep-one-running nocache primusrun optirun gamemoderun wine
+noglob nocorrect winpty host-spawn distrobox-host-exec perf valgrind capsh ddtrace-run
+"""
+_WRAPPERS = {
+    "time": Wrapper("fo"),
+    "nice": Wrapper("n", ("adjustment",)),
+    "ionice": Wrapper("cnpPu", ("class", "classdata", "pid")),
+    "timeout": Wrapper("ks", ("kill-after", "signal"), skip=1),
+    "gtimeout": Wrapper("ks", ("kill-after", "signal"), skip=1),
+    "stdbuf": Wrapper("ioe", ("input", "output", "error")),
+    "chrt": Wrapper("TPDp", ("sched-runtime", "sched-period", "sched-deadline"), skip=1),
+    "taskset": Wrapper(skip=1),
+    "strace": Wrapper("abeEIoOpPsSuUX", ("output", "trace", "env", "user", "attach")),
+    "ltrace": Wrapper("aAeDFlnopsuwx", ("output",)),
+    "fakeroot": Wrapper("lsibfc", ("lib", "faked")),
+    "dbus-run-session": Wrapper("", ("config-file", "dbus-daemon")),
+    "proot": Wrapper("rbqwvk", ("rootfs", "bind", "cwd", "pwd")),
+    "cpulimit": Wrapper("lpPe", ("limit",)),
+    "trickle": Wrapper("udwtlLn"),
+    "numactl": Wrapper("NmpCiP", ("cpunodebind", "membind", "physcpubind", "interleave", "preferred")),
+    "setarch": Wrapper(skip=1),
+    "heaptrack": Wrapper("o"),
+    "hyperfine": Wrapper(
+        "wrmMspLnDuSc",
+        names(
+            """
+warmup runs prepare cleanup setup export-json export-markdown parameter-list shell
+"""
+        ),
+        code=("prepare", "cleanup", "setup", "p", "s", "c"),
+    ),
+    "xvfb-run": Wrapper("efnps", ("error-file", "auth-file", "server-num", "server-args")),
+    "proxychains": Wrapper("f"),
+    "proxychains4": Wrapper("f"),
+    "cgexec": Wrapper("g"),
+    "chpst": Wrapper("ueUnb/lLPmodfcrtop"),
+    "softlimit": Wrapper("abcdfflmoprst"),
+    "prlimit": Wrapper("p", ("pid",)),
+    "setuidgid": Wrapper(skip=1),
+    "s6-setuidgid": Wrapper(skip=1),
+    "setlock": Wrapper(skip=1),
+    "tini": Wrapper("p"),
+    "dumb-init": Wrapper("r"),
+    "rlwrap": Wrapper("abcCdDeEfFgGHilmMnNoOpPqQrRsStTwz"),
+    "faketime": Wrapper("fm", skip=1),
+    "ssh-agent": Wrapper("aEtP"),
+    "gdbserver": Wrapper(skip=1),
+    "unshare": Wrapper("SGRw", ("setuid", "setgid", "root", "wd", "propagation")),
+    "sg": Wrapper(skip=1),
+    "gosu": Wrapper(skip=1, privileged=True),
+    "su-exec": Wrapper(skip=1, privileged=True),
+    "dtach": Wrapper("eErz", skip=1),
+    "abduco": Wrapper(skip=1),
+    "daemonize": Wrapper("acelopuE"),
+    "daemon": Wrapper("noiuPFDleErXOIMC", ("name", "output")),
+    "caffeinate": Wrapper("tw"),
+    "sem": Wrapper("j", ("jobs", "id")),
+    "retry": Wrapper("tdm"),
+    "ifne": Wrapper("n"),
+    "systemd-inhibit": Wrapper("", ("what", "who", "why", "mode")),
+    "systemd-cat": Wrapper("tp", ("identifier", "priority")),
+    "schedtool": Wrapper("napM"),
+    "tsp": Wrapper("lLtcpowkSND"),
+    "logsave": Wrapper("asv", skip=1),
+    "runcon": Wrapper("utrlc", ("user", "role", "type", "range")),
+    "pkexec": Wrapper("", ("user",), privileged=True),
+    "doas": Wrapper("Cu", privileged=True),
+    "gksudo": Wrapper("u", privileged=True),
+    "kdesu": Wrapper("u", privileged=True),
+    "run0": Wrapper("u", ("user", "unit"), privileged=True),
+    "flatpak-spawn": Wrapper("", ("directory", "env")),
+}
+WRAPPERS: dict[str, Wrapper] = {**dict.fromkeys(_PLAIN.split(), Wrapper()), **_WRAPPERS}
 _RUNNERS = {  # program → words before the command begins
-    "poetry": ("run",), "pipenv": ("run",), "uv": ("run",), "pdm": ("run",), "hatch": ("run",), "rye": ("run",), "pixi": ("run",), "bundle": ("exec",), "conda": ("run",), "mamba": ("run",), "micromamba": ("run",),
-    "mise": ("exec", "x"), "rtx": ("exec",), "asdf": ("exec",), "pyenv": ("exec",), "rbenv": ("exec",), "nodenv": ("exec",), "direnv": ("exec",), "doppler": ("run",), "infisical": ("run",), "op": ("run",),
-    "aws-vault": ("exec",), "devbox": ("run",), "devenv": ("shell",), "corepack": ("run",), "yarn": ("exec",), "pnpm": ("exec",), "npm": ("exec", "x"), "bun": ("x",), "nix": ("run", "shell", "develop"), "rustup": ("run",), "volta": ("run",), "fnm": ("exec",), "nvm": ("exec", "run"),
-    "flatpak": ("run",), "foreman": ("run",), "heroku": ("run",), "chamber": ("exec",), "teller": ("run",), "sops": ("exec-env", "exec-file"), "rvm": ("exec",), "perf": ("stat", "record", "trace"), "ddtrace-run": (), "newrelic-admin": ("run-program",), "lxc": ("exec",), "incus": ("exec",), "machinectl": ("shell",), "vagrant": ("ssh",),
-}  # fmt: skip
+    "poetry": ("run",),
+    "pipenv": ("run",),
+    "uv": ("run",),
+    "pdm": ("run",),
+    "hatch": ("run",),
+    "rye": ("run",),
+    "pixi": ("run",),
+    "bundle": ("exec",),
+    "conda": ("run",),
+    "mamba": ("run",),
+    "micromamba": ("run",),
+    "mise": ("exec", "x"),
+    "rtx": ("exec",),
+    "asdf": ("exec",),
+    "pyenv": ("exec",),
+    "rbenv": ("exec",),
+    "nodenv": ("exec",),
+    "direnv": ("exec",),
+    "doppler": ("run",),
+    "infisical": ("run",),
+    "op": ("run",),
+    "aws-vault": ("exec",),
+    "devbox": ("run",),
+    "devenv": ("shell",),
+    "corepack": ("run",),
+    "yarn": ("exec",),
+    "pnpm": ("exec",),
+    "npm": ("exec", "x"),
+    "bun": ("x",),
+    "nix": ("run", "shell", "develop"),
+    "rustup": ("run",),
+    "volta": ("run",),
+    "fnm": ("exec",),
+    "nvm": ("exec", "run"),
+    "flatpak": ("run",),
+    "foreman": ("run",),
+    "heroku": ("run",),
+    "chamber": ("exec",),
+    "teller": ("run",),
+    "sops": ("exec-env", "exec-file"),
+    "rvm": ("exec",),
+    "perf": ("stat", "record", "trace"),
+    "ddtrace-run": (),
+    "newrelic-admin": ("run-program",),
+    "lxc": ("exec",),
+    "incus": ("exec",),
+    "machinectl": ("shell",),
+    "vagrant": ("ssh",),
+}
 
 
 def judge_wrapper(call: Call) -> str | None:
@@ -113,14 +232,29 @@ def judge_wrapper(call: Call) -> str | None:
 def _privileged(call: Call, rest: list[str]) -> None:
     call.report(PRIVILEGE, "runs with the rights of another user")
     name = rest[0].rsplit("/", 1)[-1]
-    if name in ("bash", "sh", "zsh", "su", "dash", "fish", "ksh") and not [a for a in rest[1:] if a not in ("-", "-l", "-i", "root", "--login")]:
+    if name in ("bash", "sh", "zsh", "su", "dash", "fish", "ksh") and not [
+        a for a in rest[1:] if a not in ("-", "-l", "-i", "root", "--login")
+    ]:
         call.report(ROOT_SHELL, "opens a shell with all rights")
 
 
 def judge_sudo(call: Call) -> str | None:
     """sudo runs a command as another user."""
-    options = parse_options(call.args, "AbCcDEgHhKpRrTtUu".replace("A", "").replace("b", "").replace("E", "").replace("H", "").replace("K", "").replace("c", ""),
-                            ("user", "group", "host", "prompt", "close-from", "chdir", "chroot", "role", "type", "other-user", "command-timeout"), stop_early=True)  # fmt: skip
+    options = parse_options(
+        call.args,
+        "AbCcDEgHhKpRrTtUu".replace("A", "")
+        .replace("b", "")
+        .replace("E", "")
+        .replace("H", "")
+        .replace("K", "")
+        .replace("c", ""),
+        names(
+            """
+user group host prompt close-from chdir chroot role type other-user command-timeout
+"""
+        ),
+        stop_early=True,
+    )
     rest = options.operands
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
         name, _, value = rest[0].partition("=")
@@ -152,7 +286,9 @@ def judge_sudo(call: Call) -> str | None:
 
 def judge_su(call: Call) -> str | None:
     """su and runuser run a shell, or `-c TEXT`, or a command."""
-    options = parse_options(call.args, "csugGw", ("command", "shell", "user", "group", "session-command"), stop_early=call.name == "runuser")
+    options = parse_options(
+        call.args, "csugGw", ("command", "shell", "user", "group", "session-command"), stop_early=call.name == "runuser"
+    )
     text = options.value("c", "command", "session-command")
     call.report(PRIVILEGE, "runs with the rights of another user")
     if text is not None:
@@ -205,7 +341,12 @@ def judge_env(call: Call) -> str | None:
 
 def judge_xargs(call: Call) -> str | None:
     """xargs appends its input to a command, or puts it where -I says."""
-    options = parse_options(call.args, "aEIJLnPsdRS", ("arg-file", "delimiter", "replace", "max-args", "max-procs", "max-chars", "max-lines", "process-slot-var"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "aEIJLnPsdRS",
+        ("arg-file", "delimiter", "replace", "max-args", "max-procs", "max-chars", "max-lines", "process-slot-var"),
+        stop_early=True,
+    )
     source = options.value("a", "arg-file")
     text = read(call, source) if source else call.input() if call.stdin is not None else INPUT
     command = options.operands or ["echo"]
@@ -213,12 +354,16 @@ def judge_xargs(call: Call) -> str | None:
     if options.has("0", "null"):
         items = [item for item in text.split("\0") if item]
     elif options.value("d", "delimiter"):
-        delimiter = (options.value("d", "delimiter") or " ").replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
+        delimiter = (
+            (options.value("d", "delimiter") or " ").replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
+        )
         items = [item for item in text.rstrip("\n").split(delimiter[:1] or " ") if item]
     elif replace:
         items = [line.strip() for line in text.split("\n") if line.strip()]
     else:
-        items = split_ifs(text.replace("'", "").replace('"', ""), " \t\n") if is_known(text) else split_ifs(text, " \t\n")
+        items = (
+            split_ifs(text.replace("'", "").replace('"', ""), " \t\n") if is_known(text) else split_ifs(text, " \t\n")
+        )
     if not items:
         items = [marks_in(text)] if marks_in(text) else []
     if replace:
@@ -231,7 +376,12 @@ def judge_xargs(call: Call) -> str | None:
 
 def judge_parallel(call: Call) -> str | None:
     """GNU parallel: a command, then ::: and its arguments, or arguments on standard input."""
-    options = parse_options(call.args, "jaIncPsSNXLdC", ("jobs", "arg-file", "sshlogin", "colsep", "max-args", "joblog", "results", "delimiter", "timeout"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "jaIncPsSNXLdC",
+        ("jobs", "arg-file", "sshlogin", "colsep", "max-args", "joblog", "results", "delimiter", "timeout"),
+        stop_early=True,
+    )
     rest = options.operands
     cut = next((at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest))
     command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
@@ -241,7 +391,7 @@ def judge_parallel(call: Call) -> str | None:
         lines = (read(call, source) if source else call.input()).split("\n")
         sources = [line for line in lines if line]
     for item in sources[:50] or [LOCAL]:
-        line = re.sub(r"\{[./#]*\}", lambda _: item, text) if "{" in text else f"{text} {item}"
+        line = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text) if "{" in text else f"{text} {item}"
         run_code(call, line.strip(), "parallel")
     return None
 
@@ -265,7 +415,11 @@ def judge_flock(call: Call) -> str | None:
 
 def judge_script(call: Call) -> str | None:
     """script records a command into a file."""
-    options = parse_options(call.args, "cEoIOBmtT", ("command", "log-out", "log-in", "log-io", "echo", "output-limit", "logging-format", "log-timing"))
+    options = parse_options(
+        call.args,
+        "cEoIOBmtT",
+        ("command", "log-out", "log-in", "log-io", "echo", "output-limit", "logging-format", "log-timing"),
+    )
     text = options.value("c", "command")
     for path in options.operands[:1]:
         write(call, path)
@@ -284,13 +438,20 @@ def judge_busybox(call: Call) -> str | None:
 
 def judge_loader(call: Call) -> str | None:
     """The dynamic loader runs the program it is given."""
-    options = parse_options(call.args, "", ("library-path", "inhibit-rpath", "audit", "preload", "argv0"), stop_early=True)
+    options = parse_options(
+        call.args, "", ("library-path", "inhibit-rpath", "audit", "preload", "argv0"), stop_early=True
+    )
     return call.run(options.operands) if options.operands else None
 
 
 def judge_namespace(call: Call) -> str | None:
     """nsenter and chroot step into another root or another process's view of the machine."""
-    options = parse_options(call.args, "tSGrw" if call.name == "nsenter" else "", ("target", "setuid", "setgid", "userspec", "groups"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "tSGrw" if call.name == "nsenter" else "",
+        ("target", "setuid", "setgid", "userspec", "groups"),
+        stop_early=True,
+    )
     if options.has("help", "version", "V", "h"):
         return None
     call.report(NAMESPACE, "steps out into another root or the host's own view of the machine")
@@ -300,7 +461,17 @@ def judge_namespace(call: Call) -> str | None:
 
 def judge_setpriv(call: Call) -> str | None:
     """setpriv changes the user a command runs as."""
-    options = parse_options(call.args, "", ("reuid", "regid", "ruid", "rgid", "euid", "egid", "groups", "bounding-set", "inh-caps", "ambient-caps", "securebits", "selinux-label", "apparmor-profile"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "",
+        names(
+            """
+reuid regid ruid rgid euid egid groups bounding-set inh-caps ambient-caps securebits selinux-label
+apparmor-profile
+"""
+        ),
+        stop_early=True,
+    )
     rest = options.operands
     if options.value("reuid", "euid", "ruid") in ("0", "root"):
         call.report(ROOT_SHELL, "runs as root")
@@ -309,7 +480,12 @@ def judge_setpriv(call: Call) -> str | None:
 
 def judge_start_stop(call: Call) -> str | None:
     """start-stop-daemon starts a program or stops others."""
-    options = parse_options(call.args, "xpnuksRgcNIPT", ("exec", "pidfile", "name", "user", "signal", "startas", "chuid", "retry"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "xpnuksRgcNIPT",
+        ("exec", "pidfile", "name", "user", "signal", "startas", "chuid", "retry"),
+        stop_early=True,
+    )
     program = options.value("x", "exec", "a", "startas")
     if program:
         return call.run([program, *options.operands])
@@ -318,7 +494,17 @@ def judge_start_stop(call: Call) -> str | None:
 
 def judge_systemd_run(call: Call) -> str | None:
     """systemd-run starts a unit now or at a time."""
-    options = parse_options(call.args, "pHMt".replace("t", "") + "u", ("unit", "property", "description", "slice", "host", "machine", "uid", "gid", "nice", "working-directory", "setenv", "on-active", "on-boot", "on-startup", "on-unit-active", "on-calendar", "timer-property", "path-property"), stop_early=True)
+    options = parse_options(
+        call.args,
+        "pHMu",
+        names(
+            """
+unit property description slice host machine uid gid nice working-directory setenv on-active on-boot on-startup
+on-unit-active on-calendar timer-property path-property
+"""
+        ),
+        stop_early=True,
+    )
     if any(name.startswith("on-") for name, _ in options.given):
         call.report(DEFERRED, "starts something later, when nobody watches")
     return call.run(options.operands) if options.operands else None
@@ -350,7 +536,7 @@ def judge_screen(call: Call) -> str | None:
     if not args:
         return None
     verb = args[0]
-    options = parse_options(args[1:], "cdeFfFnstxyp")
+    options = parse_options(args[1:], "ceFfnstxyp")
     words = options.operands
     if verb in ("send-keys", "send"):
         text = " ".join(word for word in words if word not in ("Enter", "C-m", "C-c", "C-d"))
@@ -362,31 +548,36 @@ def judge_screen(call: Call) -> str | None:
 
 
 def judge_runner(call: Call) -> str | None:
-    """`poetry run`, `bundle exec`, `npm exec` and kin run the command that follows; other verbs go on to their family."""
+    """`poetry run`, `bundle exec`, `npm exec` and kin run the command that follows."""
     args = call.args
     words = _RUNNERS[call.name]
     at = next((at for at, arg in enumerate(args) if arg in words), -1)
-    if at < 0 or any(not arg.startswith("-") for arg in args[:at]):
-        return _other_verb(call)
+    if at < 0:
+        return None
     rest = args[at + 1 :]
     if "--" in rest and call.name not in ("uv",):
-        rest = rest[rest.index("--") + 1 :] if all(a.startswith("-") or at2 < 3 for at2, a in enumerate(rest[: rest.index("--")])) else rest
+        rest = (
+            rest[rest.index("--") + 1 :]
+            if all(a.startswith("-") or at2 < 3 for at2, a in enumerate(rest[: rest.index("--")]))
+            else rest
+        )
     else:
-        options = parse_options(rest, "ncpe", ("name", "cwd", "with", "python", "package", "env-file", "prefix", "group", "extra", "command", "run"), stop_early=True)
+        options = parse_options(
+            rest,
+            "ncpe",
+            names(
+                """
+name cwd with python package env-file prefix group extra command run
+"""
+            ),
+            stop_early=True,
+        )
         if options.value("c", "command", "run"):
             return run_code(call, options.value("c", "command", "run") or "", call.name)
         rest = options.operands
         if call.name in ("direnv", "aws-vault", "lxc", "incus", "machinectl", "rbenv", "rustup"):
             rest = rest[1:] if call.name != "rbenv" else rest
     return call.run(rest) if rest else None
-
-
-def _other_verb(call: Call) -> str | None:
-    judge = _OTHERS.get(call.name)
-    return judge(call) if judge else None
-
-
-_OTHERS: dict[str, Judge] = {}  # filled once by the catalog with the packages' judges
 
 
 def judge_runner_with(judges: dict[str, Judge]) -> dict[str, Judge]:
@@ -411,14 +602,21 @@ def judge_find(call: Call) -> str | None:
     """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
     from_words = _find_parts(call)
     roots, tests = from_words
-    names = [value for flag, value in zip(tests, tests[1:], strict=False) if flag in ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")]
+    names = [
+        value
+        for flag, value in itertools.pairwise(tests)
+        if flag in ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
+    ]
     found = _found(roots, names, tests)
     at = 0
     while at < len(tests):
         word = tests[at]
         at += 1
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((n for n in range(at, len(tests)) if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")), len(tests))
+            end = next(
+                (n for n in range(at, len(tests)) if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")),
+                len(tests),
+            )
             command = tests[at:end]
             at = end + 1
             for path in found[:8]:
@@ -446,10 +644,10 @@ def _found(roots: list[str], names: list[str], tests: list[str]) -> list[str]:
     if names and is_plain(names[0]) and names[0] not in ("*", ".*"):
         pattern = names[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
         return [f"{root.rstrip('/')}/{pattern}" for root in roots]
-    top = [] if any(flag == "-mindepth" and value != "0" for flag, value in zip(tests, tests[1:], strict=False)) else list(roots)
-    if any(flag == "-maxdepth" and value == "0" for flag, value in zip(tests, tests[1:], strict=False)):
+    top = [] if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests)) else list(roots)
+    if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
         return list(roots)
-    if any(flag == "-type" and value == "f" for flag, value in zip(tests, tests[1:], strict=False)) or any(
+    if any(flag == "-type" and value == "f" for flag, value in itertools.pairwise(tests)) or any(
         flag in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm") for flag in tests
     ):
         top = []
@@ -464,22 +662,51 @@ def _find_delete(call: Call, roots: list[str], names: list[str], found: list[str
 
 def delete_found(call: Call, path: str, filtered: bool) -> None:
     """Judge find's own deletion: everything below a root, or what a test picked there."""
-    from ..effects import WORKSPACE_DELETE, delete
-
     full, place = call.place(path)
     if place == "workspace root" and filtered and not path.rstrip("/").endswith(STAR):
         call.report(WORKSPACE_DELETE, "deletes matching files in the workspace", full)
         return
-    if place == "workspace root" and any(test in call.args for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")):
+    if place == "workspace root" and any(
+        test in call.args for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
+    ):
         call.report(WORKSPACE_DELETE, "deletes matching files in the workspace", full)
         return
     delete(call, path, recursive=True)
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(WRAPPERS, judge_wrapper), "sudo": judge_sudo, "su": judge_su, "runuser": judge_su, "env": judge_env, "xargs": judge_xargs, "gxargs": judge_xargs,
-    "parallel": judge_parallel, "rush": judge_parallel, "watch": judge_watch, "viddy": judge_watch, "flock": judge_flock, "script": judge_script, "busybox": judge_busybox, "toybox": judge_busybox, "box": judge_busybox,
-    "ld.so": judge_loader, "ld-linux-x86-64.so.2": judge_loader, "ld-linux.so.2": judge_loader, "ld-linux-aarch64.so.1": judge_loader, "ld-musl-x86_64.so.1": judge_loader,
-    "nsenter": judge_namespace, "chroot": judge_namespace, "pivot_root": judge_namespace, "setpriv": judge_setpriv, "start-stop-daemon": judge_start_stop,
-    "systemd-run": judge_systemd_run, "at": judge_at, "batch": judge_at, "screen": judge_screen, "tmux": judge_screen, "byobu": judge_screen, "find": judge_find, "gfind": judge_find,
-}  # fmt: skip
+    **dict.fromkeys(WRAPPERS, judge_wrapper),
+    "sudo": judge_sudo,
+    "su": judge_su,
+    "runuser": judge_su,
+    "env": judge_env,
+    "xargs": judge_xargs,
+    "gxargs": judge_xargs,
+    "parallel": judge_parallel,
+    "rush": judge_parallel,
+    "watch": judge_watch,
+    "viddy": judge_watch,
+    "flock": judge_flock,
+    "script": judge_script,
+    "busybox": judge_busybox,
+    "toybox": judge_busybox,
+    "box": judge_busybox,
+    "ld.so": judge_loader,
+    "ld-linux-x86-64.so.2": judge_loader,
+    "ld-linux.so.2": judge_loader,
+    "ld-linux-aarch64.so.1": judge_loader,
+    "ld-musl-x86_64.so.1": judge_loader,
+    "nsenter": judge_namespace,
+    "chroot": judge_namespace,
+    "pivot_root": judge_namespace,
+    "setpriv": judge_setpriv,
+    "start-stop-daemon": judge_start_stop,
+    "systemd-run": judge_systemd_run,
+    "at": judge_at,
+    "batch": judge_at,
+    "screen": judge_screen,
+    "tmux": judge_screen,
+    "byobu": judge_screen,
+    "find": judge_find,
+    "gfind": judge_find,
+}

@@ -100,7 +100,7 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
             Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
         ]
     found += evaluator.findings
-    if _PARSER.parse(text.encode("latin-1")).root_node.has_error:
+    if _PARSER.parse(command.encode("utf-8", "surrogatepass")).root_node.has_error:
         found.append(
             Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
         )

@@ -38,7 +38,7 @@ from .syntax import (
 )
 from .words import MAX_TEXT, Folder
 
-MAX_STEPS = 40_000
+MAX_STEPS = 30_000
 MAX_NESTING = 60
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"

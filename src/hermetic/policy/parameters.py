@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 
 from .globs import glob_regex
-from .marks import NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
+from .marks import NUMBER, STAR, UNSET, is_known, is_plain, marks_in, unknown_like
 
-_MAX_SCAN = 2000
+_MAX_WORK = 300_000
+
+
+def _work(value: str, pattern: str) -> int:
+    """How many steps a match of the pattern may take, tried at every place of the value."""
+    return int(len(value) ** (pattern.count(STAR) + 1))
 
 
 def remove(value: str, operator: str, pattern: str) -> str:
@@ -18,7 +23,7 @@ def remove(value: str, operator: str, pattern: str) -> str:
     if operator[0] == "%" and literal:
         return value[: len(value) - len(pattern)] if pattern and value.endswith(pattern) else value
     regex = glob_regex(pattern)
-    if regex is None or len(value) > _MAX_SCAN:
+    if regex is None or _work(value, pattern) > _MAX_WORK:
         return unknown_like(value, pattern)
     size = len(value)
     if operator == "#":
@@ -41,7 +46,7 @@ def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
     if not pattern:
         return replacement + value if operator == "/#" else value + replacement if operator == "/%" else value
     regex = glob_regex(pattern)
-    if regex is None or len(value) > _MAX_SCAN:
+    if regex is None or _work(value, pattern) > _MAX_WORK:
         return unknown_like(value, pattern, replacement)
     source = regex.pattern
     if operator == "/#":

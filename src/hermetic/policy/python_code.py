@@ -20,7 +20,8 @@ from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, UNSET, is_pl
 from .network import EXFIL, REVERSE_SHELL, check_address
 from .sql import destruction
 
-MAX_NODES = 4_000
+MAX_NODES = 6_000
+MAX_SOURCE = 30_000
 
 _SHELL_CALLS = {
     "os.system",
@@ -109,8 +110,8 @@ class _Budget(Exception):
 
 def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
     """Report what the Python text would do."""
-    if depth > 6:
-        call.report(UNKNOWN_COMMAND, "runs Python code nested too deeply to be read")
+    if depth > 6 or len(source) > MAX_SOURCE:
+        call.report(UNKNOWN_COMMAND, "runs Python code too large or nested too deeply to be read")
         return
     marks = marks_in(source)
     if marks:

@@ -32,7 +32,9 @@ from .syntax import (
 )
 
 MAX_DEPTH = 40
-MAX_COMMANDS = 4000
+MAX_COMMANDS = 3000
+MAX_WORDS = 8000
+MAX_PIECES = 16_000
 
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -47,10 +49,13 @@ _DECLARES = frozenset({"declare", "typeset", "export", "local", "readonly", "eva
 _STOPPERS = frozenset({"then", "fi", "do", "done", "esac", "else", "elif", "}"})
 _NONE: frozenset[str] = frozenset()
 _WORD_END = " \t\n;&|<>()"
-_RUNS = {
-    False: re.compile(r"[^\\'\"`$<>\s;&|()?*+@!}/:\[\]]+"),
-    True: re.compile(r"[^\\\"`$}/:\[\]]+"),
+_RUNS = {  # what cannot end or change a run of literal text, by where the text stops
+    _WORD_END: re.compile(r"[^\\'\"`$<>\s;&|()]+"),
+    '"': re.compile(r"[^\\\"`$]+"),
+    "": re.compile(r"[^\\`$]+"),
 }
+_BARE_RUN = re.compile(r"[^\\'\"`$<>\s;&|()?*+@!}/:\[\]]+")
+_QUOTED_RUN = re.compile(r"[^\\\"`$}/:\[\]]+")
 
 
 class Unreadable(Exception):
@@ -67,6 +72,8 @@ class Reader:
         self.span = span
         self.depth = depth
         self.commands = 0
+        self.words = 0
+        self.pieces = 0
         self._heredocs: list[tuple[Redirect, str, bool]] = []
 
     def read(self) -> Seq:
@@ -515,6 +522,9 @@ class Reader:
 
     def _word(self) -> Word:
         start = self.pos
+        self.words += 1
+        if self.words > MAX_WORDS:
+            raise Unreadable("too many words in one text")
         pieces = self._pieces(_WORD_END, False)
         return Word(pieces, start, self.pos)
 
@@ -529,8 +539,11 @@ class Reader:
     def _pieces(self, stop: str, quoted: bool) -> list[Piece]:
         pieces: list[Piece] = []
         text, size = self.text, self.size
-        run = _RUNS[quoted]
+        run = _RUNS.get(stop) or (_QUOTED_RUN if quoted else _BARE_RUN)
         while self.pos < size:
+            self.pieces += 1
+            if self.pieces > MAX_PIECES:
+                raise Unreadable("too many words and expansions in one text")
             match = run.match(text, self.pos)
             if match:
                 pieces.append(Lit(match[0], quoted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from .syntax import Lit, Piece, Word
+from .syntax import Lit, Piece, Var, Word
 
 MAX_WORDS = 256
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?")
@@ -40,6 +40,18 @@ def _pieces(atoms: list[Atom]) -> list[Piece]:
         pieces.append(atom)
     if run:
         pieces.append(Lit("".join(run), False))
+    return _joined_names(pieces)
+
+
+def _joined_names(pieces: list[Piece]) -> list[Piece]:
+    """Braces work on the text, so `$a{b,c}` names the variables ab and ac."""
+    for at in range(len(pieces) - 1):
+        var, following = pieces[at], pieces[at + 1]
+        if isinstance(var, Var) and var.bare and not var.quoted and isinstance(following, Lit) and not following.quoted:
+            match = re.match(r"\w+", following.text, re.ASCII)
+            if match:
+                pieces[at] = Var(var.name + match[0], False, bare=True)
+                pieces[at + 1] = Lit(following.text[match.end() :], False)
     return pieces
 
 

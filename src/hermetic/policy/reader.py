@@ -668,7 +668,7 @@ class Reader:
             self.pos += 1
             return [Lit("$", True)]
         self.pos = match.end()
-        return [Var(match[0], quoted)]
+        return [Var(match[0], quoted, bare=match[0][0].isalpha() or match[0][0] == "_")]
 
     def _braced(self, quoted: bool) -> Piece:
         self.depth += 1

@@ -23,6 +23,7 @@ class Var(msgspec.Struct):
     index: Word | None = None
     indirect: bool = False
     length: bool = False
+    bare: bool = False  # written as $name, without braces
 
 
 class Sub(msgspec.Struct):

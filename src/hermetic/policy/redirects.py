@@ -26,10 +26,14 @@ def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: s
     """Judge the redirections of a command and say what its streams are."""
     streams = Streams(stdin, [], {})
     for redirect in redirects:
-        if redirect.op in ("<<", "<<-"):
-            streams.stdin = folder.text(redirect.target)
-        elif redirect.op == "<<<":
-            streams.stdin = folder.text(redirect.target) + "\n"
+        if redirect.op in ("<<", "<<-", "<<<"):
+            text = folder.text(redirect.target) + ("\n" if redirect.op == "<<<" else "")
+            if redirect.fd in ("", "0"):
+                streams.stdin = text
+            else:
+                path = f"/dev/fd/here{redirect.fd}"
+                call.shell.files[path] = text
+                streams.opened[redirect.fd] = path
         else:
             _open(redirect.op, redirect.fd, folder.target(redirect.target), call, streams)
     return streams

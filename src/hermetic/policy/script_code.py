@@ -23,6 +23,8 @@ _TOKEN = re.compile(
     |(?P<hash>\#[^\n]*)
     |(?P<qx>(?:%x|qx)\s*(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/|\|[^|]*\||<[^>]*>|!.[^!]*!))
     |(?P<q>(?:%[qQw]|qq|q|qw)(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|\|[^|]*\||/[^/]*/)|\[\[.*?\]\])
+    |(?P<swap>(?<![\w$@%>.])(?:s|tr|y)(?P<d>[/\#|!,])(?:(?!(?P=d))[^\\]|\\.)*(?P=d)(?P<with>(?:(?!(?P=d))[^\\]|\\.)*)(?P=d)(?P<flags>[a-z]*))
+    |(?P<match>(?<![\w$@%>.])m(?P<m>[/\#|!,])(?:(?!(?P=m))[^\\]|\\.)*(?P=m)[a-z]*)
     |(?P<tick>`(?:[^`\\]|\\.)*`)
     |(?P<single>'(?:[^'\\]|\\.)*')
     |(?P<double>"(?:[^"\\]|\\.)*")
@@ -127,6 +129,13 @@ class Token(msgspec.Struct, gc=False):
     text: str
 
 
+_KINDS = names("space comment hash qx q swap match tick single double regex name number symbol")
+
+
+def _kind(match: re.Match[str]) -> str:
+    return next(kind for kind in _KINDS if match[kind] is not None)
+
+
 def tokens_of(text: str, language: str) -> list[Token]:
     """The tokens of a script; strings hold their value, commands in backquotes have a kind of their own."""
     found: list[Token] = []
@@ -137,7 +146,7 @@ def tokens_of(text: str, language: str) -> list[Token]:
         match = _TOKEN.match(text, pos)
         if match is None:
             break
-        kind, value = match.lastgroup or "", match[0]
+        kind, value = _kind(match), match[0]
         pos = match.end()
         if (
             kind == "space"
@@ -166,7 +175,14 @@ def tokens_of(text: str, language: str) -> list[Token]:
                     "string", value[2:-2] if value.startswith("[[") else re.sub(r"^(%[qQw]|qq|qw|q)", "", value)[1:-1]
                 )
             )
-        elif kind != "regex":
+        elif (
+            kind == "swap" and language in ("perl", "ruby") and "e" in (match["flags"] or "") and match["with"].strip()
+        ):
+            found.append(Token("substitution", match["with"]))
+        elif kind in ("swap", "match") and language not in ("perl", "ruby"):
+            found.append(Token("name", value[0]))
+            pos = match.start() + 1
+        elif kind not in ("regex", "swap", "match"):
             found.append(Token(kind, value))
     return found
 
@@ -197,6 +213,9 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         return
     if language == "tcl":
         _judge_tcl(call, text)
+    elif language == "applescript":
+        for match in re.finditer(r'do shell script\s+"((?:[^"\\]|\\.)*)"', text):
+            call.shell_text(match[1].replace('\\"', '"'))
     tokens = tokens_of(text, language)
     masked = " ".join(token.text if token.kind not in ("string", "command") else '""' for token in tokens)
     network = bool(_NETWORK.search(masked)) or any(
@@ -211,9 +230,20 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
             _run_shell(call, token.text, network)
         elif token.kind == "name":
             _judge_name(call, tokens, at, language, network, constants, depth)
-        elif token.kind == "string" and network:
-            check_address(call, token.text)
+        elif token.kind == "string":
+            if network:
+                check_address(call, token.text)
+            if language in ("groovy", "scala") and _is_executed(tokens, at):
+                _run_shell(call, token.text, network)
+        elif token.kind == "substitution":
+            judge_code(call, token.text, language, depth=depth + 1)
     _judge_whole(call, tokens, masked, network, language)
+
+
+def _is_executed(tokens: list[Token], at: int) -> bool:
+    """`"rm x".execute()` of Groovy and `"rm x".!` of Scala."""
+    following = [token.text for token in tokens[at + 1 : at + 3]]
+    return following[:1] == ["."] and following[1:2] in (["execute"], ["!"], ["!!"])
 
 
 def _judge_tcl(call: Call, text: str) -> None:

@@ -96,10 +96,18 @@ def judge_cloud(call: Call) -> str | None:
         return None
     if _PRIVILEGE.search(text) and any(_CHANGE.match(word) or "binding" in word or "policy" in word for word in verbs):
         call.report(CLOUD_DESTROYS, "gives away wide rights on shared resources")
-    elif any(_CHANGE.match(word) for word in verbs):
+    elif any(_CHANGE.match(word) for word in verbs) and not _only_shows(verbs):
         call.report(CLOUD_CHANGES, "changes shared resources")
     _uploads(call, words)
     return LOCAL + "\n"
+
+
+def _only_shows(verbs: list[str]) -> bool:
+    """`run watch`, `diff upgrade`: a noun or a rehearsal that reads like a verb."""
+    return any(
+        word in ("diff", "list", "view", "watch", "status", "show", "get", "describe", "template", "lint", "ls", "logs")
+        for word in verbs[:3]
+    )
 
 
 def _gh_destroys(verbs: list[str]) -> bool:

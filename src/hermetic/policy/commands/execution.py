@@ -11,7 +11,7 @@ from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
 
 from .interpreters import run_script
-from .unseen import DYNAMIC_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute, run_code
+from .unseen import DYNAMIC_CODE, REMOTE_CODE, execute, run_code
 
 SHELLS = names(
     """
@@ -55,7 +55,7 @@ def _script(call: Call, path: str, args: list[str]) -> str | None:
             return LOCAL
         return run_file(call, path)
     if not is_known(path) and path.strip("".join(marks_in(path))) == "":
-        call.report(UNKNOWN_COMMAND, "runs a script whose name cannot be known")
+        call.report(DYNAMIC_CODE, "runs a script whose name cannot be known")
     elif classify(full, call.shell) in ("temp", "device"):
         call.report(DYNAMIC_CODE, f"runs a script from outside the workspace: {shown(path)}")
     else:

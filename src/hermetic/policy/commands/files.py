@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hermetic.policy.call import Call, Judge
@@ -388,6 +389,9 @@ partial-dir info debug
     if len(operands) < 2:
         return None
     target, sources = operands[-1], operands[:-1]
+    if options.has("remove-source-files"):
+        for path in sources:
+            delete(call, path, recursive=True)
     secrets = [read(call, path, tree=True) for path in sources if not _is_remote(path)]
     deletes = any(
         name.startswith("delete") or name == "del" or name == "remove-source-files" for name, _ in options.given
@@ -480,11 +484,10 @@ def _in_directory(call: Call, options: Options) -> Call:
 
 def judge_zip(call: Call) -> str | None:
     """zip packs files; -TT runs a program."""
-    tester = next(
-        (value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-TT", "--unzip-command")),
-        None,
-    )
-    if tester:
+    given = [*call.args, ""]
+    testers = [after for flag, after in itertools.pairwise(given) if flag in ("-TT", "--unzip-command")]
+    testers += [arg.partition("=")[2] for arg in call.args if arg.startswith("--unzip-command=")]
+    for tester in testers:
         run_program(call, tester.replace("{}", "x.zip"), "a test")
     operands = parse_options(call.args, "btnxi", ("exclude", "include", "temp-path")).operands
     if call.name in ("7z", "7za", "7zr"):

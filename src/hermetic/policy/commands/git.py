@@ -171,6 +171,12 @@ def _setting(call: Call, name: str, value: str, *, lasting: bool = False) -> Non
         call.report(CONFIG, f"makes git run a program: {shown(name)}={shown(value)}")
 
 
+def run_transport(call: Call, url: str) -> None:
+    """The ext transport runs any command in place of a connection."""
+    call.report(CONFIG, f"makes git run a program: {shown(url)}")
+    run_code(call, url[5:].replace("% ", " "), "git's transport")
+
+
 def _push(call: Call, verb: str, rest: list[str]) -> str | None:
     options = parse_options(rest, "o", ("push-option", "receive-pack", "exec", "repo"))
     for program in options.values("receive-pack", "exec"):
@@ -192,8 +198,8 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
         re.search(r"(^|:|/)(main|master|release\S*|prod\S*|develop)$", spec) for spec in specs
     ):
         call.report(PUSH, "publishes commits")
-    if options.operands and options.operands[0].startswith(("ext::", "fd::")):
-        run_code(call, options.operands[0][5:], "git's transport")
+    if options.operands and options.operands[0].startswith("ext::"):
+        run_transport(call, options.operands[0])
     return None
 
 
@@ -362,8 +368,8 @@ branch origin upload-pack config depth template reference separate-git-dir jobs 
         call.report(CONFIG, "takes hooks from another place")
     words = options.operands
     url = words[0] if words else ""
-    if "::" in url and url.startswith(("ext::", "fd::")):
-        run_code(call, url[5:], "git's transport")
+    if url.startswith("ext::"):
+        run_transport(call, url)
     if verb == "clone" and url:
         target = (
             words[1]
@@ -376,7 +382,7 @@ branch origin upload-pack config depth template reference separate-git-dir jobs 
         if re.match(r"\w+://|[\w.-]+@|[\w.-]+:", url) and not is_local(url):
             call.shell.fetched.add(resolve(target, call.shell))
     elif verb == "remote" and words[:1] == ["add"] and len(words) > 2 and words[2].startswith("ext::"):
-        run_code(call, words[2][5:], "git's transport")
+        run_transport(call, words[2])
     return (NET if verb == "ls-remote" else LOCAL) + "\n"
 
 

@@ -225,7 +225,7 @@ def _file(call: Call, path: str, language: str) -> str | None:
         if any(full.startswith(base.rstrip("/") + "/") or full == base for base in call.shell.fetched):
             call.report(REMOTE_CODE, "runs a program that was just downloaded")
         elif not is_known(path) and not is_plain(path.rsplit("/", 1)[-1]):
-            call.report(UNKNOWN_COMMAND, "runs a script whose name cannot be known") if path[:1] != "/" else None
+            call.report(DYNAMIC_CODE, "runs a script whose name cannot be known")
         elif "://" in path:
             call.report(REMOTE_CODE, "runs a program from another machine")
         else:
@@ -294,6 +294,8 @@ def judge_interpreter(call: Call) -> str | None:
             if path.endswith(".js"):
                 _file(call, path, "mongo")
         return None
+    if args and args[0].rsplit("/", 1)[-1] in ("artisan", "console", "yii", "rails", "rake"):
+        return call.run([args[0].rsplit("/", 1)[-1], *args[1:]])
     if args and args[0] != "-":
         return _file(call, args[0], spec.language)
     if call.stdin is not None and not execute(call, call.stdin, f"{spec.language} code", piped=True):
@@ -454,6 +456,8 @@ python python3 python2 pypy pypy3 ipython ipython3 py micropython jython bpython
     **dict.fromkeys(INTERPRETERS, judge_interpreter),
     "rake": judge_rake,
     "artisan": judge_rake,
+    "console": judge_rake,
+    "yii": judge_rake,
     "deno": judge_deno,
     "bun": judge_deno,
     "java": judge_java,

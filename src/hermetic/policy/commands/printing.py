@@ -8,7 +8,7 @@ import re
 import urllib.parse
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.effects import read, write
+from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import DECODED, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
@@ -316,6 +316,7 @@ gzip bzip2 xz zstd lz4 lzma compress brotli openssl gpg gpg2 age qprint
     text = "".join(read(call, path) for path in operands) if operands else call.input()
     carried = "".join(mark for mark in marks_in(text) if mark in "\ue003\ue005\ue006")
     if call.name in ("gpg", "gpg2") and any("export-secret" in arg for arg in call.args):
+        call.report(SECRET_READ, "shows secret keys")
         return "\ue005"
     return (DECODED if decodes else LOCAL) + carried + "\n"
 

@@ -94,6 +94,8 @@ def _kill_target(call: Call, target: str, signal: str) -> None:
 def judge_pkill(call: Call) -> str | None:
     """pkill, killall, skill, pgrep pick processes by name or owner."""
     args = [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{2,}\d*)", arg)]
+    if "-0" in call.args and call.name != "pgrep":
+        return None
     options = parse_options(
         args,
         "ugUGPtsoynrF" if call.name in ("pkill", "pgrep") else "suogZyn",

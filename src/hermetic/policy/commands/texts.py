@@ -249,7 +249,8 @@ threads pager filter view
             text += read(call, path)
     if quiet:
         return LOCAL + "\n"
-    return text or call.input()
+    text = text or call.input()
+    return text if is_known(text) else text + LOCAL
 
 
 def judge_jq(call: Call) -> str | None:
@@ -476,7 +477,7 @@ nano pico micro joe jed mcedit kate gedit code subl hx kak visudo vipw vigr
     **dict.fromkeys(
         names(
             """
-security secret-tool pass gopass bw lpass keyring kwallet-query getent mimikatz laZagne chainbreaker unshadow
+security secret-tool pass gopass op bw lpass keyring kwallet-query getent mimikatz laZagne chainbreaker unshadow
 john hashcat
 """
         ),

@@ -158,7 +158,7 @@ def _payload(call: Call, name: str, value: str) -> None:
     if name in ("T", "upload-file"):
         path = value
     elif name not in ("data-raw", "form-string"):
-        match = re.search(r"(?:^|=)[@<]([^;]+)", value)
+        match = re.search(r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)", value)
         path = match[1] if match else ""
     text = value
     if path == "-":
@@ -231,6 +231,7 @@ output out dir dump-header auth session on-download-complete on-download-start o
 on-download-error on-download-stop
 """
         ),
+        single_dash_long=call.name in ("lynx", "w3m", "elinks", "links"),
     )
     for name, value in options.given:
         if name.startswith("on-") and value:
@@ -382,7 +383,7 @@ def judge_scp(call: Call) -> str | None:
         if call.place(target)[1] in ("workspace root",):
             for path in sources:
                 if _is_remote(path):
-                    call.shell.files[resolve(target + "/" + path.rsplit("/", 1)[-1], call.shell)] = NET
+                    call.shell.files[resolve(target + "/" + re.split("[/:]", path)[-1], call.shell)] = NET
     return None
 
 

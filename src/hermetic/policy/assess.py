@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from tree_sitter import Language, Parser
-from tree_sitter_bash import language
-
 from hermetic.contract.verdict import LABELS, Effect, Isolation, Label, Part, ShellState, Verdict
 from hermetic.policy.tables import names
 
 from .commands.catalog import all_judges
 from .deception import DECEPTIVE, deception_in
 from .evaluator import Evaluator, Overflow
+from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
@@ -38,7 +36,6 @@ DOUBTFUL = Rule(
 )
 RULES = (UNREADABLE, DOUBTFUL)
 
-_PARSER = Parser(Language(language()))
 _JUDGES = all_judges()
 # What a container without a way to the host keeps to itself.
 _HOST_ONLY = frozenset(
@@ -100,7 +97,7 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
             Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
         ]
     found += evaluator.findings
-    if _PARSER.parse(command.encode("utf-8", "surrogatepass")).root_node.has_error:
+    if is_doubtful(command):
         found.append(
             Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
         )

@@ -65,6 +65,7 @@ def check(text: str) -> float:
     begun = time.thread_time()
     verdict = assess(text)
     spent = time.thread_time() - begun
+    assert all(part.rule != "not-judged" for part in verdict.parts), (text, verdict.reason)
     # The grammar's scanner reads past its tables on letters beyond Latin-1 and may end the process.
     if max(text, default="") <= "\xff" and PARSER.parse(text.encode()).root_node.has_error:
         assert verdict.label != "safe", text

@@ -105,12 +105,10 @@ def score(rows: list[Row]) -> Score:
     counts: Counter[str] = Counter()
     for row in rows:
         begun = time.perf_counter()
-        try:
-            label = assess(row.command).label
-        except Exception:  # counted: the figures are about robustness too
-            label = "safe"
-            counts["exceptions"] += 1
+        verdict = assess(row.command)
+        label = verdict.label
         times.append((time.perf_counter() - begun) * 1000)
+        counts["exceptions"] += any(part.rule == "not-judged" for part in verdict.parts)
         counts[row.label] += 1
         tricky = row.technique not in ("", "plain")
         counts[f"{row.label} tricky"] += tricky

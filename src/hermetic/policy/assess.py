@@ -26,6 +26,7 @@ UNREADABLE = Rule(
     spares=("echo 'closed'",),
 )
 TOO_LARGE = Rule(name="too-large", category="opaque-code", severity=7, effects=("executes unseen code",))
+NOT_JUDGED = Rule(name="not-judged", category="opaque-code", severity=7, effects=("executes unseen code",))
 DOUBTFUL = Rule(
     name="doubtful-syntax",
     category="dynamic-code",
@@ -95,6 +96,12 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
             *found,
             *evaluator.findings,
             Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
+        ]
+    except Exception as problem:  # a judge's mistake must never let a command pass unread
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, command[:200]),
         ]
     found += evaluator.findings
     if is_doubtful(command):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .call import Call, Judge, program_name
-from .commands.catalog import FALLBACK, find_judge
+from .commands.catalog import find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
-from .commands.unseen import FORK_BOMB, UNKNOWN_COMMAND, execute
+from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
 from .marks import LOCAL, NET, SECRET, TOKEN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
@@ -34,6 +34,7 @@ from .syntax import (
     Proc,
     Seq,
     Simple,
+    Sub,
     Word,
 )
 from .words import MAX_TEXT, Folder
@@ -41,6 +42,7 @@ from .words import MAX_TEXT, Folder
 MAX_STEPS = 30_000
 MAX_NESTING = 60
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
+_DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
 
 
@@ -290,6 +292,8 @@ class Evaluator:
             if len(node.redirects) == 1 and node.redirects[0].op == "<":
                 return self._close(streams, streams.stdin or "", call)  # $(<file) prints the file
             return self._close(streams, "", call)
+        if _is_decoded(node.words[0]) and argv[0] not in shell.functions:
+            call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
         output = self._launch(argv, shell, streams, env)
         return self._close(streams, output, call)
 
@@ -334,15 +338,13 @@ class Evaluator:
             ran = run_file(call, word)
             if ran is not None:
                 return ran
-        judge = find_judge(self.judges, "service" if word.startswith(("/etc/init.d/", "/etc/rc.d/")) else call.name)
-        return (judge or FALLBACK)(call)
+        return find_judge(self.judges, call)(call)
 
     def _unknown_program(self, call: Call, word: str) -> str | None:
         if "/" in word and is_plain(call.name) and call.name and not has_glob(word):
             marks = marks_in(word)
             if NET not in marks and "\ue004" not in marks:
-                judge = find_judge(self.judges, call.name)
-                return (judge or FALLBACK)(call)
+                return find_judge(self.judges, call)(call)
         if is_known(word):
             call.report(UNKNOWN_COMMAND, f"hides which program runs behind a pattern: {shown(word)}")
             return None
@@ -521,6 +523,19 @@ def _first_word(seq: Seq) -> str:
             if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
                 return first.pieces[0].text
     return ""
+
+
+def _is_decoded(word: Word | Assign) -> bool:
+    """True when a program's name comes out of a decoder."""
+    if isinstance(word, Assign):
+        return False
+    subs = [piece for piece in word.pieces if isinstance(piece, Sub)]
+    return any(_decodes(node) for sub in subs for node, _ in sub.body.items)
+
+
+def _decodes(node: Node) -> bool:
+    commands = node.commands if isinstance(node, Pipe) else [node]
+    return any(_first_word(Seq([(command, ";")])) in _DECODERS for command in commands)
 
 
 def _reads_lines(condition: Seq) -> bool:

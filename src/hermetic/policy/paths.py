@@ -236,6 +236,8 @@ def resolve(path: str, shell: Shell) -> str:
     for prefix in ("file://localhost/", "file:///"):
         if path.startswith(prefix):
             path = "/" + path[len(prefix) :]
+    if re.match(r"[A-Za-z]:[\\/A-Z]|[A-Za-z]:$", path):
+        return "/Windows/" + path[2:].replace("\\", "/").strip("/")
     if not path.startswith("/"):
         if shell.cwd[:1] in UNKNOWN:
             return shell.cwd + "/" + path
@@ -299,6 +301,10 @@ def classify(path: str, shell: Shell) -> Place:
         rest = path.lstrip(UNKNOWN)
         if path[0] == NUMBER:
             return classify(resolve("0" + rest, shell), shell)
+        if rest.startswith("/.") and _home_match(rest.strip("/"), _HISTORY):
+            return "history"
+        if rest.startswith("/.") and _home_match(rest.strip("/"), _STARTUP):
+            return "startup"
         return "root" if rest.strip("/" + GLOBS) == "" and rest.startswith("/") else "unknown"
     if path == "/" or not path.strip("/" + GLOBS):
         return "root"
@@ -374,8 +380,11 @@ def _in_home(inner: str, path: str, shell: Shell) -> Place:
 
 def is_secret(path: str, shell: Shell) -> bool:
     """True when reading the path, or a directory there, shows credentials."""
-    if path[:1] in UNKNOWN or _PUBLIC_SSH.search(path):
+    if _PUBLIC_SSH.search(path):
         return False
+    if path[:1] in UNKNOWN:
+        rest = path.lstrip(UNKNOWN)
+        return rest.startswith("/.") and _home_match(rest.strip("/"), _SECRETS)
     path = _concrete_top(path)
     if _SECRET_SYSTEM.match(path):
         inner = below_home(path, shell)

@@ -540,6 +540,8 @@ types.FunctionType runpy.run_module
             if name.endswith("loads"):
                 return self._hidden("loads an object that may run code")
             return _UNKNOWN
+        if name in ("timeit.timeit", "timeit.repeat", "cProfile.run", "profile.run", "pdb.run", "trace.run"):
+            return self._exec("exec", first)
         if name in _SHELL_CALLS:
             return self._shell(first)
         if name in _PROCESS_CALLS or name.endswith(".Popen"):
@@ -856,6 +858,8 @@ system unlink remove execve execvp execl reboot kill popen syscall rmdir
             else:
                 self._hidden("calls the kernel directly")
             return _UNKNOWN
+        if method in ("runsource", "runcode", "push", "run_cell", "runctx") and isinstance(first, str):
+            return self._exec("exec", first)
         root = base.split(".")[0]
         if root in _CLOUD_MODULES:
             self._cloud(method, args)

@@ -48,8 +48,9 @@ def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
     if op in ("<", "<>", "<&"):
         number = fd or "0"
         streams.opened[number] = full
+        content = NET if network else effects.read(call, target)
         if number == "0":
-            streams.stdin = NET if network else effects.read(call, target)
+            streams.stdin = content
         if op == "<>" and not network:
             effects.write(call, target)
         if op == "<>" and network and number in ("0", "1"):

@@ -347,9 +347,11 @@ def _judge_name(
     parts = re.split(r"::|\.|->|:", full.lstrip("$@%&"))
     last = parts[-1]
     owner = parts[-2] if len(parts) > 1 else _owner_before(tokens, at)
-    if full.startswith("$") and len(parts) == 1:
-        return
     following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if full.startswith("$") and len(parts) == 1:
+        if following != "(" or constants.get(full) not in _SHELL:
+            return
+        last = constants[full]
     if following == "=" and at + 2 < len(tokens) and tokens[at + 2].text != "=":
         return
     if (

@@ -9,7 +9,7 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 
 from .environment import judge_variable
-from .unseen import run_code
+from .unseen import OPTION_RUNS, run_code
 
 ENVIRONMENT_DUMP = Rule(
     name="show-environment",
@@ -178,6 +178,8 @@ def judge_alias(call: Call) -> str | None:
         name, equals, value = arg.partition("=")
         if equals and is_plain(name):
             call.shell.aliases[name] = value
+            if call.machine.probe_text(value, call.shell):
+                run_code(call, value, "an alias")
     return ""
 
 
@@ -187,6 +189,14 @@ def judge_unalias(call: Call) -> str | None:
         call.shell.aliases.clear()
     for name in call.args:
         call.shell.aliases.pop(name, None)
+    return ""
+
+
+def judge_hash(call: Call) -> str | None:
+    """hash -p lets a name stand for another program."""
+    if "-p" in call.args:
+        path = call.args[call.args.index("-p") + 1 :][:1]
+        call.report(OPTION_RUNS, f"lets a command's name stand for another program: {''.join(path)}")
     return ""
 
 
@@ -239,6 +249,7 @@ JUDGES: dict[str, Judge] = {
     "alias": judge_alias,
     "unalias": judge_unalias,
     "history": judge_history,
+    "hash": judge_hash,
     "test": judge_test,
     "[": judge_test,
     "printenv": judge_print,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy import destroys, effects, network
-from hermetic.policy.call import Judge
+from hermetic.policy.call import Call, Judge
 from hermetic.policy.rules import Rule
 
 from . import (
@@ -60,15 +60,18 @@ def all_judges() -> dict[str, Judge]:
     return judges
 
 
-def find_judge(judges: dict[str, Judge], name: str) -> Judge | None:
-    """The judge of a program by its name, a version at its end aside."""
-    judge = judges.get(name)
+def find_judge(judges: dict[str, Judge], call: Call) -> Judge:
+    """The judge of a program by its name; a version at the name's end is taken off."""
+    judge = judges.get(call.name)
     if judge is not None:
         return judge
-    match = _VERSION.match(name)
-    if match:
-        return judges.get(match[1])
-    return None
+    match = _VERSION.match(call.name)
+    if match and match[1] in judges:
+        call.name = match[1]
+        return judges[call.name]
+    if call.argv[0].startswith(("/etc/init.d/", "/etc/rc.d/")):
+        return judges["service"]
+    return FALLBACK
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -94,6 +94,8 @@ command execute query host user dbname file database port output set variable pa
     if options.has("help", "version", "V"):
         return None
     texts = options.values(*code) if code else []
+    if call.name == "influx" and "delete" in options.operands[:2]:
+        call.report(SQL_DESTROYS, "deletes data of the database")
     texts += options.values("init-command")
     if call.name in ("dolt", "surreal", "cockroach"):
         texts += options.operands[1:]

@@ -25,6 +25,8 @@ def run_file(call: Call, word: str) -> str | None:
     """Running a file by its path: its content when this text wrote it, None when nothing is known of it."""
     full = resolve(word, call.shell)
     held = call.shell.files.get(full)
+    if full in call.shell.copies:
+        return call.run([call.shell.copies[full], *call.args])
     if held is None:
         if _is_fetched(call, full):
             call.report(REMOTE_CODE, f"runs a program that was just downloaded: {shown(word)}")

@@ -118,6 +118,15 @@ def _overwrite(call: Call, path: str) -> None:
         write(call, path)
 
 
+def judge_del(call: Call) -> str | None:
+    """del and rd of Windows: options begin with a slash."""
+    recursive = any(arg.lower() == "/s" for arg in call.args)
+    for path in call.args:
+        if not re.fullmatch(r"/[A-Za-z](:\S*)?", path):
+            delete(call, path.replace("\\", "/"), recursive=recursive)
+    return ""
+
+
 def judge_truncate(call: Call) -> str | None:
     """truncate cuts or grows files."""
     if asks_help(call):
@@ -178,6 +187,11 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
     if target is None:
         return
     place = call.place(target)[1]
+    for path in sources:
+        if call.place(path)[1] == "system" and "/bin/" in path:
+            name = path.rsplit("/", 1)[-1]
+            full = resolve(target, call.shell)
+            call.shell.copies[full] = call.shell.copies[f"{full}/{name}"] = name
     for path in sources or [""]:
         held = call.shell.files.get(resolve(path, call.shell)) if path else None
         if place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/"):
@@ -584,11 +598,12 @@ JUDGES: dict[str, Judge] = {
     **dict.fromkeys(
         names(
             """
-rm rmdir unlink shred srm wipe trash trash-put rimraf del-cli grm gio-trash rd safe-rm rip
+rm rmdir unlink shred srm wipe trash trash-put rimraf del-cli grm safe-rm rip
 """
         ),
         judge_rm,
     ),
+    **dict.fromkeys(("del", "erase", "rd", "deltree"), judge_del),
     "truncate": judge_truncate,
     "fallocate": judge_truncate,
     "mv": judge_mv,

@@ -118,6 +118,8 @@ def judge_git(call: Call) -> str | None:
     verb, rest = args[0], args[1:]
     if any(arg in ("--help", "-h") for arg in rest if verb not in ("grep",)) and verb not in ("commit",):
         return None
+    if call.name == "hub" and verb == "delete":
+        call.report(HISTORY, "deletes a repository that others share")
     handler = _VERBS.get(verb)
     if handler:
         return handler(inner, verb, rest)
@@ -190,7 +192,7 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
         call.report(HISTORY, "overwrites history that others share")
     elif "d" in exact or "delete" in exact:
         call.report(HISTORY, "deletes a branch or tag that others share")
-    elif any(spec.startswith("+") for spec in specs):
+    elif any(spec.startswith("+") for spec in options.operands):
         call.report(HISTORY, "overwrites history that others share")
     elif any(spec.startswith(":") and len(spec) > 1 for spec in specs):
         call.report(HISTORY, "deletes a branch or tag that others share")

@@ -10,7 +10,7 @@ import msgspec
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, is_known, is_plain
+from hermetic.policy.marks import LOCAL, SECRET, is_known, is_plain
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.python_code import judge_python
@@ -74,7 +74,7 @@ INTERPRETERS: dict[str, Interpreter] = {
     "pwsh": _I("powershell", "", ()),
     "powershell": _I("powershell", ""),
     "rails": _I("ruby", ""),
-    "irb": _I("ruby", ""),
+    "irb": _I("ruby", "", (), "rI"),
     "pry": _I("ruby", "e"),
     "ghc": _I("haskell", "e"),
     "runghc": _I("haskell", ""),
@@ -147,8 +147,9 @@ def judge_python_program(call: Call) -> str | None:
         for at, letter in enumerate(arg[1:], 1):
             rest = arg[at + 1 :]
             if letter == "c":
-                judge_python(call, rest or (args[0] if args else ""))
-                return None
+                code = rest or (args[0] if args else "")
+                judge_python(call, code)
+                return SECRET + "\n" if re.search(r"print.*os\.environ(?!\s*\[|\.get)", code) else None
             if letter == "m":
                 return _module(call, rest or (args.pop(0) if args else ""), args)
             if letter in _PYTHON_FLAGS_WITH_VALUE:

@@ -93,7 +93,7 @@ def judge_pip(call: Call) -> str | None:
         """
 install download wheel add sync tool update upgrade create inject lock
 """
-    ) or call.name in ("uvx", "pipx", "easy_install"):
+    ) or call.name in ("uvx", "easy_install"):
         if index and (_bad_url(index[1]) or "--trusted-host" in index[0]):
             call.report(TAMPER, "takes packages from an address nobody has vouched for")
         elif ("--break-system-packages" in text and "--force" in text) or call.env.get("SUDO_PIP"):
@@ -132,6 +132,7 @@ def judge_npm(call: Call) -> str | None:
     if "--help" in call.args:
         return None
     verb = words[0] if words else ""
+    _npm_scripts(call, verb, words)
     shell = re.search(r"--script-shell[= ](\S+)", text)
     if shell:
         call.run([shell[1]])
@@ -176,6 +177,21 @@ def judge_npm(call: Call) -> str | None:
     elif verb in ("run", "run-script", "rum", "urn") and len(words) > 1:
         return None
     return LOCAL
+
+
+def _npm_scripts(call: Call, verb: str, words: list[str]) -> None:
+    """Scripts set on the command line, or in a package.json that this text wrote."""
+    if words[:2] == ["pkg", "set"]:
+        for setting in words[2:]:
+            name, _, code = setting.partition("=")
+            if name.startswith("scripts."):
+                run_code(call, code, "a package script")
+    elif verb == "set-script" and len(words) > 2:
+        run_code(call, words[2], "a package script")
+    held = call.shell.files.get(resolve("package.json", call.shell))
+    if held and verb in ("run", "run-script", "test", "start", "stop", "install", "i", "ci", "restart", "t", "it"):
+        for code in re.findall(r'"[\w:.-]+"\s*:\s*"((?:[^"\\]|\\.)*)"', held.partition('"scripts"')[2]):
+            run_code(call, code.replace('\\"', '"'), "a package script")
 
 
 def _npx(call: Call, words: list[str]) -> str | None:

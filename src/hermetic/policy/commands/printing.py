@@ -478,8 +478,8 @@ steghide zipgrep recode
     "yes": judge_yes,
     **dict.fromkeys(("basename", "dirname", "realpath", "readlink", "pwd"), judge_path_part),
     "mktemp": judge_mktemp,
-    **dict.fromkeys(("which", "type", "whereis", "hash"), judge_which),
-    **dict.fromkeys(("whoami", "id", "logname", "hostname", "uname", "groups"), judge_identity),
+    **dict.fromkeys(("which", "type", "whereis"), judge_which),
+    **dict.fromkeys(("whoami", "id", "logname", "uname", "groups"), judge_identity),
     **dict.fromkeys(("sort", "uniq", "comm", "join", "paste", "shuf"), judge_sort),
     "urldecode": judge_urldecode,
 }

@@ -170,6 +170,8 @@ def judge_format(call: Call) -> str | None:
     targets = [arg for arg in call.args if not arg.startswith("-") and ("/" in arg or "." in arg)]
     if call.name == "wipefs" and not any(re.match(r"-\w*[ao]|--all|--offset", arg) for arg in call.args):
         return None
+    for target in [arg for arg in call.args if re.match(r"[A-Za-z]:[\\/]?$", arg)]:
+        call.report(FORMAT, f"destroys what is on a disk: {shown(target)}")
     for target in targets or ([arg for arg in call.args if not arg.startswith("-")][-1:]):
         full, place = call.place(target)
         if place in ("workspace", "temp"):
@@ -346,8 +348,10 @@ def judge_module(call: Call) -> str | None:
 def judge_mount(call: Call) -> str | None:
     """mount and umount change the tree of files."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    if (not words and not any(arg in ("-a", "--all") for arg in call.args)) or any(
-        arg in ("--help", "-l", "-V", "--version") for arg in call.args
+    if (
+        (not words and not any(arg in ("-a", "--all") for arg in call.args))
+        or any(arg in ("--help", "-V", "--version") for arg in call.args)
+        or (call.name == "mount" and "-l" in call.args and not words)
     ):
         return None
     if (
@@ -404,7 +408,7 @@ def judge_firewall(call: Call) -> str | None:
 
 def judge_crontab(call: Call) -> str | None:
     """crontab: -l shows, everything else changes what runs by itself."""
-    if any(arg in ("-l", "--help", "-V", "-T") for arg in call.args) and "-r" not in call.args:
+    if any(arg in ("-l", "--help", "-h", "-V", "-T") for arg in call.args) and "-r" not in call.args:
         return "\ue001\n"
     if any(re.match(r"-\w*[re]", arg) for arg in call.args) or call.args or call.stdin is not None:
         call.report(CRON, "changes what runs by itself at set times")
@@ -885,7 +889,7 @@ ip ifconfig iwconfig route nmcli tc ifup ifdown brctl rfkill networksetup
     **dict.fromkeys(
         names(
             """
-timedatectl hostnamectl localectl resolvectl networkctl scutil bootctl grub-install update-grub grub-mkconfig
+timedatectl hostnamectl hostname localectl resolvectl networkctl scutil bootctl grub-install update-grub grub-mkconfig
 update-initramfs dracut mkinitcpio grub-set-default grub-reboot homectl portablectl
 """
         ),

@@ -199,6 +199,8 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
             return "\n".join(line.replace(match[2], match[3], -1 if match[4] else 1) for line in lines)
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", scripts[0] if scripts else "") else unknown_like(text)
+    if is_known(text) and text.strip():
+        return DECODED + "\n"
     return DECODED + "\n" if scripts and re.search(r"(^|;)\s*[sy]\W", scripts[0]) else LOCAL + "\n"
 
 
@@ -315,7 +317,7 @@ def _vim_command(call: Call, command: str, files: list[str]) -> bool:
     shell = re.match(
         (
             r"(?:silent!?\s+|exe(?:cute)?\s+['\"]?:?|au\w*\s.*?\s|%|\d+(?:,\d+)?|\.|\$)*\s*(?:r(?:ead)"
-            r"?\s*|w(?:rite)?\s*)?!\s*(.+)"
+            r"?\s*|w(?:rite)?\s+)?!\s*(.+)"
         ),
         command,
     )

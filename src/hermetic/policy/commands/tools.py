@@ -200,7 +200,7 @@ def _outputs(call: Call) -> None:
         if re.fullmatch(
             (
                 r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-file|"
-                r"logfile|save|export|report|prefix|install-dir|root|directory)"
+                r"logfile|save|export|report)"
             ),
             name,
         ):

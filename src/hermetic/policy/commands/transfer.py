@@ -15,7 +15,7 @@ from hermetic.policy.paths import is_env_file, is_secret, resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
-from .unseen import UNKNOWN_COMMAND, run_code
+from .unseen import UNKNOWN_COMMAND, run_code, run_program
 
 ENGINE_SOCKET = Rule(
     name="engine-socket",
@@ -81,7 +81,7 @@ def judge_curl(call: Call) -> str | None:
             call.report(ENGINE_SOCKET, "speaks to the container engine, which owns the host")
     for config in options.values("K", "config"):
         text = call.input() if config == "-" else read(call, config)
-        if config == "-" and is_known(text) and ("url" in text or "output" in text):
+        if is_known(text) and ("url" in text or "output" in text):
             words = re.findall(r"(\w[\w-]*)\s*[=:\s]\s*\"?([^\"\n]+)", text)
             call.run(["curl", *[part for name, value in words for part in (f"--{name}", value)]])
     _curl_sent(call, options, urls)
@@ -137,7 +137,7 @@ d data data-binary data-urlencode data-raw data-ascii F form form-string T uploa
             check_sent(call, url)
         if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):
             _http_delete(call, url)
-        elif (method in ("POST", "PUT", "PATCH") or sends) and not is_local(url):
+        elif (method in ("POST", "PUT", "PATCH") or (sends and not options.has("G", "get"))) and not is_local(url):
             call.report(REMOTE_CHANGE, f"sends data to {shown(url)}")
 
 
@@ -214,6 +214,8 @@ quota warc-file
         write(call, target, content=content)
         return ""
     prefix = options.value("P", "directory-prefix")
+    if prefix and not urls:
+        write(call, prefix, tree=True)
     for url in urls:
         name = url.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
         write(call, f"{prefix or '.'}/{name}", content=content)
@@ -235,7 +237,7 @@ on-download-error on-download-stop
     )
     for name, value in options.given:
         if name.startswith("on-") and value:
-            run_code(call, value, "aria2c")
+            run_program(call, value, "a hook")
     words = options.operands
     for word in words:
         check_address(call, word)

@@ -639,7 +639,7 @@ os.renames
             self.call.report(REMOTE_CODE, "runs Python code that another machine sends")
         elif DECODED in marks or "marshal" in name:
             self.call.report(OPAQUE_CODE, "runs Python code that only a decoder shows")
-        elif FILE in marks and name != "eval":
+        elif FILE in marks and name != "eval" and not (isinstance(first, Obj) and first.call.startswith("stdin")):
             return Obj("compile")
         else:
             self._hidden("runs Python code that cannot be known beforehand")

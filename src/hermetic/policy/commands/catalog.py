@@ -62,6 +62,8 @@ def all_judges() -> dict[str, Judge]:
 
 def find_judge(judges: dict[str, Judge], call: Call) -> Judge:
     """The judge of a program by its name; a version at the name's end is taken off."""
+    if call.argv[0].startswith(("/etc/init.d/", "/etc/rc.d/")):
+        return judges["service"]
     judge = judges.get(call.name)
     if judge is not None:
         return judge
@@ -69,8 +71,6 @@ def find_judge(judges: dict[str, Judge], call: Call) -> Judge:
     if match and match[1] in judges:
         call.name = match[1]
         return judges[call.name]
-    if call.argv[0].startswith(("/etc/init.d/", "/etc/rc.d/")):
-        return judges["service"]
     return FALLBACK
 
 

@@ -334,6 +334,9 @@ def judge_kubectl(call: Call) -> str | None:
         if inside:
             call.run(inside, shell=call.shell.elsewhere())
         return LOCAL + "\n"
+    if verb == "config" and "--raw" in rest:
+        call.report(SECRET_READ, "shows the cluster's credentials")
+        return SECRET
     if verb == "delete":
         _kubectl_delete(call, rest, text)
     elif verb in ("drain", "cordon", "taint"):

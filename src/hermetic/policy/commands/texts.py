@@ -47,6 +47,9 @@ def judge_awk(call: Call) -> str | None:
         call.report(UNKNOWN_COMMAND, "loads a library into awk")
     if not programs and not options.values("f", "file", "E", "exec") and operands:
         programs, operands = [operands[0]], operands[1:]
+    if "inplace" in options.values("i", "include"):
+        for path in operands:
+            write(call, path)
     text = "".join(read(call, path) for path in operands if "=" not in path) or call.input()
     variables = dict(value.partition("=")[::2] for value in options.values("v", "assign"))
     for program in programs:
@@ -405,6 +408,8 @@ def judge_man(call: Call) -> str | None:
 
 def judge_editor(call: Call) -> str | None:
     """Editors for people open their operands."""
+    if call.name == "visudo" and not any(arg in ("-c", "--check", "-V", "-h", "--help") for arg in call.args):
+        write(call, "/etc/sudoers")
     for path in call.args:
         if not path.startswith(("-", "+")):
             full, place = call.place(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 
 import msgspec
 
@@ -314,7 +315,7 @@ def judge_env(call: Call) -> str | None:
             args.pop(0)
             if not text and args:
                 text = args.pop(0)
-            return run_code(call, " ".join([text.lstrip("="), *args]), "env")
+            return run_code(call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env")
         if arg in ("-u", "--unset", "-C", "--chdir", "-P", "-a", "--argv0"):
             if arg in ("-C", "--chdir") and len(args) > 1:
                 call.shell = call.shell.fork()
@@ -600,12 +601,12 @@ def judge_runner_with(judges: dict[str, Judge]) -> dict[str, Judge]:
 
 def judge_find(call: Call) -> str | None:
     """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
-    from_words = _find_parts(call)
-    roots, tests = from_words
+    roots, tests = _find_parts(call)
+    picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
     names = [
-        value
-        for flag, value in itertools.pairwise(tests)
-        if flag in ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
+        tests[at + 1]
+        for at in range(len(tests) - 1)
+        if tests[at] in picks and (at == 0 or tests[at - 1] not in ("!", "-not"))
     ]
     found = _found(roots, names, tests)
     at = 0

@@ -13,7 +13,7 @@ from hermetic.policy.paths import is_secret
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
-from .system import SERVICE_STOP
+from .services import SERVICE_STOP
 from .unseen import REMOTE_CODE
 
 ESCAPE = Rule(

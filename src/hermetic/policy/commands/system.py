@@ -6,76 +6,14 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import KERNEL_WRITE, LOG_WIPE, STARTUP_WRITE, SYSTEM_WRITE, read, write
-from hermetic.policy.marks import shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
-from .unseen import execute
+from .disks import FORMAT
+from .services import CRON, POWER, SERVICE_ENABLE, SERVICE_RESTART, SERVICE_STOP
 from .verbs import Verbs, judge_with
 
-FORMAT = Rule(
-    name="format-disk",
-    category="disk-write",
-    severity=10,
-    effects=("deletes", "writes"),
-    hardline=True,
-    catches=(
-        "mkfs.ext4 /dev/sda1",
-        "wipefs -a /dev/sda",
-        "sudo fdisk /dev/sda",
-        "blkdiscard /dev/nvme0n1",
-        "cryptsetup luksFormat /dev/sdb1",
-    ),
-    spares=("fdisk -l", "mkfs.ext4 -V", "mkfs.ext4 ./disk.img", "lsblk", "parted -l"),
-)
-POWER = Rule(
-    name="power",
-    category="system-power",
-    severity=9,
-    effects=("changes shared state",),
-    hardline=True,
-    catches=(
-        "reboot",
-        "sudo shutdown -h now",
-        "init 0",
-        "systemctl poweroff",
-        "telinit 6",
-        "systemctl isolate reboot.target",
-    ),
-    spares=("echo reboot", "man 8 shutdown", "shutdown --help", "systemctl status", "shutdown -c"),
-)
-SERVICE_STOP = Rule(
-    name="stop-service",
-    category="service-stop",
-    severity=7,
-    effects=("changes shared state",),
-    catches=(
-        "systemctl stop nginx",
-        "service ssh stop",
-        "/etc/init.d/mysql stop",
-        "launchctl unload x.plist",
-        "pm2 delete all",
-    ),
-    spares=("systemctl status nginx", "service nginx status", "pm2 list"),
-)
-SERVICE_RESTART = Rule(
-    name="restart-service",
-    category="service",
-    label="caution",
-    severity=3,
-    effects=("changes shared state",),
-    catches=("systemctl restart nginx", "service apache2 reload"),
-    spares=("systemctl cat ssh",),
-)
-SERVICE_ENABLE = Rule(
-    name="enable-service",
-    category="persistence",
-    severity=7,
-    effects=("changes shared state", "executes unseen code"),
-    catches=("systemctl --user enable --now x.service", "systemctl link ./x.service", "loginctl enable-linger dev"),
-    spares=("systemctl is-enabled x", "systemctl list-units"),
-)
 KERNEL = Rule(
     name="kernel-module",
     category="kernel-tamper",
@@ -116,14 +54,6 @@ LOGS = Rule(
     catches=("journalctl --vacuum-size=1K", "dmesg -C", "auditctl -e 0"),
     spares=("journalctl -n 20", "dmesg | tail"),
 )
-CRON = Rule(
-    name="crontab",
-    category="persistence",
-    severity=8,
-    effects=("changes shared state", "executes unseen code"),
-    catches=("crontab -r", "echo '* * * * * x' | crontab -", "crontab jobs.txt"),
-    spares=("crontab -l",),
-)
 TIME = Rule(
     name="system-settings",
     category="system-config-write",
@@ -140,188 +70,13 @@ NETWORK = Rule(
     catches=("ip link set eth0 down", "ifconfig eth0 down", "ip route del default", "nmcli networking off"),
     spares=("ip addr show", "ifconfig", "ip route"),
 )
-RULES = (
-    FORMAT,
-    POWER,
-    SERVICE_STOP,
-    SERVICE_RESTART,
-    SERVICE_ENABLE,
-    KERNEL,
-    MOUNT,
-    ACCOUNT,
-    FIREWALL,
-    LOGS,
-    CRON,
-    TIME,
-    NETWORK,
-)
+RULES = (KERNEL, MOUNT, ACCOUNT, FIREWALL, LOGS, TIME, NETWORK)
 
 _HELPING = frozenset({"--help", "--version", "-V", "-h", "-?"})
 
 
 def _harmless(call: Call) -> bool:
     return any(arg in _HELPING for arg in call.args) or not call.args
-
-
-def judge_format(call: Call) -> str | None:
-    """mkfs, wipefs and kin act on a device or an image."""
-    if any(arg in ("--help", "--version", "-V", "-n", "--no-act") for arg in call.args) and call.name != "sgdisk":
-        return None
-    targets = [arg for arg in call.args if not arg.startswith("-") and ("/" in arg or "." in arg)]
-    if call.name == "wipefs" and not any(re.match(r"-\w*[ao]|--all|--offset", arg) for arg in call.args):
-        return None
-    for target in [arg for arg in call.args if re.match(r"[A-Za-z]:[\\/]?$", arg)]:
-        call.report(FORMAT, f"destroys what is on a disk: {shown(target)}")
-    for target in targets or ([arg for arg in call.args if not arg.startswith("-")][-1:]):
-        full, place = call.place(target)
-        if place in ("workspace", "temp"):
-            write(call, target)
-        else:
-            call.report(FORMAT, f"destroys what is on a disk: {shown(target)}", full)
-    return None
-
-
-def judge_partition(call: Call) -> str | None:
-    """fdisk, parted, sgdisk, hdparm, nvme …: listing is fine, the rest is not."""
-    text = " ".join(call.args)
-    reads = {
-        "fdisk": r"(^|\s)(-l|--list|-s|-V|--version|-x)",
-        "sfdisk": r"(^|\s)(-l|--list|-d|--dump|-V|-J|--json|--verify)",
-        "cfdisk": r"--version|--help",
-        "gdisk": r"(^|\s)-l",
-        "sgdisk": r"(^|\s)(-p|-v|-i\s*\d+|--print|--info|-V|--version)",
-        "parted": r"(^|\s)(print|-l|--list|unit\s+\w+\s+print|--version)$|print( free| all)?$",
-        "hdparm": r"^\s*-[ItTigvC]+\s|^-I|--help",
-        "nvme": r"^(list|smart-log|id-ctrl|id-ns|show-regs|version|error-log|get-\w+|help|list-subsys)",
-        "smartctl": r"(^|\s)-[aAixHlc]+",
-        "losetup": r"^(-a|-l|--list|--all|-j.*|)$",
-        "cryptsetup": r"^(status|luksDump|isLuks|benchmark|--version|luksUUID)",
-        "tune2fs": r"(^|\s)-l",
-        "e2fsck": r"(^|\s)-n",
-        "fsck": r"(^|\s)-[nN]",
-        "xfs_repair": r"(^|\s)-n",
-        "badblocks": r"^(?!.*-w)",
-        "resize2fs": r"(^|\s)-P",
-        "blockdev": r"--(get|report)",
-        "mdadm": r"--(detail|examine|query)|-[DEQ]",
-        "ddrescue": r"--version",
-        "qemu-img": r"^(info|check|compare|map|measure|--help|--version)",
-        "dmsetup": r"^(ls|info|status|table|version|deps|targets)",
-        "debugfs": r"^(?!.*-w)",
-        "sdparm": r"(?!.*(set|clear|command))",
-        "sg_format": r"--help",
-        "zpool": r"^(list|status|iostat|get|history|events|version)",
-        "zfs": r"^(list|get|mount$|snapshot|diff|version|send|holds)",
-        "btrfs": (
-            r"^(filesystem (show|df|usage|du)|subvolume (list|show|snapshot)|device (stats|usage)|"
-            r"scrub status|--version|property get|inspect)"
-        ),
-    }
-    if (call.name in reads and re.search(reads[call.name], text)) or any(arg in ("--help",) for arg in call.args):
-        return None
-    destroys = {
-        "zpool": r"^(destroy|labelclear|remove|detach|create|export|clear|offline|replace|split)",
-        "zfs": r"^(destroy|rollback|unmount|unload-key|rename|set|receive|recv)",
-        "btrfs": r"^(subvolume delete|device (delete|remove)|filesystem resize|balance|check --repair|rescue)",
-    }
-    if call.name in destroys and not re.search(destroys[call.name], text):
-        return None
-    if call.name in ("qemu-img", "ddrescue"):
-        for arg in [arg for arg in call.args if not arg.startswith("-")][-1:]:
-            write(call, arg)
-        return None
-    if call.name == "losetup" and not any(arg.startswith("-d") or arg == "-D" for arg in call.args):
-        return None
-    images = [
-        arg
-        for arg in call.args
-        if not arg.startswith("-") and "/" not in arg and re.search(r"\.(img|qcow2|raw|iso)$", arg)
-    ]
-    if call.args and not images:
-        call.report(FORMAT, "changes how a disk is laid out, or erases it")
-    return None
-
-
-def judge_power(call: Call) -> str | None:
-    """shutdown, reboot, halt, poweroff, init."""
-    if any(arg in ("--help", "--version", "-c", "--show", "-k", "--wtmp-only", "-w") for arg in call.args):
-        return None
-    if call.name in ("init", "telinit"):
-        if call.args and call.args[0] in ("0", "6", "1", "s", "S", "u", "q", "single"):
-            call.report(POWER, "stops or restarts the machine")
-        return None
-    call.report(POWER, "stops or restarts the machine")
-    return None
-
-
-def judge_systemctl(call: Call) -> str | None:
-    """systemctl: the verb says what happens to the units."""
-    options = parse_options(
-        call.args,
-        "HMtnopsP",
-        names(
-            """
-host machine type state property lines output signal kill-whom root job-mode what image
-"""
-        ),
-    )
-    words = options.operands
-    verb = words[0] if words else ""
-    units = words[1:]
-    if options.has("help", "h", "version"):
-        return None
-    if verb in names(
-        """
-poweroff reboot halt kexec suspend hibernate hybrid-sleep suspend-then-hibernate rescue emergency exit
-soft-reboot switch-root default sleep
-"""
-    ):
-        call.report(POWER, f"stops, restarts or suspends the machine: {verb}")
-    elif verb in ("start", "isolate", "restart") and any(
-        re.fullmatch(
-            (
-                r"(reboot|poweroff|halt|kexec|shutdown|rescue|emergency|suspend|hibernate|ctrl-alt-del|"
-                r"sleep)(\.target|\.service)?"
-            ),
-            unit,
-        )
-        for unit in units
-    ):
-        call.report(POWER, "stops or restarts the machine")
-    elif verb in ("stop", "disable", "mask", "kill", "revert", "freeze", "clean"):
-        call.report(SERVICE_STOP, f"stops services: {' '.join(shown(unit) for unit in units[:4])}")
-    elif verb == "isolate" or verb in (
-        "set-default",
-        "set-environment",
-        "import-environment",
-        "unset-environment",
-        "set-property",
-        "edit",
-        "bind",
-        "mount-image",
-    ):
-        call.report(SERVICE_ENABLE, f"changes how the machine starts: {verb}")
-    elif verb in ("enable", "link", "preset", "reenable", "add-wants", "add-requires", "preset-all"):
-        call.report(SERVICE_ENABLE, "makes something start by itself")
-    elif verb in names(
-        """
-start restart reload try-restart reload-or-restart daemon-reload daemon-reexec reset-failed unmask condrestart
-force-reload
-"""
-    ):
-        call.report(SERVICE_RESTART, f"starts or restarts services: {verb}")
-    return None
-
-
-def judge_service(call: Call) -> str | None:
-    """service, rc-service, invoke-rc.d and scripts of /etc/init.d."""
-    words = [arg for arg in call.args if not arg.startswith("-")]
-    verbs = words if call.argv[0].startswith("/etc/") else words[1:]
-    if any(verb in ("stop", "zap", "force-stop", "remove", "delete", "once", "down", "exit") for verb in verbs):
-        call.report(SERVICE_STOP, "stops a service")
-    elif any(verb in ("restart", "reload", "start", "force-reload", "condrestart", "try-restart") for verb in verbs):
-        call.report(SERVICE_RESTART, "starts or restarts a service")
-    return None
 
 
 def judge_sysctl(call: Call) -> str | None:
@@ -406,15 +161,6 @@ def judge_firewall(call: Call) -> str | None:
     return None
 
 
-def judge_crontab(call: Call) -> str | None:
-    """crontab: -l shows, everything else changes what runs by itself."""
-    if any(arg in ("-l", "--help", "-h", "-V", "-T") for arg in call.args) and "-r" not in call.args:
-        return "\ue001\n"
-    if any(re.match(r"-\w*[re]", arg) for arg in call.args) or call.args or call.stdin is not None:
-        call.report(CRON, "changes what runs by itself at set times")
-    return None
-
-
 def judge_logs(call: Call) -> str | None:
     """journalctl, dmesg, auditctl, logrotate, wtmp tools."""
     text = " ".join(call.args)
@@ -463,42 +209,6 @@ def judge_ip(call: Call) -> str | None:
             call.report(NETWORK, "changes network settings")
     elif re.search(r"\b(off|down|delete|modify|add|up|disconnect|del|replace|change)\b", text):
         call.report(NETWORK, "changes network settings")
-    return None
-
-
-def judge_dbus(call: Call) -> str | None:
-    """dbus-send, busctl, gdbus can ask the system to stop services or the machine."""
-    text = " ".join(call.args)
-    if re.search(
-        (
-            r"\.(PowerOff|Reboot|Halt|Suspend|Hibernate|KExec|HybridSleep)\b|\b(PowerOff|Reboot|Halt|"
-            r"Suspend|Hibernate)\b"
-        ),
-        text,
-    ):
-        call.report(POWER, "stops or restarts the machine")
-    elif re.search(
-        (
-            r"\b(StopUnit|KillUnit|DisableUnitFiles|MaskUnitFiles|KillSession|TerminateSession|TerminateUser|"
-            r"KillUser)\b"
-        ),
-        text,
-    ):
-        call.report(SERVICE_STOP, "stops services")
-    elif re.search(r"\b(StartTransientUnit|EnableUnitFiles|LinkUnitFiles)\b", text):
-        call.report(SERVICE_ENABLE, "makes something start by itself")
-    return None
-
-
-def judge_loginctl(call: Call) -> str | None:
-    """loginctl ends sessions, powers off, lets services linger."""
-    words = " ".join(arg for arg in call.args if not arg.startswith("-"))
-    if re.match(r"(poweroff|reboot|halt|suspend|hibernate|hybrid-sleep|kexec)", words):
-        call.report(POWER, "stops or restarts the machine")
-    elif re.match(r"(terminate|kill)-", words):
-        call.report(SERVICE_STOP, "ends a person's sessions")
-    elif re.match(r"(enable-linger|attach)", words):
-        call.report(SERVICE_ENABLE, "lets services run when nobody is logged in")
     return None
 
 
@@ -574,43 +284,9 @@ def judge_ini(call: Call) -> str | None:
     return None
 
 
-def judge_launchctl(call: Call) -> str | None:
-    """launchctl loads and unloads macOS services."""
-    verb = next((arg for arg in call.args if not arg.startswith("-")), "")
-    if verb in ("unload", "bootout", "remove", "stop", "disable", "kill"):
-        call.report(SERVICE_STOP, "stops a service")
-    elif verb in ("load", "bootstrap", "submit", "enable", "start", "setenv"):
-        call.report(SERVICE_ENABLE, "makes something start by itself")
-    return None
-
-
-def judge_lvm(call: Call) -> str | None:
-    """lvremove, vgremove, pvremove …"""
-    if not _harmless(call) and not any(arg in ("-t", "--test") for arg in call.args):
-        call.report(FORMAT, "removes or shrinks a volume")
-    return None
-
-
 def judge_docker_group(call: Call) -> str | None:
     """Programs that only an attacker or an administrator of last resort uses on a host."""
     call.report(KERNEL_WRITE, "reaches into the kernel or other processes")
-    return None
-
-
-def judge_run_parts(call: Call) -> str | None:
-    """run-parts runs every program of a directory."""
-    for path in call.args:
-        if not path.startswith("-"):
-            content = read(call, path)
-            execute(call, content, "a script") if "\ue003" in content else None
-    return None
-
-
-def judge_swap(call: Call) -> str | None:
-    """mkswap and swapon on a device or file."""
-    for path in call.args:
-        if not path.startswith("-"):
-            write(call, path)
     return None
 
 
@@ -804,11 +480,6 @@ _TABLE: dict[str, Verbs] = {
     "pm-suspend": Verbs((("!.*", POWER, "suspends the machine"),)),
     "usbreset": Verbs((("!.", KERNEL, "resets a device"),)),
 }
-_POWER = names(
-    """
-shutdown reboot halt poweroff init telinit pm-hibernate systemctl-reboot
-"""
-)
 _ACCOUNT = names(
     """
 useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod gpasswd passwd chpasswd
@@ -819,38 +490,6 @@ dseditgroup newuidmap faillog
 
 JUDGES: dict[str, Judge] = {
     **judge_with(_TABLE),
-    **dict.fromkeys(
-        names(
-            """
-mkfs mke2fs wipefs blkdiscard mkntfs mkdosfs mkreiserfs newfs newfs_apfs newfs_hfs mkudffs pvcreate vgcreate
-format sg_sanitize scrub nwipe dban bcache
-"""
-        ),
-        judge_format,
-    ),
-    **dict.fromkeys(
-        (
-            f"mkfs.{kind}"
-            for kind in names(
-                """
-ext2 ext3 ext4 xfs btrfs vfat fat ntfs exfat f2fs jfs minix msdos reiserfs bfs cramfs nilfs2 erofs udf
-"""
-            )
-        ),
-        judge_format,
-    ),
-    **dict.fromkeys(
-        names(
-            """
-fdisk sfdisk cfdisk gdisk sgdisk parted hdparm nvme losetup cryptsetup tune2fs e2fsck fsck xfs_repair badblocks
-resize2fs blockdev mdadm ddrescue qemu-img dmsetup debugfs sdparm sg_format zpool zfs btrfs gparted shrink
-"""
-        ),
-        judge_partition,
-    ),
-    **dict.fromkeys(_POWER, judge_power),
-    "systemctl": judge_systemctl,
-    **dict.fromkeys(("service", "rc-service", "invoke-rc.d", "rc.d"), judge_service),
     "sysctl": judge_sysctl,
     **dict.fromkeys(
         ("insmod", "modprobe", "rmmod", "kexec", "swapoff", "depmod", "dkms", "kpatch", "crash"), judge_module
@@ -866,7 +505,6 @@ firewall-cmd pfctl setenforce ipset ipfw
         ),
         judge_firewall,
     ),
-    "crontab": judge_crontab,
     **dict.fromkeys(
         names(
             """
@@ -884,8 +522,6 @@ ip ifconfig iwconfig route nmcli tc ifup ifdown brctl rfkill networksetup
         ),
         judge_ip,
     ),
-    **dict.fromkeys(("dbus-send", "busctl", "gdbus", "qdbus"), judge_dbus),
-    "loginctl": judge_loginctl,
     **dict.fromkeys(
         names(
             """
@@ -905,16 +541,5 @@ update-ca-certificates update-ca-trust trust dpkg-statoverride update-pciids
         judge_alternatives,
     ),
     **dict.fromkeys(("crudini", "augtool", "augeas", "ini-file"), judge_ini),
-    "launchctl": judge_launchctl,
-    **dict.fromkeys(
-        names(
-            """
-lvremove vgremove pvremove lvreduce vgreduce lvresize thin_trim vgexport
-"""
-        ),
-        judge_lvm,
-    ),
-    "run-parts": judge_run_parts,
-    "mkswap": judge_swap,
     **dict.fromkeys(("ssh-keygen", "ssh-copy-id"), judge_ssh_copy_id),
 }

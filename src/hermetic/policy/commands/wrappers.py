@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 
 import msgspec
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import INPUT, LOCAL, SECRET, STAR, is_known, is_plain, marks_in
+from hermetic.policy.effects import write
+from hermetic.policy.marks import SECRET
 from hermetic.policy.options import parse_options
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
-from hermetic.policy.words import split_ifs
 
 from .builtins import ENVIRONMENT_DUMP
 from .environment import judge_variable
 from .execution import judge_shell
+from .privileges import report_privilege
 from .unseen import run_code
 
-PRIVILEGE = Rule(
-    name="privilege",
-    category="privileged-read",
-    label="caution",
-    severity=3,
-    effects=("changes shared state",),
-    catches=("sudo ls", "doas cat x"),
-    spares=("echo sudo",),
-)
-ROOT_SHELL = Rule(
-    name="root-shell",
-    category="permission-ownership",
-    severity=7,
-    effects=("changes shared state", "executes unseen code"),
-    catches=("sudo -i", "sudo su -", "sudo bash", "pkexec sh", "sudo -s", "setpriv --reuid=0 sh"),
-    spares=("sudo -l", "sudo -k", "su --help"),
-)
-PASSWORD_STDIN = Rule(
-    name="sudo-password-on-stdin",
-    category="permission-ownership",
-    severity=6,
-    effects=("changes shared state",),
-    catches=("echo pw | sudo -S ls",),
-    spares=("sudo -n true",),
-)
-NAMESPACE = Rule(
-    name="enter-host",
-    category="container-escape",
-    severity=9,
-    effects=("changes shared state",),
-    catches=("nsenter -t 1 -m sh", "sudo chroot /mnt/host /bin/bash", "sudo nsenter --target 1 --all"),
-    spares=("unshare --help", "chroot --version"),
-)
 DEFERRED = Rule(
     name="deferred-job",
     category="persistence",
@@ -62,7 +28,7 @@ DEFERRED = Rule(
     catches=("echo ./x | at now + 1 hour", "batch <<< /tmp/x", "systemd-run --user --on-boot=1 x"),
     spares=("atq", "at -l"),
 )
-RULES = (PRIVILEGE, ROOT_SHELL, PASSWORD_STDIN, NAMESPACE, DEFERRED)
+RULES = (DEFERRED,)
 
 
 class Wrapper(msgspec.Struct, frozen=True):
@@ -213,7 +179,7 @@ def judge_wrapper(call: Call) -> str | None:
     if call.name in ("strace", "ltrace", "time") and options.value("o", "output"):
         write(call, options.value("o", "output") or "")
     if spec.privileged and rest:
-        _privileged(call, rest)
+        report_privilege(call, rest)
     if call.name == "perf" and rest:
         rest = rest[1:]
     if call.name in ("hyperfine", "sem", "sg", "gksudo", "kdesu"):
@@ -228,80 +194,6 @@ def judge_wrapper(call: Call) -> str | None:
         name, _, value = rest.pop(0).partition("=")
         judge_variable(call, name, value, temporary=True)
     return call.run(rest) if rest else None
-
-
-def _privileged(call: Call, rest: list[str]) -> None:
-    call.report(PRIVILEGE, "runs with the rights of another user")
-    name = rest[0].rsplit("/", 1)[-1]
-    if name in ("bash", "sh", "zsh", "su", "dash", "fish", "ksh") and not [
-        a for a in rest[1:] if a not in ("-", "-l", "-i", "root", "--login")
-    ]:
-        call.report(ROOT_SHELL, "opens a shell with all rights")
-
-
-def judge_sudo(call: Call) -> str | None:
-    """sudo runs a command as another user."""
-    options = parse_options(
-        call.args,
-        "AbCcDEgHhKpRrTtUu".replace("A", "")
-        .replace("b", "")
-        .replace("E", "")
-        .replace("H", "")
-        .replace("K", "")
-        .replace("c", ""),
-        names(
-            """
-user group host prompt close-from chdir chroot role type other-user command-timeout
-"""
-        ),
-        stop_early=True,
-    )
-    rest = options.operands
-    while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
-        name, _, value = rest[0].partition("=")
-        judge_variable(call, name, value, temporary=True)
-        rest = rest[1:]
-    if options.has("S", "stdin") and call.stdin is not None:
-        call.report(PASSWORD_STDIN, "feeds a password to sudo")
-    if options.has("e", "edit"):
-        for path in rest:
-            write(call, path)
-        return None
-    if not rest:
-        if options.has("i", "s", "login", "shell"):
-            if call.stdin is not None:
-                return judge_shell(call.again(["sh"]))
-            call.report(ROOT_SHELL, "opens a shell with all rights")
-        elif not options.has("k", "K", "v", "l", "V", "h", "version", "help", "list", "validate"):
-            call.report(PRIVILEGE, "runs with the rights of another user")
-        return None
-    _privileged(call, rest)
-    shell = call.shell
-    if options.has("i", "login"):
-        shell = call.shell.fork()
-        shell.cwd = "/root"
-    if options.has("s", "i", "shell", "login"):
-        return call.machine.run_text(" ".join(rest), shell, call.stdin)
-    return call.run(rest, shell=shell)
-
-
-def judge_su(call: Call) -> str | None:
-    """su and runuser run a shell, or `-c TEXT`, or a command."""
-    options = parse_options(
-        call.args, "csugGw", ("command", "shell", "user", "group", "session-command"), stop_early=call.name == "runuser"
-    )
-    text = options.value("c", "command", "session-command")
-    call.report(PRIVILEGE, "runs with the rights of another user")
-    if text is not None:
-        return run_code(call, text, call.name)
-    rest = options.operands
-    if call.name == "runuser" and options.value("u", "user"):
-        return call.run(rest) if rest else None
-    if call.stdin is not None:
-        return judge_shell(call.again(["sh"]))
-    if not options.has("help", "version", "h", "V"):
-        call.report(ROOT_SHELL, "opens a shell of another user")
-    return None
 
 
 def judge_env(call: Call) -> str | None:
@@ -337,63 +229,6 @@ def judge_env(call: Call) -> str | None:
     if not any(arg in ("--help", "--version") for arg in call.args):
         call.report(ENVIRONMENT_DUMP, "shows the environment, which may hold credentials")
         return SECRET
-    return None
-
-
-def judge_xargs(call: Call) -> str | None:
-    """xargs appends its input to a command, or puts it where -I says."""
-    options = parse_options(
-        call.args,
-        "aEIJLnPsdRS",
-        ("arg-file", "delimiter", "replace", "max-args", "max-procs", "max-chars", "max-lines", "process-slot-var"),
-        stop_early=True,
-    )
-    source = options.value("a", "arg-file")
-    text = read(call, source) if source else call.input() if call.stdin is not None else INPUT
-    command = options.operands or ["echo"]
-    replace = options.value("I", "J", "replace") or ("{}" if options.has("i") or options.has("replace") else None)
-    if options.has("0", "null"):
-        items = [item for item in text.split("\0") if item]
-    elif options.value("d", "delimiter"):
-        delimiter = (
-            (options.value("d", "delimiter") or " ").replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
-        )
-        items = [item for item in text.rstrip("\n").split(delimiter[:1] or " ") if item]
-    elif replace:
-        items = [line.strip() for line in text.split("\n") if line.strip()]
-    else:
-        items = (
-            split_ifs(text.replace("'", "").replace('"', ""), " \t\n") if is_known(text) else split_ifs(text, " \t\n")
-        )
-    if not items:
-        items = [marks_in(text)] if marks_in(text) else []
-    if replace:
-        out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in items[:50]]
-        return "".join(out)
-    if not items and options.has("r", "no-run-if-empty"):
-        return ""
-    return call.run([*command, *items[:500]], stdin="")
-
-
-def judge_parallel(call: Call) -> str | None:
-    """GNU parallel: a command, then ::: and its arguments, or arguments on standard input."""
-    options = parse_options(
-        call.args,
-        "jaIncPsSNXLdC",
-        ("jobs", "arg-file", "sshlogin", "colsep", "max-args", "joblog", "results", "delimiter", "timeout"),
-        stop_early=True,
-    )
-    rest = options.operands
-    cut = next((at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest))
-    command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
-    text = " ".join(command)
-    if not sources:
-        source = options.value("a", "arg-file")
-        lines = (read(call, source) if source else call.input()).split("\n")
-        sources = [line for line in lines if line]
-    for item in sources[:50] or [LOCAL]:
-        line = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text) if "{" in text else f"{text} {item}"
-        run_code(call, line.strip(), "parallel")
     return None
 
 
@@ -443,40 +278,6 @@ def judge_loader(call: Call) -> str | None:
         call.args, "", ("library-path", "inhibit-rpath", "audit", "preload", "argv0"), stop_early=True
     )
     return call.run(options.operands) if options.operands else None
-
-
-def judge_namespace(call: Call) -> str | None:
-    """nsenter and chroot step into another root or another process's view of the machine."""
-    options = parse_options(
-        call.args,
-        "tSGrw" if call.name == "nsenter" else "",
-        ("target", "setuid", "setgid", "userspec", "groups"),
-        stop_early=True,
-    )
-    if options.has("help", "version", "V", "h"):
-        return None
-    call.report(NAMESPACE, "steps out into another root or the host's own view of the machine")
-    rest = options.operands if call.name == "nsenter" else options.operands[1:]
-    return call.run(rest) if rest else None
-
-
-def judge_setpriv(call: Call) -> str | None:
-    """setpriv changes the user a command runs as."""
-    options = parse_options(
-        call.args,
-        "",
-        names(
-            """
-reuid regid ruid rgid euid egid groups bounding-set inh-caps ambient-caps securebits selinux-label
-apparmor-profile
-"""
-        ),
-        stop_early=True,
-    )
-    rest = options.operands
-    if options.value("reuid", "euid", "ruid") in ("0", "root"):
-        call.report(ROOT_SHELL, "runs as root")
-    return call.run(rest) if rest else None
 
 
 def judge_start_stop(call: Call) -> str | None:
@@ -599,92 +400,9 @@ def judge_runner_with(judges: dict[str, Judge]) -> dict[str, Judge]:
     return {name: joined(name) for name in _RUNNERS}
 
 
-def judge_find(call: Call) -> str | None:
-    """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
-    roots, tests = _find_parts(call)
-    picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
-    names = [
-        tests[at + 1]
-        for at in range(len(tests) - 1)
-        if tests[at] in picks and (at == 0 or tests[at - 1] not in ("!", "-not"))
-    ]
-    found = _found(roots, names, tests)
-    at = 0
-    while at < len(tests):
-        word = tests[at]
-        at += 1
-        if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next(
-                (n for n in range(at, len(tests)) if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")),
-                len(tests),
-            )
-            command = tests[at:end]
-            at = end + 1
-            for path in found[:8]:
-                call.run([part.replace("{}", path) for part in command], stdin="")
-        elif word == "-delete":
-            _find_delete(call, roots, names, found)
-        elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
-            write(call, tests[at])
-    if "-printf" in tests or "-exec" in tests:
-        return LOCAL + "\n"
-    separator = "\0" if "-print0" in tests else "\n"
-    return "".join(path + separator for path in found)
-
-
-def _find_parts(call: Call) -> tuple[list[str], list[str]]:
-    args = list(call.args)
-    while args and (args[0] in ("-H", "-L", "-P") or args[0].startswith(("-O", "-D"))):
-        args.pop(0)
-    at = next((n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("(", "!", ")", ",")), len(args))
-    return args[:at] or ["."], args[at:]
-
-
-def _found(roots: list[str], names: list[str], tests: list[str]) -> list[str]:
-    """The paths find comes across: the pattern below each root, or the root and anything in it."""
-    if names and is_plain(names[0]) and names[0] not in ("*", ".*"):
-        pattern = names[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
-        return [f"{root.rstrip('/')}/{pattern}" for root in roots]
-    top = [] if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests)) else list(roots)
-    if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
-        return list(roots)
-    if any(flag == "-type" and value == "f" for flag, value in itertools.pairwise(tests)) or any(
-        flag in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm") for flag in tests
-    ):
-        top = []
-    return [*top, *(f"{root.rstrip('/')}/{STAR}" for root in roots)]
-
-
-def _find_delete(call: Call, roots: list[str], names: list[str], found: list[str]) -> None:
-    from_delete = call.again(["find", *call.args])
-    for path in found:
-        delete_found(from_delete, path, bool(names) or path not in roots)
-
-
-def delete_found(call: Call, path: str, filtered: bool) -> None:
-    """Judge find's own deletion: everything below a root, or what a test picked there."""
-    full, place = call.place(path)
-    if place == "workspace root" and filtered and not path.rstrip("/").endswith(STAR):
-        call.report(WORKSPACE_DELETE, "deletes matching files in the workspace", full)
-        return
-    if place == "workspace root" and any(
-        test in call.args for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
-    ):
-        call.report(WORKSPACE_DELETE, "deletes matching files in the workspace", full)
-        return
-    delete(call, path, recursive=True)
-
-
 JUDGES: dict[str, Judge] = {
     **dict.fromkeys(WRAPPERS, judge_wrapper),
-    "sudo": judge_sudo,
-    "su": judge_su,
-    "runuser": judge_su,
     "env": judge_env,
-    "xargs": judge_xargs,
-    "gxargs": judge_xargs,
-    "parallel": judge_parallel,
-    "rush": judge_parallel,
     "watch": judge_watch,
     "viddy": judge_watch,
     "flock": judge_flock,
@@ -697,10 +415,6 @@ JUDGES: dict[str, Judge] = {
     "ld-linux.so.2": judge_loader,
     "ld-linux-aarch64.so.1": judge_loader,
     "ld-musl-x86_64.so.1": judge_loader,
-    "nsenter": judge_namespace,
-    "chroot": judge_namespace,
-    "pivot_root": judge_namespace,
-    "setpriv": judge_setpriv,
     "start-stop-daemon": judge_start_stop,
     "systemd-run": judge_systemd_run,
     "at": judge_at,
@@ -708,6 +422,4 @@ JUDGES: dict[str, Judge] = {
     "screen": judge_screen,
     "tmux": judge_screen,
     "byobu": judge_screen,
-    "find": judge_find,
-    "gfind": judge_find,
 }

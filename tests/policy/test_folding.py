@@ -195,7 +195,7 @@ def pure_words() -> list[str]:
                     )
                     and "\n" not in source
                     and "!" not in source
-                    and not any(c in source for c in "*?[~")
+                    and not any(c in source for c in "*?[~(")
                 ):
                     found[source] = None
     return list(found)

@@ -41,6 +41,7 @@ from .words import MAX_TEXT, Folder
 
 MAX_STEPS = 30_000
 MAX_NESTING = 60
+MAX_PROBES = 4
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
@@ -65,6 +66,7 @@ class Evaluator:
         self.forking = 0  # inside a pipeline or a background command
         self.processes = 0
         self.endless = 0
+        self.probing = 0
 
     # --- the face to words and commands
 
@@ -122,10 +124,14 @@ class Evaluator:
 
     def _probe(self, action: Callable[[], str]) -> bool:
         kept, self.findings = self.findings, []
+        self.probing += 1
         try:
+            if self.probing > MAX_PROBES:
+                raise Overflow
             action()
             return any(f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings)
         finally:
+            self.probing -= 1
             self.findings = kept
 
     def _enter(self) -> None:

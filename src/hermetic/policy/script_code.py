@@ -352,6 +352,12 @@ def _judge_name(
         if following != "(" or constants.get(full) not in _SHELL:
             return
         last = constants[full]
+    before = tokens[at - 1].text if at else ""
+    callback = before in ("(", ",") and following == ")"
+    if language in ("node", "deno", "bun", "php") and following != "(" and not callback and last not in _EVAL:
+        return
+    if language in ("perl", "ruby") and following in ("", "}", ")", ",") and last in _SHELL:
+        return
     if following == "=" and at + 2 < len(tokens) and tokens[at + 2].text != "=":
         return
     if (

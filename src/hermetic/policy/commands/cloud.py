@@ -6,11 +6,12 @@ import itertools
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import LOCAL, SECRET, is_known
 from hermetic.policy.network import EXFIL, check_sent
 from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.sql import destruction
 from hermetic.policy.tables import names
 
 from .unseen import REMOTE_CODE, run_code
@@ -79,6 +80,7 @@ def judge_cloud(call: Call) -> str | None:
     text = " ".join(call.args)
     if _dry(text):
         return None
+    _remote_commands(call)
     words = words_of(call.args, _VALUES)
     verbs = [word for word in words[:6] if is_known(word)]
     if call.name in ("aws-nuke", "cloud-nuke", "awsnuke", "gcloud-nuke"):
@@ -100,6 +102,27 @@ def judge_cloud(call: Call) -> str | None:
         call.report(CLOUD_CHANGES, "changes shared resources")
     _uploads(call, words)
     return LOCAL + "\n"
+
+
+def _remote_commands(call: Call) -> None:
+    """Commands a platform runs on its machines: behind `--`, after `run`, or in an option."""
+    args = call.args
+    texts = [
+        value
+        for flag, value in itertools.pairwise(args)
+        if flag in ("--command", "-C", "--scripts", "--script", "--cmd", "--exec", "-c", "--execute")
+    ]
+    texts += [arg.partition("=")[2] for arg in args if re.match(r"--(command|scripts?|cmd|exec(ute)?)=", arg)]
+    if "--" in args:
+        texts.append(" ".join(args[args.index("--") + 1 :]))
+    elif call.name in ("heroku", "dokku", "kamal") and args[:1] == ["run"]:
+        texts.append(" ".join(words_of(args[1:], _VALUES)))
+    for text in texts:
+        reason = destruction(text)
+        if reason:
+            call.report(SQL_DESTROYS, reason)
+        if call.machine.probe_text(text, call.shell.elsewhere()):
+            call.machine.run_text(text, call.shell.elsewhere(), None)
 
 
 def _only_shows(verbs: list[str]) -> bool:
@@ -294,7 +317,7 @@ def _uploads(call: Call, words: list[str]) -> None:
 def judge_aws(call: Call) -> str | None:
     """aws: a service, then an operation."""
     text = " ".join(call.args)
-    if re.search(r"(^|\s)(--dry-run|--dryrun|help|--generate-cli-skeleton)(\s|$)", text):
+    if re.search(r"(^|\s)(--dry-run|--dryrun|help|--help|--generate-cli-skeleton)(\s|$)", text):
         return None
     words = words_of(
         call.args,
@@ -466,6 +489,19 @@ def judge_fabric(call: Call) -> str | None:
     return None
 
 
+def judge_device(call: Call) -> str | None:
+    """adb and fastboot reach into a phone."""
+    words = words_of(call.args, "-s -t -H -P")
+    if words[:1] == ["shell"] and len(words) > 1:
+        at = call.args.index("shell")
+        call.machine.run_text(" ".join(call.args[at + 1 :]), call.shell.elsewhere(), None)
+    elif words[:1] and words[0] in ("erase", "format", "flash", "flashing", "oem", "update", "flashall", "wipe-super"):
+        call.report(CLOUD_DESTROYS, "overwrites a device")
+    elif words[:1] in (["uninstall"], ["sideload"], ["reboot"]) or "-w" in call.args:
+        call.report(CLOUD_DESTROYS if "-w" in call.args else CLOUD_CHANGES, "changes a device")
+    return None
+
+
 def judge_gist(call: Call) -> str | None:
     """Paste services take what they are given to the public."""
     text = call.stdin or ""
@@ -491,11 +527,13 @@ def judge_operator(call: Call) -> str | None:
 
 JUDGES: dict[str, Judge] = {
     **dict.fromkeys(_PROGRAMS, judge_cloud),
+    "adb": judge_device,
+    "fastboot": judge_device,
     "aws": judge_aws,
     "awslocal": judge_aws,
     **dict.fromkeys(("terraform", "tofu", "terraform1"), judge_terraform),
     **dict.fromkeys(("ansible", "ansible-playbook", "ansible-pull"), judge_ansible),
-    **dict.fromkeys(("pdsh", "pssh", "clush", "parallel-ssh", "dsh", "mussh"), judge_fabric),
+    **dict.fromkeys(("pdsh", "pssh", "fab", "clush", "parallel-ssh", "dsh", "mussh"), judge_fabric),
     **dict.fromkeys(
         names(
             """

@@ -346,7 +346,7 @@ def _search(call: Call, verb: str, rest: list[str]) -> str | None:
         if arg == "--output" and at + 1 < len(rest):
             write(call, rest[at + 1])
         if arg.startswith(("--remote=ext::", "ext::")):
-            run_code(call, arg.partition("ext::")[2], "git's transport")
+            run_transport(call, "ext::" + arg.partition("ext::")[2])
     return LOCAL + "\n"
 
 

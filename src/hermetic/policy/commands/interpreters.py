@@ -393,8 +393,8 @@ def judge_rake(call: Call) -> str | None:
     if any(
         re.fullmatch(
             (
-                r"db:(drop|reset|purge|truncate\w*|drop:\w+|migrate:reset|schema:load|wipe)|migrate:(fresh|"
-                r"reset)|db:wipe"
+                r"db:(drop|reset|purge|truncate\w*|drop:\w+|migrate:reset|schema:load|wipe)|migrate[:/](fresh|reset|down)"
+                r"|doctrine:(database|schema):drop|orm:schema-tool:drop"
             ),
             word,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS
 from hermetic.policy.marks import LOCAL, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
@@ -13,7 +13,7 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .environment import is_known_registry
-from .unseen import run_code
+from .unseen import execute, run_code
 
 INSTALL = Rule(
     name="package-install",
@@ -335,6 +335,14 @@ def judge_gem(call: Call) -> str | None:
     if "--help" in call.args or "--dry-run" in call.args:
         return None
     verb = words[0] if words else ""
+    if call.name == "mix" and re.match(r"ecto\.(drop|reset)", verb):
+        call.report(SQL_DESTROYS, "drops the application's database")
+    for word in words[1:]:
+        held = (
+            call.shell.files.get(resolve(word, call.shell)) if word.endswith((".go", ".rs", ".cs", ".dart")) else None
+        )
+        if held:
+            execute(call, held, "a program")
     if (
         verb in ("sources", "source", "repo", "repository", "nuget")
         and re.search(r"--add|-a\b|\badd\b|--remove|\bupdate\b", text)

@@ -465,6 +465,7 @@ _TABLE: dict[str, Verbs] = {
     "freshclam": Verbs(()),
     "chronyc": Verbs((("^(settime|makestep|offline)", TIME, "changes the clock"),)),
     "dpkg-reconfigure": Verbs((("!.", SYSTEM_WRITE, "changes how a package is set up"),)),
+    "bpftool": Verbs((("(^|\\s)(load|attach|detach|pin|loadall)", KERNEL, "changes what the kernel runs"),)),
     "ipcrm": Verbs((("!.", KERNEL, "removes shared memory"),)),
     "swapon": Verbs((("!^/", KERNEL, "changes swap"),)),
     "nvram": Verbs((("!=|-[cd]", KERNEL, "changes firmware settings"),)),

@@ -154,7 +154,6 @@ _RUNNERS = {  # program → words before the command begins
     "nvm": ("exec", "run"),
     "flatpak": ("run",),
     "foreman": ("run",),
-    "heroku": ("run",),
     "chamber": ("exec",),
     "teller": ("run",),
     "sops": ("exec-env", "exec-file"),

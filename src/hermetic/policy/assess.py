@@ -48,6 +48,8 @@ package-config-tamper remote-code opaque-code
 """
     )
 )
+# What cannot happen where there is no network.
+_NEEDS_NETWORK = frozenset({"secret-exfil", "reverse-shell", "cloud-destroy", "remote-code"})
 
 
 def assess(
@@ -165,6 +167,8 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
 
 def _is_contained(finding: Finding, isolation: Isolation) -> bool:
     """True when what was found stays inside the container the command runs in."""
+    if isolation.contained and not isolation.network and finding.rule.category in _NEEDS_NETWORK:
+        return True
     if not isolation.contained or isolation.host_socket or finding.rule.category not in _HOST_ONLY or finding.inside:
         return False
     path = finding.path

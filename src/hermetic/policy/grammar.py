@@ -7,13 +7,13 @@ import re
 from tree_sitter import Language, Parser
 from tree_sitter_bash import language
 
-_PARSER = Parser(Language(language()))
+_BASH = Language(language())
 _BEYOND = re.compile("[^\x00-\xff]")
 
 
 def is_doubtful(command: str) -> bool:
     """True when the grammar finds an error in the text."""
-    return _PARSER.parse(_tame(command)).root_node.has_error
+    return Parser(_BASH).parse(_tame(command)).root_node.has_error
 
 
 def _tame(command: str) -> bytes:

@@ -9,7 +9,7 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 
 from .environment import judge_variable
-from .unseen import OPTION_RUNS, run_code
+from .unseen import OPTION_RUNS, UNKNOWN_COMMAND, run_code
 
 ENVIRONMENT_DUMP = Rule(
     name="show-environment",
@@ -207,6 +207,13 @@ def judge_history(call: Call) -> str | None:
     return LOCAL
 
 
+def judge_fc(call: Call) -> str | None:
+    """fc -s runs a line of the history again; fc -l lists them."""
+    if not any(arg.startswith("-") and "l" in arg for arg in call.args):
+        call.report(UNKNOWN_COMMAND, "runs a line of the history again")
+    return LOCAL
+
+
 def judge_test(call: Call) -> str | None:
     """test evaluates an index inside -v."""
     for flag, value in zip(call.args, call.args[1:], strict=False):
@@ -249,6 +256,7 @@ JUDGES: dict[str, Judge] = {
     "alias": judge_alias,
     "unalias": judge_unalias,
     "history": judge_history,
+    "fc": judge_fc,
     "hash": judge_hash,
     "test": judge_test,
     "[": judge_test,

@@ -160,7 +160,7 @@ def judge_head(call: Call) -> str | None:
     count = options.value("n", "lines") or next((flag for flag, _ in options.given if flag.isdigit()), "10")
     size = options.value("c", "bytes")
     if not is_known(text):
-        return text
+        return text + LOCAL
     try:
         if size is not None:
             number = int(size.lstrip("+-"))

@@ -11,7 +11,7 @@ from hermetic.policy.marks import INPUT, LOCAL, STAR, is_known, is_plain, marks_
 from hermetic.policy.options import parse_options
 from hermetic.policy.words import split_ifs
 
-from .unseen import run_code
+from .unseen import OPAQUE_CODE, run_code
 
 
 def judge_xargs(call: Call) -> str | None:
@@ -42,6 +42,8 @@ def judge_xargs(call: Call) -> str | None:
     if not items:
         items = [marks_in(text)] if marks_in(text) else []
     if replace:
+        if replace in command[0] and items:
+            call.report(OPAQUE_CODE, "runs programs whose names it reads")
         out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in items[:50]]
         return "".join(out)
     if not items and options.has("r", "no-run-if-empty"):

@@ -42,6 +42,7 @@ class Call:
         self.stdin = stdin
         self.env = env
         self.machine = machine
+        self._shown: str | None = None
 
     def report(self, rule: Rule, reason: str, path: str | None = None) -> None:
         """Record that a rule applies to this program."""
@@ -49,8 +50,10 @@ class Call:
 
     def text(self) -> str:
         """The command as a person should see it."""
-        joined = " ".join(_quoted(arg) for arg in self.argv[:60])
-        return joined if len(joined) <= 400 else joined[:400] + "…"
+        if self._shown is None:
+            joined = " ".join(_quoted(arg) for arg in self.argv[:60])
+            self._shown = joined if len(joined) <= 400 else joined[:400] + "…"
+        return self._shown
 
     def run(self, argv: list[str], *, stdin: str | None = None, shell: Shell | None = None) -> str:
         """Evaluate another program in place of this one; gives what it prints."""

@@ -6,7 +6,7 @@ from hermetic.policy.tables import names
 
 from .call import Call
 from .marks import FILE, GLOBS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
-from .paths import below_home, is_env_file, is_secret, resolve
+from .paths import below_home, classify, follow, is_env_file, is_secret, resolve
 from .rules import Rule
 
 ROOT_DELETE = Rule(
@@ -264,7 +264,8 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
     """Judge that the program writes a path; `content` is remembered for what runs later in the same text."""
     if not path:
         return
-    full, place = call.place(path)
+    full = follow(resolve(path, call.shell), call.shell)
+    place = classify(full, call.shell)
     name = shown(path)
     call.shell.files[full] = content
     if place == "disk":
@@ -308,7 +309,7 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     """Judge that the program shows or copies a path's content; gives the content as far as known."""
     if not path or path == "-":
         return call.input() if path == "-" else ""
-    full = resolve(path, call.shell)
+    full = follow(resolve(path, call.shell), call.shell)
     held = call.shell.files.get(full)
     if held is not None:
         return held

@@ -256,6 +256,14 @@ def resolve(path: str, shell: Shell) -> str:
     return "/" + "/".join(parts)
 
 
+def follow(full: str, shell: Shell) -> str:
+    """The path behind a symbolic link that this text made."""
+    for link, target in shell.links.items():
+        if full == link or full.startswith(link + "/"):
+            return target + full[len(link) :]
+    return full
+
+
 def _concrete_top(path: str) -> str:
     """The path with a glob in its first component replaced by a directory of the system it may stand for."""
     head, slash, rest = path[1:].partition("/")

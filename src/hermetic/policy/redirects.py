@@ -31,7 +31,7 @@ def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: s
             if redirect.fd in ("", "0"):
                 streams.stdin = text
             else:
-                path = f"/dev/fd/here{redirect.fd}"
+                path = f"/dev/fd/{redirect.fd}"
                 call.shell.files[path] = text
                 streams.opened[redirect.fd] = path
         else:

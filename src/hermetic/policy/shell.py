@@ -82,6 +82,7 @@ class Shell:
         self.remote = False  # runs on another machine, where nothing is a workspace
         self.host = True
         self.git_aliases: dict[str, str] = {}
+        self.links: dict[str, str] = {}  # symbolic link → where it leads
         self.copies: dict[str, str] = {}  # path → the program it is a copy of or a link to
 
     def fork(self) -> Shell:

@@ -45,16 +45,16 @@ gcloud az doctl heroku flyctl fly vercel vc netlify supabase firebase linode-cli
 openstack nomad consul etcdctl helm argocd flux istioctl eksctl kops glab railway render wrangler pscale neonctl
 atlas stripe cf bosh juju pulumi terragrunt cdk sam serverless sls packer s3cmd gsutil mc bq vault boundary
 waypoint kustomize helmfile skaffold tkn kn linkerd velero rancher rke kind minikube k3d civo vultr-cli upctl
-exo gridscale databricks snow snowsql-cli confluent ccloud aiven avn cockroach temporal dapr fastly akamai
-cloudflare cfcli deployctl amplify eb ecs-cli copilot chalice zappa apex up now surge gatsby-cli dokku caprover
-kamal cap mina porter ionos tfe infracost crossplane clusterctl talosctl kubeadm kubeone gke-gcloud okteto tsuru
+exo gridscale databricks snow confluent ccloud aiven avn cockroach temporal dapr fastly akamai
+cloudflare cfcli deployctl amplify eb ecs-cli copilot chalice zappa apex up now surge dokku caprover
+kamal cap mina porter ionos tfe infracost crossplane clusterctl talosctl kubeadm kubeone okteto tsuru
 convox sentry-cli launchdarkly ldcli auth0 okta twilio sendgrid pagerduty pd newrelic datadog-ci elastic ecctl
 meilisearch qdrant pinecone wp drush magento kafka-topics kafka-topics.sh kafka-delete-records kafka-configs
 kafka-consumer-groups zkCli.sh hdfs hadoop spark-submit gh b2 wasabi swift minio s5cmd obsutil ossutil coscmd
 ansible-galaxy chef knife puppet salt salt-call teleport tctl step certbot acme.sh lego dnscontrol octodns-sync
-route53 octant kubeseal cosign oras crane skopeo regctl harbor ktl svcat aws-nuke cloud-nuke gcloud-nuke awsnuke
+kubeseal cosign oras crane skopeo regctl harbor svcat aws-nuke cloud-nuke awsnuke
 modal runpodctl vastai lambda sky ray prefect dagster airflow dvc mlflow wandb huggingface-cli hf kaggle
-replicate fly.io platform upsun pantheon terminus lagoon acli
+replicate platform upsun pantheon terminus lagoon acli
 """
 )
 
@@ -531,7 +531,7 @@ JUDGES: dict[str, Judge] = {
     "fastboot": judge_device,
     "aws": judge_aws,
     "awslocal": judge_aws,
-    **dict.fromkeys(("terraform", "tofu", "terraform1"), judge_terraform),
+    **dict.fromkeys(("terraform", "tofu"), judge_terraform),
     **dict.fromkeys(("ansible", "ansible-playbook", "ansible-pull"), judge_ansible),
     **dict.fromkeys(("pdsh", "pssh", "fab", "clush", "parallel-ssh", "dsh", "mussh"), judge_fabric),
     **dict.fromkeys(

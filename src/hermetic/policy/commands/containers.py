@@ -423,7 +423,7 @@ def judge_runtime(call: Call) -> str | None:
 
 JUDGES: dict[str, Judge] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker),
-    **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "kubectl.exe", "k"), judge_kubectl),
+    **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "k"), judge_kubectl),
     **dict.fromkeys(("apptainer", "singularity"), judge_apptainer),
     **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),
 }

@@ -194,6 +194,9 @@ def judge_cp(call: Call) -> str | None:
     if call.name == "ln" and target is None and sources:
         target = "./" + sources[0].rstrip("/").rsplit("/", 1)[-1]
     _land(call, sources, target)
+    if call.name == "ln" and target is not None and options.has("s", "symbolic"):
+        for path in sources:
+            call.shell.links[resolve(target, call.shell)] = resolve(path, call.shell)
     return ""
 
 

@@ -87,7 +87,6 @@ INTERPRETERS: dict[str, Interpreter] = {
     "crystal": _I("ruby", ""),
     "ocaml": _I("ocaml", "e"),
     "racket": _I("scheme", "e"),
-    "emacs-script": _I("lisp", ""),
     "qjs": _I("node", "e", ("eval",)),
     "d8": _I("node", "e"),
     "tsx": _I("node", "ep", ("eval", "print")),
@@ -95,7 +94,6 @@ INTERPRETERS: dict[str, Interpreter] = {
     "mongosh": _I("mongo", "", ("eval",)),
     "mongo": _I("mongo", "", ("eval",)),
     "bpftrace": _I("bpf", "e"),
-    "gawk-e": _I("awk", "e"),
     "zx": _I("node", "", ("eval",)),
     "hy": _I("lisp", "c"),
     "coffee": _I("node", "e", ("eval",)),
@@ -106,7 +104,6 @@ INTERPRETERS: dict[str, Interpreter] = {
     "gsi": _I("scheme", "e"),
     "csi": _I("scheme", "e"),
     "kotlin": _I("java", "e"),
-    "jq-eval": _I("jq", ""),
 }
 _PYTHON_FLAGS_WITH_VALUE = "XW"
 
@@ -309,13 +306,7 @@ def _letters(arg: str, args: list[str], spec: Interpreter, code: list[str]) -> s
     for at, letter in enumerate(arg[1:], 1):
         rest = arg[at + 1 :]
         if letter in spec.code:
-            code.append(
-                rest
-                if rest and letter in "rBRE"
-                else rest
-                if rest and spec.language not in ("perl", "ruby")
-                else (args.pop(0) if args else rest)
-            )
+            code.append(rest or (args.pop(0) if args else ""))
             return flags
         if letter in spec.glued:
             flags += letter

@@ -145,7 +145,7 @@ def judge_npm(call: Call) -> str | None:
                 (
                     r"(?i)(script-shell|registry|@\S+:registry|npmRegistryServer|strict-ssl|ca(file)?|node-options|"
                     r"globalconfig|prefix|proxy|https-proxy|git|editor|//\S+|shell|yarn-path|yarnPath|init-module|"
-                    r"unsafe-perm|ignore-scripts-x|enableStrictSsl|unsafeHttpWhitelist|onload-script|viewer)"
+                    r"unsafe-perm|enableStrictSsl|unsafeHttpWhitelist|onload-script|viewer)"
                 ),
                 key.partition("=")[0],
             )
@@ -462,15 +462,13 @@ softwareupdate mas
         ),
         judge_apt,
     ),
-    **dict.fromkeys(
-        ("apt-key", "add-apt-repository", "apt-add-repository", "rpmkeys", "pacman-key", "zypper-ar"), judge_sources
-    ),
+    **dict.fromkeys(("apt-key", "add-apt-repository", "apt-add-repository", "rpmkeys", "pacman-key"), judge_sources),
     **dict.fromkeys(
         names(
             """
 gem cargo go composer nuget dotnet mvn gradle bundle bundler mix hex cabal stack luarocks cpan cpanm opam pub
-dart flutter swift-package pod carthage raco quicklisp nimble shards rebar3 sbt lein vcpkg conan spack tlpkg
-krew asdf-plugin
+dart flutter pod carthage raco quicklisp nimble shards rebar3 sbt lein vcpkg conan spack tlpkg
+krew 
 """
         ),
         judge_gem,

@@ -227,7 +227,7 @@ def judge_settings(call: Call) -> str | None:
     ):
         if re.search(
             (
-                r"(^|\s)(set-\S+|down|flush-caches-x|revert|dns\s+\S+\s+\S+|remove|terminate|poweroff|"
+                r"(^|\s)(set-\S+|down|revert|dns\s+\S+\s+\S+|remove|terminate|poweroff|"
                 r"reboot|kill|hostname\s+\S+|chassis\s+\S+)"
             ),
             text,
@@ -541,6 +541,6 @@ update-ca-certificates update-ca-trust trust dpkg-statoverride update-pciids
         ),
         judge_alternatives,
     ),
-    **dict.fromkeys(("crudini", "augtool", "augeas", "ini-file"), judge_ini),
+    **dict.fromkeys(("crudini", "augtool"), judge_ini),
     **dict.fromkeys(("ssh-keygen", "ssh-copy-id"), judge_ssh_copy_id),
 }

@@ -38,7 +38,7 @@ cypress rspec phpunit clippy rustc gcc g++ clang clang++ cc c++ ld as ar nm objd
 meson cksum md5sum sha1sum sha256sum sha512sum b2sum md5 shasum ss netstat arp lsblk blkid lsusb lspci lscpu
 lshw hostid nproc tty locale getconf clear reset tput stty banner fc convert magick identify ffprobe xdg-open
 open tsort look spell aspell hunspell diff cmp sdiff diff3 colordiff delta numfmt tokei cloc scc hexyl
-dpkg-query rpm-q apt-cache lsb_release vmstat iostat mpstat sar pmap pstree pwdx gofmt rustfmt shellcheck shfmt
+dpkg-query apt-cache lsb_release vmstat iostat mpstat sar pmap pstree pwdx gofmt rustfmt shellcheck shfmt
 yamllint hadolint markdownlint vale codespell typos commitlint bandit semgrep trivy grype syft actionlint
 pre-commit detect-secrets gettext msgfmt
 """

@@ -484,7 +484,7 @@ JUDGES: dict[str, Judge] = {
         names(
             """
 http https xh xhs aria2c axel lynx w3m links elinks fetch GET POST lwp-request lwp-download ftpget saldl hurl
-curlftp
+
 """
         ),
         judge_fetch,
@@ -501,7 +501,7 @@ nc ncat netcat nc.openbsd nc.traditional pwncat rustcat powercat cryptcat
     **dict.fromkeys(
         names(
             """
-ssh autossh mosh slogin dbclient rsh rlogin sshpass-ssh et tsh
+ssh autossh mosh slogin dbclient rsh rlogin et tsh
 """
         ),
         judge_ssh,

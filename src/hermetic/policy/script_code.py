@@ -39,7 +39,7 @@ _SHELL = frozenset(
         """
 system exec execSync popen passthru shell_exec proc_open popen2 popen3 popen2e capture2 capture2e capture3
 pipeline execute spawn spawnSync execFile execFileSync execa execaSync pcntl_exec sh cmd qx run_command shell
-command Command popen4 system2 startProcess execvp execv execve 
+command Command popen4 system2 startProcess execvp execv execve
 """
     )
 )

@@ -83,7 +83,7 @@ def judge_cloud(call: Call) -> str | None:
     _remote_commands(call)
     words = words_of(call.args, _VALUES)
     verbs = [word for word in words[:6] if is_known(word)]
-    if call.name in ("aws-nuke", "cloud-nuke", "awsnuke", "gcloud-nuke"):
+    if call.name in ("aws-nuke", "cloud-nuke", "awsnuke"):
         call.report(CLOUD_DESTROYS, "deletes a whole account's resources")
         return None
     secret = _secret_verbs(call.name, " ".join(verbs), text)

@@ -468,7 +468,7 @@ softwareupdate mas
             """
 gem cargo go composer nuget dotnet mvn gradle bundle bundler mix hex cabal stack luarocks cpan cpanm opam pub
 dart flutter pod carthage raco quicklisp nimble shards rebar3 sbt lein vcpkg conan spack tlpkg
-krew 
+krew
 """
         ),
         judge_gem,

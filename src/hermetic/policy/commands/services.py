@@ -226,7 +226,7 @@ def judge_run_parts(call: Call) -> str | None:
 
 _POWER = names(
     """
-shutdown reboot halt poweroff init telinit pm-hibernate 
+shutdown reboot halt poweroff init telinit pm-hibernate
 """
 )
 

@@ -1,1 +1,99 @@
-"""The execution layer for AI agents: where their commands, scripts and background processes run."""
+"""The execution layer for AI agents: where their commands, scripts and background processes run.
+
+Every name below is resolved on first use, so that the import itself costs nearly nothing.
+"""
+
+TYPE_CHECKING = False  # type checkers take it for typing's; importing typing costs more than the rest of this file
+
+if TYPE_CHECKING:
+    from hermetic import blocking
+    from hermetic.contract.command import Result
+    from hermetic.contract.endings import (
+        Cancelled,
+        Ending,
+        Exited,
+        Lost,
+        OutOfMemory,
+        Signalled,
+        TimedOut,
+        Yielded,
+    )
+    from hermetic.contract.errors import (
+        BridgeError,
+        ConfigError,
+        EnvironmentUnavailable,
+        ExecutionError,
+        InputClosed,
+        InvalidArgument,
+        NotPermitted,
+        UnknownProcess,
+        Unsupported,
+    )
+    from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Status
+    from hermetic.session.environment import Environment
+    from hermetic.session.opening import attach, open
+    from hermetic.session.process import Process
+    from hermetic.session.session import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BridgeError",
+    "Cancelled",
+    "Chunk",
+    "ConfigError",
+    "Ending",
+    "Environment",
+    "EnvironmentUnavailable",
+    "ExecutionError",
+    "Exited",
+    "InputClosed",
+    "InvalidArgument",
+    "Lost",
+    "NotPermitted",
+    "OutOfMemory",
+    "Process",
+    "ProcessEvent",
+    "ProcessInfo",
+    "Result",
+    "Session",
+    "Signalled",
+    "Status",
+    "TimedOut",
+    "UnknownProcess",
+    "Unsupported",
+    "Yielded",
+    "__version__",
+    "attach",
+    "blocking",
+    "open",
+]
+
+_HOMES = {
+    "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
+    "contract.errors": "BridgeError ConfigError EnvironmentUnavailable ExecutionError InputClosed InvalidArgument "
+    "NotPermitted UnknownProcess Unsupported",
+    "contract.command": "Result",
+    "contract.process": "Chunk ProcessEvent ProcessInfo Status",
+    "session.environment": "Environment",
+    "session.opening": "attach open",
+    "session.process": "Process",
+    "session.session": "Session",
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "blocking":
+        return import_module("hermetic.blocking")
+    for module, names in _HOMES.items():
+        if name in names.split():
+            value: object = getattr(import_module(f"hermetic.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'hermetic' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,1 +1,4 @@
-"""The words everyone shares: types, protocols, errors; no I/O, imports nothing of ours."""
+"""The words everyone shares: values, endings, errors, limits and the protocols between parts.
+
+Nothing here does I/O or imports anything of ours.
+"""

@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# Sourced by ./start and ./test: a private Python in .venv with Hermetic in it, made on first use.
+#
+#   prepare ROOT EXTRAS    EXTRAS is "" (to run) or "dev" (to test); returns at once when nothing has changed
+#
+# Needs Python 3.11 or newer and one way to install packages into a fresh environment: ensurepip, a pip that is
+# already there, uv or virtualenv. What pip has to say goes to .setup.log.
+
+say() { printf "%s\n" "$@" >&2; }
+stop() {
+  say "$*"
+  exit 1
+}
+
+prepare() {
+  local root=$1 extras=$2 wanted started=$SECONDS
+  [ "$(uname -s)" = Linux ] ||
+    stop "Hermetic runs on Linux for now; $(uname -s) is not supported yet. A Linux virtual machine or container will do."
+  # An environment knows its own path, so a moved checkout needs a new one.
+  wanted=$({ printf '%s\n' "$root" && cat "$root/pyproject.toml"; } | sha256sum)
+  ! is_ready "$root" "$extras" "$wanted" || return 0
+  exec 9<"$root/pyproject.toml"
+  ! command -v flock >/dev/null || flock 9
+  if ! is_ready "$root" "$extras" "$wanted"; then
+    : >"$root/.setup.log" || stop "Cannot write to $root; run this from a checkout that is yours."
+    is_usable "$root/.venv" || make_environment "$root"
+    install_hermetic "$root" "$extras"
+    printf '%s\n' "$wanted" >"$root/.venv/.ready${extras:+-$extras}"
+    say "Ready after $((SECONDS - started)) s; the next time takes none of it."
+  fi
+  exec 9<&-
+}
+
+is_ready() { # ROOT EXTRAS WANTED; what was set up for tests can run too
+  local stamp
+  [ -x "$1/.venv/bin/python" ] || return 1
+  for stamp in "$1/.venv/.ready${2:+-$2}" "$1/.venv/.ready-dev"; do
+    [ ! -r "$stamp" ] || [ "$(<"$stamp")" != "$3" ] || return 0
+  done
+  return 1
+}
+
+pythons=(${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python)
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+is_usable() { is_new_enough "$1/bin/python" && installer "$1" >/dev/null; }
+
+make_environment() {
+  local root=$1 python found=()
+  for python in "${pythons[@]}"; do
+    if command -v "$python" >/dev/null && is_new_enough "$python"; then found+=("$python"); fi
+  done
+  [ ${#found[@]} -gt 0 ] || stop "Hermetic needs Python 3.11 or newer; $(python3 --version 2>/dev/null || echo none) is" \
+    "what this machine has. Install a newer one beside it (python3.12, say) and run this again."
+  say "Making a private environment in .venv ..."
+  for python in "${found[@]}"; do
+    if make_with "$python" "$root/.venv" >>"$root/.setup.log" 2>&1; then return 0; fi
+  done
+  stop "This Python cannot make environments that packages install into. One command helps: $(remedy "${found[0]}")" \
+    "(details: $root/.setup.log)"
+}
+
+make_with() { # PYTHON DIRECTORY: the first way that works
+  if "$1" -c 'import ensurepip' && "$1" -m venv --clear "$2"; then return 0; fi
+  if "$1" -m venv --clear --without-pip "$2" && installer "$2"; then return 0; fi
+  rm -rf "$2"
+  if command -v uv && uv venv --python "$(command -v "$1")" "$2"; then return 0; fi
+  if command -v virtualenv && virtualenv --python "$(command -v "$1")" "$2"; then return 0; fi
+  "$1" -m virtualenv "$2"
+}
+
+remedy() {
+  if command -v apt-get >/dev/null; then
+    "$1" -c 'import sys; print("sudo apt-get install python%d.%d-venv" % sys.version_info[:2])'
+  elif command -v dnf >/dev/null; then
+    echo "sudo dnf install python3-pip"
+  elif command -v apk >/dev/null; then
+    echo "sudo apk add py3-pip"
+  else
+    echo "$1 -m ensurepip --user"
+  fi
+}
+
+installer() { # DIRECTORY: the command that installs into it, one word a line
+  local into=$1/bin/python python wheel
+  if "$into" -m pip --version; then
+    printf '%s\n' "$into" -m pip install >&3
+    return
+  fi
+  for python in "${pythons[@]}"; do
+    if command -v "$python" && "$python" -m pip --python "$into" --version; then
+      printf '%s\n' "$python" -m pip --python "$into" install >&3
+      return
+    fi
+  done
+  if command -v uv; then
+    printf '%s\n' uv pip install --python "$into" >&3
+    return
+  fi
+  for wheel in /usr/share/python-wheels/pip-*.whl; do
+    if "$into" "$wheel/pip" --version; then
+      printf '%s\n' "$into" "$wheel/pip" install >&3
+      return
+    fi
+  done
+  return 1
+} 3>&1 >/dev/null 2>&1
+
+install_hermetic() {
+  local root=$1 extras=$2 command
+  mapfile -t command < <(installer "$root/.venv")
+  say "Installing Hermetic and what it needs${extras:+ for development} (first time: about a minute) ..."
+  if ! (cd "$root" && "${command[@]}" -e ".${extras:+[$extras]}") >>"$root/.setup.log" 2>&1; then
+    tail -n 3 "$root/.setup.log" >&2
+    stop "Installing failed; all of it is in $root/.setup.log. Is the package index reachable? Run this again when it is."
+  fi
+}

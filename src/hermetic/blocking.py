@@ -1,0 +1,360 @@
+"""The same names for callers without an event loop: each method waits for its counterpart's answer.
+
+An event loop in a thread of its own does the work; `open` and `attach` start it, `close` ends it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack
+
+import msgspec
+
+from hermetic.contract.command import Result, RunOptions
+from hermetic.contract.endings import Ending
+from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.limits import GRACE
+from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, StartOptions, Status
+from hermetic.session import environment as environments
+from hermetic.session import events as streams
+from hermetic.session import opening
+from hermetic.session import process as processes
+from hermetic.session import session as sessions
+
+__all__ = ["Environment", "EventStream", "Process", "Session", "attach", "open"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop in a thread of its own, and a way to call coroutine functions there."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="hermetic-portal", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """False after `close`."""
+        return self._thread.is_alive()
+
+    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the coroutine function returns or raises; an interrupt here cancels it there, and waits for it."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
+        if not self.is_open:
+            raise EnvironmentUnavailable("the environment was closed; open or attach to it again")
+        call = _PortalCall(function(*args, **kwargs))
+        self._loop.call_soon_threadsafe(call.begin)
+        return call.wait(self._loop)
+
+    def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for a plain function that needs the event loop around it."""
+
+        async def run() -> T:
+            return function(*args, **kwargs)
+
+        return self.call(run)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        if self.is_open:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+class _PortalCall(Generic[T]):
+    """One coroutine on its way through a portal."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._done = threading.Lock()  # released when the task is done; lighter than an Event
+        self._done.acquire()
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(lambda _: self._done.release())
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> T:
+        try:
+            self._done.acquire()
+        except BaseException:  # KeyboardInterrupt, or an alarm's exception
+            loop.call_soon_threadsafe(self._cancel)
+            self._done.acquire()
+            raise
+        assert self._task is not None
+        return self._task.result()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> "Environment":
+    """An environment of this kind, ready; also a context manager. See `hermetic.open`."""
+    return _through_portal(lambda: opening.open(kind, task=task, replace=replace, **options))
+
+
+def attach(task_or_id: str) -> "Environment":
+    """The living environment of a task, or with this id, whoever opened it. See `hermetic.attach`."""
+    return _through_portal(lambda: opening.attach(task_or_id))
+
+
+def _through_portal(make: Callable[[], opening.Opening]) -> "Environment":
+    async def wait() -> environments.Environment:
+        return await make()
+
+    portal = Portal()
+    try:
+        return Environment(portal, portal.call(wait))
+    except BaseException:
+        portal.close()
+        raise
+
+
+class Process:
+    """A process in an environment. It runs on whether or not anybody holds this."""
+
+    def __init__(self, portal: Portal, process: processes.Process) -> None:
+        self._portal = portal
+        self._process = process
+
+    def __repr__(self) -> str:
+        return repr(self._process)
+
+    @property
+    def id(self) -> str:
+        """What it is called in its environment, and its log too."""
+        return self._process.id
+
+    @property
+    def pid(self) -> int | None:
+        """Its number, as its environment counts."""
+        return self._process.pid
+
+    @property
+    def info(self) -> ProcessInfo:
+        """What was last heard of it."""
+        return self._process.info
+
+    def status(self) -> Status:
+        """How it is doing now."""
+        return self._portal.call(self._process.status)
+
+    def read(self, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
+        """Its output from `offset` on."""
+        return self._portal.call(self._process.read, offset, limit=limit, wait=wait)
+
+    def write(self, data: str | bytes) -> None:
+        """Writes to its input; returns when all was taken in."""
+        return self._portal.call(self._process.write, data)
+
+    def submit(self, text: str) -> None:
+        """Writes a line."""
+        return self._portal.call(self._process.submit, text)
+
+    def write_secret(self, text: str) -> None:
+        """Writes a line that is kept out of the log."""
+        return self._portal.call(self._process.write_secret, text)
+
+    def keys(self, names: str) -> None:
+        """Presses keys: `keys("ctrl-c up enter")`."""
+        return self._portal.call(self._process.keys, names)
+
+    def close_input(self) -> None:
+        """Ends its input."""
+        return self._portal.call(self._process.close_input)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Gives its terminal another size."""
+        return self._portal.call(self._process.resize, rows, cols)
+
+    def signal(self, signal: int | str, *, tree: bool = True) -> None:
+        """Sends a signal, by number or name."""
+        return self._portal.call(self._process.signal, signal, tree=tree)
+
+    def kill(self, grace: float = GRACE.value) -> Ending | None:
+        """Ends its whole tree, and returns when nothing is left."""
+        return self._portal.call(self._process.kill, grace)
+
+    def wait(self, timeout: float | None = None) -> Ending:
+        """How it ended, once it has. Raises TimeoutError."""
+        return self._portal.call(self._process.wait, timeout)
+
+    def wait_for(
+        self, text: str, *, timeout: float | None, pattern: bool = False, on: Literal["output", "screen"] = "output"
+    ) -> tuple[int, int]:
+        """Offsets of the next match. Raises TimeoutError, EOFError."""
+        return self._portal.call(self._process.wait_for, text, timeout=timeout, pattern=pattern, on=on)
+
+    def screen(self) -> str:
+        """The text that its terminal shows now."""
+        return self._portal.call(self._process.screen)
+
+
+class Session:
+    """A shell that keeps its state from command to command."""
+
+    def __init__(self, portal: Portal, session: sessions.Session) -> None:
+        self._portal = portal
+        self._session = session
+
+    def __repr__(self) -> str:
+        return repr(self._session)
+
+    @property
+    def name(self) -> str:
+        """The name it was asked for with."""
+        return self._session.name
+
+    def run(self, command: str | Sequence[str], **options: Unpack[RunOptions]) -> Result:
+        """What came of the command, when it has ended. `on_output` is called on the portal's thread."""
+        return self._faced(self._portal.call(self._session.run, command, **options))
+
+    def start(self, command: str | Sequence[str], **options: Unpack[StartOptions]) -> Process:
+        """A process that runs on by itself."""
+        return Process(self._portal, self._portal.call(self._session.start, command, **options))
+
+    def process(self, id: str) -> Process:
+        """The process with this id. Raises UnknownProcess."""
+        return Process(self._portal, self._portal.call(self._session.process, id))
+
+    def state(self) -> SessionState:
+        """The cwd and the exported variables that the next command sees."""
+        return self._portal.call(self._session.state)
+
+    def close(self) -> None:
+        """Ends the session's shells."""
+        return self._portal.call(self._session.close)
+
+    def read_file(self, path: str) -> str:
+        """A file's content as text."""
+        return self._portal.call(self._session.read_file, path)
+
+    def read_bytes(self, path: str) -> bytes:
+        """A file's content."""
+        return self._portal.call(self._session.read_bytes, path)
+
+    def write_file(self, path: str, content: str | bytes) -> None:
+        """Writes a file as a whole."""
+        return self._portal.call(self._session.write_file, path, content)
+
+    def upload(self, source: str, path: str) -> None:
+        """Copies a file of the caller's machine to `path` in the environment."""
+        return self._portal.call(self._session.upload, source, path)
+
+    def download(self, path: str, target: str) -> None:
+        """Copies the file at `path` in the environment to the caller's machine."""
+        return self._portal.call(self._session.download, path, target)
+
+    def _faced(self, result: Result) -> Result:
+        """The result with a process of this face in it."""
+        if result.process is None:
+            return result
+        return msgspec.structs.replace(result, process=Process(self._portal, result.process))
+
+
+class EventStream:
+    """Events from the moment it was made; iterate over it, then `close` it, or use `with`."""
+
+    def __init__(self, portal: Portal, stream: streams.EventStream) -> None:
+        self._portal = portal
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[ProcessEvent]:
+        return self
+
+    def __next__(self) -> ProcessEvent:
+        try:
+            return self._portal.call(self._stream.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Ends the stream."""
+        return self._portal.call(self._stream.aclose)
+
+    def __enter__(self) -> "EventStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Environment(Session):
+    """A place where commands run; its own `run`, `start` and files are those of its default session."""
+
+    def __init__(self, portal: Portal, environment: environments.Environment) -> None:
+        super().__init__(portal, environment)
+        self._environment = environment
+
+    @property
+    def id(self) -> str:
+        """What it is called on this host."""
+        return self._environment.id
+
+    @property
+    def kind(self) -> str:
+        """Which kind it was opened as."""
+        return self._environment.kind
+
+    @property
+    def task(self) -> str | None:
+        """The key it was opened for."""
+        return self._environment.task
+
+    @property
+    def isolation(self) -> Isolation:
+        """What stands between a command here and the caller's machine."""
+        return self._environment.isolation
+
+    def session(self, name: str) -> Session:
+        """Another shell in the same place."""
+        return Session(self._portal, self._environment.session(name))
+
+    def processes(self) -> list[ProcessInfo]:
+        """Everything that runs here, and what has ended as long as its log is kept."""
+        return self._portal.call(self._environment.processes)
+
+    def read_log(self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
+        """Output of the log `id` from `offset` on. Raises UnknownProcess."""
+        return self._portal.call(self._environment.read_log, id, offset, limit=limit, wait=wait)
+
+    def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
+        """Hands over the log from `offset` on as it comes, and returns how its process ended. Raises UnknownProcess."""
+        return self._portal.call(self._environment.follow_log, id, on_output, offset=offset)
+
+    def info(self) -> EnvironmentInfo:
+        """The environment and its resident at this moment."""
+        return self._portal.call(self._environment.info)
+
+    def events(self) -> EventStream:
+        """What starts and ends here, from now on, as an iterator."""
+        return EventStream(self._portal, self._portal.do(self._environment.events))
+
+    def close(self, *, remove: bool = False) -> None:
+        """Lets go of the environment, and ends it where it has no task or `remove` is True."""
+        if self._portal.is_open:
+            try:
+                self._portal.call(self._environment.close, remove=remove)
+            finally:
+                self._portal.close()
+
+    def __enter__(self) -> "Environment":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

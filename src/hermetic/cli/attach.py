@@ -1,0 +1,130 @@
+"""`hermetic attach`: a process on our terminal."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from hermetic.cli.copying import LogCopy, pieces
+from hermetic.cli.dispatch import INTERRUPTED
+from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
+from hermetic.cli.places import Found, add_place_option, attached, find_process
+from hermetic.contract.errors import ExecutionError, InputClosed
+from hermetic.session.process import Process
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+STDIN, STDOUT = 0, 1
+DETACH = b"\x1d"  # ctrl-]
+SHOWN_BYTES = 1 << 16  # of earlier output, so that a screen is drawn again
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser(
+        "attach",
+        description="Shows a process and passes on what is typed. A process with a terminal gets every key; ctrl-] "
+        "detaches and leaves it running. Exits with the process' code once it has ended.",
+    )
+    add_place_option(parser)
+    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Attaches; the process' exit code, or 0 after a detach."""
+    try:
+        return run_interruptibly(lambda interrupts: _attach(arguments, interrupts))
+    except Interrupted:
+        return INTERRUPTED
+
+
+async def _attach(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    async with attached(arguments.place) as places:
+        found = await find_process(places, arguments.id)
+        process = await found.environment.process(found.info.id)
+        is_raw = found.info.pty and os.isatty(STDIN)
+        with _raw_terminal() if is_raw else _plain_terminal():
+            if is_raw:
+                await _follow_size(process)
+            is_over = await _until_over(found, process, interrupts)
+        ending = (await process.status()).ending
+    if not is_over or ending is None:
+        sys.stderr.write(f"detached; `hermetic attach {process.id}` comes back\n")
+        return 0
+    sys.stderr.write(f"{process.id} {ending}\n")
+    return 1 if ending.exit_code is None else ending.exit_code
+
+
+async def _until_over(found: Found, process: Process, interrupts: Interrupts) -> bool:
+    """True when the process has ended, False when the person detached."""
+    start = max(0, found.info.out - SHOWN_BYTES) if found.info.pty else 0
+    copy = LogCopy(found.environment, process.id, lambda data: interrupts.write(STDOUT, data), start)
+    output = asyncio.create_task(copy.to_the_end())
+    typed = asyncio.create_task(_type(process, found.info.pty))
+    try:
+        await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
+        if typed.done() and typed.result():
+            return False
+        await output
+        return True
+    finally:
+        for task in (output, typed):
+            task.cancel()
+        await asyncio.wait([output, typed])
+
+
+async def _type(process: Process, has_terminal: bool) -> bool:
+    """Passes on what is typed; True when that was the detach key. The end of a terminal's input is passed on too."""
+    with suppress(InputClosed):
+        async for piece in pieces(STDIN):
+            before, key, _ = piece.partition(DETACH) if os.isatty(STDIN) else (piece, b"", b"")
+            if before:
+                await process.write(before)
+            if key:
+                return True
+        if os.isatty(STDIN) and not has_terminal:
+            await process.close_input()
+    return False
+
+
+async def _follow_size(process: Process) -> None:
+    """Gives the process' terminal our size, now and whenever it changes."""
+    loop = asyncio.get_running_loop()
+    changes: set[asyncio.Task[None]] = set()
+
+    async def resize() -> None:
+        size = os.get_terminal_size(STDIN)
+        with suppress(ExecutionError):  # it ended meanwhile
+            await process.resize(size.lines, size.columns)
+
+    def changed() -> None:
+        task = loop.create_task(resize())
+        changes.add(task)
+        task.add_done_callback(changes.discard)
+
+    loop.add_signal_handler(signal.SIGWINCH, changed)
+    await resize()
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    earlier = termios.tcgetattr(STDIN)
+    sys.stderr.write("attached; ctrl-] detaches\r\n")
+    tty.setraw(STDIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSADRAIN, earlier)
+        sys.stderr.write("\n")
+
+
+@contextmanager
+def _plain_terminal() -> Iterator[None]:
+    yield

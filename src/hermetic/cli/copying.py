@@ -1,0 +1,85 @@
+"""Bytes on their way: from a log to a descriptor of ours, from our standard input to a process."""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
+
+from hermetic.contract.errors import InputClosed
+from hermetic.contract.process import Chunk
+from hermetic.session.environment import Environment
+from hermetic.session.process import Process
+
+PIECE_BYTES = 1 << 16
+LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output
+
+
+class LogCopy:
+    """Hands a log to `write` from an offset on, as it grows."""
+
+    def __init__(self, environment: Environment, log: str, write: Callable[[bytes], object], offset: int = 0) -> None:
+        self.position = offset
+        self.dropped = 0  # bytes that fell out of the log's cap before they could be read
+        self._environment = environment
+        self._log = log
+        self._write = write
+
+    async def to_the_end(self) -> None:
+        """Returns when the process has ended and all of its log was written."""
+        while not self._take(await self._environment.read_log(self._log, self.position, wait=LONG_WAIT)).ended:
+            pass
+
+    async def to_now(self) -> None:
+        """Returns when everything that is there now was written."""
+        while self._take(await self._environment.read_log(self._log, self.position)).data:
+            pass
+
+    def _take(self, chunk: Chunk) -> Chunk:
+        self.dropped += chunk.start - self.position
+        self._write(chunk.data)
+        self.position = chunk.end
+        return chunk
+
+
+async def feed(process: Process, fd: int = 0) -> None:
+    """Writes what comes on the descriptor to the process, then ends its input; stops where it takes no more."""
+    try:
+        async for piece in pieces(fd):
+            await process.write(piece)
+        await process.close_input()
+    except InputClosed:
+        return
+
+
+async def pieces(fd: int) -> AsyncIterator[bytes]:
+    """What a descriptor brings until its end; waits for pipes, sockets and terminals without blocking."""
+    can_block = not stat.S_ISREG(os.fstat(fd).st_mode)
+    while True:
+        if can_block:
+            await readable(fd)
+        if not (piece := os.read(fd, PIECE_BYTES)):
+            return
+        yield piece
+
+
+async def readable(fd: int) -> None:
+    """Returns when a read would not block."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(fd, ready.set)
+    except PermissionError:  # a file of a kind that is always ready
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)
+
+
+def has_input(fd: int = 0) -> bool:
+    """True when a descriptor brings something that is meant to be passed on: not a terminal, not the null device."""
+    try:
+        seen = os.fstat(fd)
+    except OSError:
+        return False
+    return not os.isatty(fd) and not (stat.S_ISCHR(seen.st_mode) and os.path.samestat(seen, os.stat(os.devnull)))

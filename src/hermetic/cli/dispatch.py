@@ -1,0 +1,89 @@
+"""Which command was meant, and what its errors mean to a shell."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+# A command's module is imported when the command is used: `hermetic version` does not wait for the others.
+COMMANDS: Mapping[str, str] = {
+    "run": "run a command, stream its output, exit with its code",
+    "ps": "what runs where",
+    "logs": "the output of a process",
+    "attach": "watch a process and type to it",
+    "kill": "end a process with its whole tree",
+    "envs": "the environments of this user",
+    "rm": "end environments and all that runs in them",
+    "demo": "show what Hermetic does, then take commands",
+    "doctor": "what works here, what not, and what to do",
+    "version": "the version of Hermetic",
+}
+
+
+class Command(Protocol):
+    """The module of a command."""
+
+    def add_parser(self, subparsers: "SubParsers") -> Any:
+        """Declares its arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Does it; the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = _module(words[0]) if words and words[0] in COMMANDS else None
+    arguments = _parser(words[0] if command else None, command).parse_args(words)
+    if command is None:
+        _parser(None, None).print_help(sys.stderr)
+        return BAD_USAGE
+    try:
+        code = command.run(arguments)
+        sys.stdout.flush()
+    except (InvalidArgument, ConfigError) as error:
+        return complain(error, BAD_USAGE)
+    except ExecutionError as error:
+        return complain(error, FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads our output any more; Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def complain(error: BaseException | str, code: int) -> int:
+    """Says on stderr, in one line, what is wrong and what to do; returns the code."""
+    sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
+    return code
+
+
+def _module(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"hermetic.cli.{name}"))
+
+
+def _parser(chosen: str | None, command: Command | None) -> argparse.ArgumentParser:
+    """The parser of all commands, in which only the chosen one knows its arguments."""
+    parser = argparse.ArgumentParser(
+        prog="hermetic",
+        description="The execution layer for AI agents. `hermetic COMMAND --help` tells more.",
+        allow_abbrev=False,
+    )
+    subparsers = parser.add_subparsers(metavar="COMMAND")
+    for name, meaning in COMMANDS.items():
+        if name == chosen and command is not None:
+            command.add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=meaning)
+    return parser

@@ -1,0 +1,68 @@
+"""`hermetic envs`: the environments of this user on this machine."""
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from hermetic.cli.places import Place, attached
+from hermetic.cli.report import age, print_json, print_table, size, span
+from hermetic.contract.environment import EnvironmentInfo
+from hermetic.contract.errors import EnvironmentUnavailable
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+
+class Seen(NamedTuple):
+    """An environment, and what its resident says if it lives."""
+
+    place: Place
+    info: EnvironmentInfo | None
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser("envs", description="The environments of this user on this machine.")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the environments."""
+    seen = asyncio.run(_look())
+    if arguments.json:
+        print_json([_as_data(one) for one in seen])
+    else:
+        headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "LEASE")
+        print_table(headings, map(_row, seen))
+    return 0
+
+
+async def _look() -> list[Seen]:
+    async with attached() as places:
+        return list(await asyncio.gather(*map(_ask, places)))
+
+
+async def _ask(place: Place) -> Seen:
+    try:
+        return Seen(place, await place.environment.info() if place.environment else None)
+    except EnvironmentUnavailable:
+        return Seen(place, None)
+
+
+def _row(seen: Seen) -> tuple[str, ...]:
+    record, info = seen.place.record, seen.info
+    known = (record.id, record.kind, record.task or "-")
+    if info is None:
+        return (*known, "gone", age(record.created), "-", "-", "-", "-")
+    memory = "-" if info.rss is None else size(info.rss)
+    # We ourselves are attached while we look.
+    attached_others = str(max(0, info.clients - 1))
+    return (*known, "alive", age(record.created), str(info.processes), attached_others, memory, span(info.lease))
+
+
+def _as_data(seen: Seen) -> dict[str, object]:
+    record = seen.place.record
+    return {
+        "id": record.id, "kind": record.kind, "task": record.task, "created": record.created,
+        "options": record.options, "alive": seen.info is not None, "info": seen.info,
+    }  # fmt: skip

@@ -1,0 +1,90 @@
+"""Ctrl-C and its relatives: they cancel what runs, also while a write to a full pipe blocks."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """A signal asked us to leave; everything that was cancelled has been cleaned up."""
+
+
+class Interrupts:
+    """Signals turned into the cancelling of one task."""
+
+    def __init__(self) -> None:
+        self._is_writing = False
+        self._is_told = False
+        self._cancel: Callable[[], object] | None = None
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Writes everything, blocking. Raises Interrupted, and BrokenPipeError when nobody reads."""
+        view = memoryview(data)
+        self._is_writing = True
+        try:
+            while view and not self._is_told:
+                view = view[os.write(fd, view) :]
+        finally:
+            self._is_writing = False
+
+    def watch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+        """From now on, a signal cancels this task."""
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._is_told:
+            self._cancel()
+
+    def take(self, _number: int, _frame: FrameType | None) -> None:
+        """A signal came. The first one counts: what it cancels ends in bounded time."""
+        if self._is_told:
+            return
+        self._is_told = True
+        if self._cancel is not None:
+            self._cancel()
+        if self._is_writing:
+            raise Interrupted
+
+
+def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
+    """What `main` returns. Raises Interrupted when a signal cancelled it."""
+    interrupts = Interrupts()
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        interrupts.watch(asyncio.get_running_loop(), task)
+        return await main(interrupts)
+
+    with _handled(interrupts.take), asyncio.Runner() as runner:
+        try:
+            return runner.run(watched())
+        except asyncio.CancelledError:
+            raise Interrupted from None
+
+
+async def in_any_case(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns, however often its waiter is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
+
+
+@contextmanager
+def _handled(take: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    # A signal that our starter ignores (nohup) stays ignored.
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    earlier = {number: signal.signal(number, take) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

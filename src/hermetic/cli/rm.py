@@ -1,0 +1,72 @@
+"""`hermetic rm`: ends environments and all that runs in them."""
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING
+
+from hermetic.cli.dispatch import BAD_USAGE, FAILED, complain
+from hermetic.cli.places import find_record
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.environments.records import Records, runtime_root
+from hermetic.session.environment import forget
+from hermetic.session.opening import attach
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser("rm", description="Ends environments: all that runs in them, and their records.")
+    parser.add_argument("--all", action="store_true", help="every environment of this user on this machine")
+    parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ends them; 1 when one could not be."""
+    if bool(arguments.names) == arguments.all:
+        return complain("name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE)
+    records = Records(runtime_root())
+    names = [record.id for record in records.all()] if arguments.all else arguments.names
+    return asyncio.run(_remove_all(records, names))
+
+
+async def _remove_all(records: Records, names: list[str]) -> int:
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            record = find_record(records, name)
+            await _remove(records, record)
+            print(record.task or record.id)
+        except ExecutionError as error:
+            code = complain(error, FAILED)
+    return code
+
+
+async def _remove(records: Records, record: EnvironmentRecord) -> None:
+    try:
+        environment = await attach(record.id)
+    except EnvironmentUnavailable:
+        await _forget(records, record)
+    else:
+        await environment.close(remove=True)
+
+
+async def _forget(records: Records, record: EnvironmentRecord) -> None:
+    """Takes away the record of an environment that is gone."""
+    if _lives(record.pid):
+        raise EnvironmentUnavailable(
+            f"environment {record.id} does not answer; end its resident with: kill {record.pid}", environment=record.id
+        )
+    async with records.lock(record.id):
+        forget(record, records)
+
+
+def _lives(pid: int) -> bool:
+    """Whether the number still belongs to a resident."""
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return name.read().startswith("hermetic")
+    except OSError:
+        return False

@@ -1,0 +1,90 @@
+"""`hermetic run`: one command, its output live, its exit code ours."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.copying import has_input
+from hermetic.cli.dispatch import INTERRUPTED, complain
+from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
+from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
+from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
+from hermetic.session.environment import Environment
+from hermetic.session.opening import open as open_environment
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+NOT_DONE = 125  # we could not do our part; the command's own codes stay apart
+
+# A private environment has no use once we are gone, also when we go by SIGKILL.
+PRIVATE_SECONDS = 30.0
+
+ABOUT = """\
+Runs COMMAND in a new environment that is ended afterwards, or with --task in that task's environment, whose shell
+keeps its state. One argument is shell text, several are a program and its arguments. Standard input is passed on when
+it is not a terminal. Exits with the command's code: 128+n after a signal, 124 when its time was over, 130 after
+Ctrl-C, 125 when the environment could not do its part, 2 when what was asked cannot be."""
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser("run", description=ABOUT, usage="hermetic run [OPTION…] -- COMMAND…")
+    add_environment_options(parser)
+    parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
+    parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
+    parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
+    parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of streaming")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …")
+    parser.add_argument("command", nargs="+", metavar="COMMAND")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; its exit code."""
+    try:
+        return run_interruptibly(lambda interrupts: _run(arguments, interrupts))
+    except Interrupted:
+        return INTERRUPTED
+    except (InvalidArgument, ConfigError):
+        raise
+    except ExecutionError as error:
+        return complain(error, NOT_DONE)
+
+
+async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    words: list[str] = arguments.command
+    wanted = Wanted(
+        command=words[0] if len(words) == 1 else words,
+        timeout=arguments.timeout,
+        cwd=arguments.cwd,
+        separate=arguments.separate,
+    )
+    environment = await open_environment(arguments.env, task=arguments.task, **_options(arguments))
+    try:
+        code, notes = await _choose(arguments, environment, wanted, interrupts)
+    finally:
+        await in_any_case(environment.close())
+    if arguments.verbose:
+        sys.stderr.writelines(f"hermetic: {note}\n" for note in notes)
+    if code is None:
+        return complain("; ".join(notes) or "the environment was lost while the command ran", NOT_DONE)
+    return code
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    options = chosen_options(arguments)
+    if arguments.task is None:
+        options = {"lease": PRIVATE_SECONDS, "unattended": PRIVATE_SECONDS, **options}
+    return options
+
+
+async def _choose(
+    arguments: argparse.Namespace, environment: Environment, wanted: Wanted, interrupts: Interrupts
+) -> tuple[int | None, tuple[str, ...]]:
+    if arguments.json:
+        return await run_for_json(environment, wanted)
+    if arguments.task is None and (arguments.separate or has_input()):
+        return await run_as_process(environment, wanted, interrupts)
+    return await run_in_session(environment, wanted, interrupts)

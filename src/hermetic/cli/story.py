@@ -1,0 +1,98 @@
+"""The scripted part of the demonstration: each step runs for real and prints what came of it."""
+
+import asyncio
+import secrets
+import statistics
+import time
+from collections.abc import Awaitable
+
+from hermetic.cli.report import span
+from hermetic.contract.command import Result
+from hermetic.session.environment import Environment
+
+REPEATS = 50
+
+
+class Story:
+    """Steps in one environment, told as they happen."""
+
+    def __init__(self, environment: Environment, opening_seconds: float, *, color: bool) -> None:
+        self._environment = environment
+        self._opening_seconds = opening_seconds
+        self._bold, self._dim, self._plain = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
+
+    async def tell(self) -> None:
+        """Runs every step."""
+        environment = self._environment
+        opened = span(self._opening_seconds)
+        print(f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed.")
+        await self._state()
+        await self._exit()
+        await self._timeout()
+        await self._background()
+        await self._speed()
+
+    async def _state(self) -> None:
+        self._title("State is carried from command to command")
+        await self._show('cd /tmp; export PROJECT=demo; greet() { echo "hello from $PROJECT, in $PWD"; }')
+        await self._show("greet")
+
+    async def _exit(self) -> None:
+        self._title("`exit 3` costs nothing: the shell is back as it was before that command")
+        await self._show("PROJECT=lost; exit 3")
+        await self._show("greet")
+
+    async def _timeout(self) -> None:
+        self._title("A timeout ends the whole tree, also what tried to get away")
+        mark = f"{600 + secrets.randbelow(300)}.{secrets.randbelow(10**6):06}"
+        text = f"setsid sleep {mark} & (nohup sleep {mark} >/dev/null 2>&1 &) ; echo started; sleep {mark}"
+        await self._show(text, timeout=0.3)
+        left = await self._environment.run("grep -lsaF -f - /proc/[0-9]*/cmdline | wc -l", stdin=mark)
+        print(f"  processes left of it: {left.output.strip()}")
+
+    async def _background(self) -> None:
+        self._title("A background process; its output is read by offset, by whoever comes, as often as they like")
+        process = await self._environment.start("for i in 1 2 3; do echo line $i; sleep 0.1; done")
+        print(f"  {self._bold}started {process.id}{self._plain}, pid {process.pid}")
+        offset = 0
+        while True:
+            chunk = await process.read(offset, wait=10)
+            if chunk.data:
+                print(f"  bytes {chunk.start}–{chunk.end}: {chunk.data.decode()!r}")
+            offset = chunk.end
+            if chunk.ended:
+                break
+        again = await process.read(7)
+        print(f"  it {await process.wait()}; once more from byte 7: {again.data.decode()!r}")
+
+    async def _speed(self) -> None:
+        self._title(f"How long `true` takes, {REPEATS} times each")
+        kept = [await self._timed(self._environment.run("true"), 0.005) for _ in range(REPEATS)]
+        fresh = [await self._timed(self._fresh_shell(), 0.0) for _ in range(REPEATS)]
+        print(f"  in this session: {span(statistics.median(kept))} (median, from asyncio)")
+        print(f"  in a bash started for it: {span(statistics.median(fresh))} (asyncio.create_subprocess_exec)")
+
+    async def _timed(self, work: Awaitable[object], pause: float) -> float:
+        began = time.perf_counter()
+        await work
+        taken = time.perf_counter() - began
+        await asyncio.sleep(pause)
+        return taken
+
+    async def _fresh_shell(self) -> None:
+        process = await asyncio.create_subprocess_exec("bash", "-c", "true")
+        await process.wait()
+
+    async def _show(self, text: str, timeout: float | None = None) -> Result:
+        limited = "" if timeout is None else f"{self._dim}   (timeout {timeout:g} s){self._plain}"
+        print(f"  {self._bold}$ {text}{self._plain}{limited}")
+        result = await self._environment.run(text, timeout=timeout)
+        for line in result.output.splitlines():
+            print(f"  {line}")
+        print(f"  {self._dim}→ {result.ending}, {span(result.duration)}{self._plain}")
+        for note in result.notes:
+            print(f"  {self._dim}  note: {note}{self._plain}")
+        return result
+
+    def _title(self, text: str) -> None:
+        print(f"\n{self._bold}{text}{self._plain}")

@@ -1,0 +1,82 @@
+"""Whether a process waits for input is the kernel's word: those that wait are told, those that do not are not."""
+
+import asyncio
+
+import pytest
+
+import hermetic
+from hermetic.conformance.observing import eventually, need
+
+WAITS = {
+    "cat": ("cat", False),
+    "cat on a terminal": ("cat", True),
+    "read": ("read -r line", False),
+    "read on a terminal": ("read -r line", True),
+    "a reader at the end of a pipeline": ("cat | cat", True),
+    "python": ("python3 -q -i", True),
+    "bash": ("bash --norc -i", True),
+    "less": ("seq 1 500 | less", True),
+    "vim": ("vim -u NONE", True),
+}
+WORKS = {
+    "a sleeping program": ("sleep 30", False),
+    "a sleeping program on a terminal": ("sleep 30", True),
+    "a computing program": ("while :; do :; done", False),
+    "a computing program on a terminal": ("while :; do :; done", True),
+    "top": ("top -d 1", True),
+}
+
+
+@pytest.mark.parametrize(("text", "pty"), WAITS.values(), ids=WAITS.keys())
+async def test_one_that_waits_is_told(
+    environment: hermetic.Environment, shell: hermetic.Session, text: str, pty: bool
+) -> None:
+    program = text.split("| ")[-1].split()[0]
+    if program != "read":
+        await need(environment, program)
+    process = await shell.start(text, pty=pty, env={"TERM": "xterm"})
+    if (await process.status()).waiting_for_input is None:
+        await process.kill(grace=0)
+        pytest.skip("the kernel does not tell here")
+    await eventually(lambda: waits(process), seconds=20)
+    await process.kill(grace=0)
+
+
+async def waits(process: hermetic.Process) -> bool:
+    return (await process.status()).waiting_for_input is True
+
+
+@pytest.mark.parametrize(("text", "pty"), WORKS.values(), ids=WORKS.keys())
+async def test_one_that_does_not_is_not(
+    environment: hermetic.Environment, shell: hermetic.Session, text: str, pty: bool
+) -> None:
+    if text.startswith("top"):
+        await need(environment, "top")
+    process = await shell.start(text, pty=pty, env={"TERM": "xterm"})
+    if text.startswith("top"):
+        await process.wait_for("PID", timeout=20)
+    for _ in range(10):
+        assert (await process.status()).waiting_for_input in (False, None)
+        await asyncio.sleep(0.03)
+    await process.kill(grace=0)
+
+
+async def test_one_that_got_its_input_no_longer_waits(shell: hermetic.Session) -> None:
+    process = await shell.start("read -r line; sleep 30")
+    if (await process.status()).waiting_for_input is None:
+        await process.kill(grace=0)
+        pytest.skip("the kernel does not tell here")
+    await eventually(lambda: waits(process))
+    await process.submit("x")
+
+    async def works() -> bool:
+        return not await waits(process)
+
+    await eventually(works)
+    await process.kill(grace=0)
+
+
+async def test_an_ended_process_does_not_wait(shell: hermetic.Session) -> None:
+    process = await shell.start("true")
+    await process.wait(10)
+    assert (await process.status()).waiting_for_input in (False, None)

@@ -1,0 +1,116 @@
+"""A place where commands run: how it is started, reached, remembered and described."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands between a command and the machine of its caller."""
+
+    kind: str  # of the environment
+    separate_files: bool = False  # it does not see the caller's files
+    separate_processes: bool = False  # it does not see the caller's processes
+    separate_user: bool = False  # it has no more rights than a user that is not the caller
+    separate_network: bool = False  # it cannot reach the network, nor the caller's ports
+    shared_paths: tuple[str, ...] = ()  # the caller's paths that it can write
+
+
+class EnvironmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host remembers of an environment, so that another process can reach it."""
+
+    id: str
+    kind: str
+    task: str | None
+    options: dict[str, Any]
+    created: float  # seconds since 1970
+    directory: str
+    spool: str | None
+    socket: str
+    token: bytes
+    resident: str  # the id of this life of the resident
+    pid: int
+    guardian: int | None
+
+
+class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a starter tells a new resident."""
+
+    id: str
+    token: bytes
+    directory: str
+    spool: str | None
+    environ: dict[str, str]
+    cwd: str
+    lease: float
+    unattended: float
+    login: bool
+    login_timeout: float
+    guardian: bool
+    label: str
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new resident says when it is ready."""
+
+    socket: str
+    pid: int
+    guardian: int | None = None
+    resident: str
+
+
+class Backend(Protocol):
+    """A way to start a resident somewhere and to reach it."""
+
+    kind: str
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Checks the options; raises ConfigError that names the valid ones."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in, as they are remembered and compared."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """What stands between a command there and this machine."""
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Starts a resident that keeps its socket in `directory`. Raises EnvironmentUnavailable."""
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A connected, non-blocking stream socket to the resident. Raises OSError where nobody listens."""
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Takes away what is left of the place when its resident is gone."""
+
+
+class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An environment and its resident at this moment."""
+
+    id: str = ""
+    kind: str = ""
+    task: str | None = None
+    resident: str
+    pid: int
+    guardian: int | None = None
+    uptime: float  # seconds
+    rss: int | None = None  # bytes
+    python: str
+    bash: str | None = None
+    weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
+    sessions: int
+    clients: int
+    processes: int
+    lease: float  # seconds
+    unattended: float  # seconds
+    descriptors: int | None = None
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session's next command sees."""
+
+    cwd: str
+    env: dict[str, str]  # exported variables

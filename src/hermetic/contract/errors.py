@@ -1,0 +1,76 @@
+"""The errors: each means that *we* could not do our part. How a command ended is never an error.
+
+ExecutionError
+├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing was started   argument
+├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
+├─ NotPermitted                          policy or a person said no                                 rule, reason
+├─ EnvironmentUnavailable                never came up, or is gone                                  environment
+├─ Unsupported                           this place cannot do that; says what could                 capability
+├─ UnknownProcess, InputClosed                                                                      process_id
+└─ BridgeError                           a script broke the call protocol
+"""
+
+
+class ExecutionError(Exception):
+    """We could not do our part."""
+
+
+class InvalidArgument(ExecutionError, ValueError):
+    """What the caller gave cannot be used; nothing was started."""
+
+    def __init__(self, message: str, *, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+class ConfigError(ExecutionError):
+    """A kind, option or setting is unknown or does not fit; the message names the valid ones."""
+
+    def __init__(self, message: str, *, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+class NotPermitted(ExecutionError):
+    """Policy or a person said no."""
+
+    def __init__(self, message: str, *, rule: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.reason = reason
+
+
+class EnvironmentUnavailable(ExecutionError):
+    """The environment never came up, or is gone."""
+
+    def __init__(self, message: str, *, environment: str = "") -> None:
+        super().__init__(message)
+        self.environment = environment
+
+
+class Unsupported(ExecutionError):
+    """This place cannot do that; the message says what could."""
+
+    def __init__(self, message: str, *, capability: str = "") -> None:
+        super().__init__(message)
+        self.capability = capability
+
+
+class UnknownProcess(ExecutionError):
+    """No process or log has that id here."""
+
+    def __init__(self, message: str, *, process_id: str = "") -> None:
+        super().__init__(message)
+        self.process_id = process_id
+
+
+class InputClosed(ExecutionError):
+    """The process takes no more input."""
+
+    def __init__(self, message: str, *, process_id: str = "") -> None:
+        super().__init__(message)
+        self.process_id = process_id
+
+
+class BridgeError(ExecutionError):
+    """A script broke the call protocol."""

@@ -1,0 +1,101 @@
+"""Every limit there is, in one table: name, value, unit, meaning."""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+N = TypeVar("N", int, float)
+
+
+class Limit(msgspec.Struct, Generic[N], frozen=True):
+    """One limit. `value` counts `unit`s."""
+
+    name: str
+    value: N
+    unit: str
+    meaning: str
+
+
+FRAME_BODY = Limit("frame_body", 1 << 20, "bytes", "most body in one frame; longer input and files go in pieces")
+FRAME_HEADER = Limit("frame_header", 1 << 16, "bytes", "most header in one frame")
+FIRST_FRAME = Limit("first_frame", 4096, "bytes", "longest frame before the greeting has been answered")
+FRAME_DEPTH = Limit("frame_depth", 8, "levels", "deepest nesting in a header")
+FRAME_ITEMS = Limit("frame_items", 65536, "items", "most items in one array or map of a frame")
+GREETING = Limit("greeting", 5.0, "seconds", "time for the greeting of a new connection")
+CLIENTS = Limit("clients", 64, "connections", "most connections to one resident; one more is closed at once")
+OPEN_REQUESTS = Limit("open_requests", 1024, "requests", "most open requests of one connection; one more closes it")
+UNSENT = Limit("unsent", 1 << 20, "bytes", "answers waiting to be sent before nothing new is read from that connection")
+
+INLINE_OUTPUT = Limit("inline_output", 1 << 18, "bytes", "most output that comes back inside the answer to `run`")
+INLINE_INPUT = Limit("inline_input", 1 << 18, "bytes", "most of command and input in one frame; more goes in a blob")
+RETURNED_OUTPUT = Limit("returned_output", 1 << 20, "bytes", "most output in a result, unless `limit` says otherwise")
+READ = Limit("read", 1 << 20, "bytes", "most output from one read of a log, unless `limit` says otherwise")
+FOLLOW_CREDIT = Limit("follow_credit", 1 << 20, "bytes", "output under way to a live reader before it has taken any")
+FOLLOW_PIECE = Limit("follow_piece", 1 << 18, "bytes", "most output in one piece to a live reader")
+FOLLOW_HOLD = Limit("follow_hold", 4 << 20, "bytes", "how far a holding reader may be behind; then the program waits")
+EVENTS = Limit("events", 4096, "events", "most events that wait for a slow reader; more are told as missed")
+
+LOG_HEAD = Limit("log_head", 1 << 16, "bytes", "start of one log, in memory; a log this small never touches the disk")
+SPOOL = Limit("spool", 64 << 20, "bytes", "most of one log on disk; what falls out between head and tail is counted")
+SPOOL_FALLBACK = Limit("spool_fallback", 1 << 18, "bytes", "tail of one log in memory, where no disk can be written")
+SECRETS = Limit("secrets", 16, "secrets", "most that are masked in one log; a new one replaces the oldest")
+SECRET_LENGTH = Limit("secret_length", 4, "bytes", "shortest secret that is masked")
+KEPT_COMMANDS = Limit("kept_commands", 128, "commands", "ended commands whose output stays readable, the newest")
+KEPT_PROCESSES = Limit("kept_processes", 1024, "processes", "ended processes whose output stays readable, the newest")
+KEPT_MEMORY = Limit("kept_memory", 16 << 20, "bytes", "memory for output of all that has ended; the oldest goes first")
+KEPT_SPOOL = Limit("kept_spool", 512 << 20, "bytes", "disk for output of all that has ended; the oldest goes first")
+ERROR_LOG = Limit("error_log", 1 << 16, "bytes", "the resident's log of its own failures")
+
+PENDING_INPUT = Limit("pending_input", 1 << 20, "bytes", "input that waits inside for a process that does not read")
+BLOB = Limit("blob", 8 << 30, "bytes", "largest input or file that is sent in pieces")
+BLOBS = Limit("blobs", 16, "blobs", "most unused blobs of one connection")
+FILE = Limit("file", 256 << 20, "bytes", "largest file that is read into memory; larger ones are downloaded")
+FILE_AT_ONCE = Limit("file_at_once", 1 << 20, "bytes", "largest file the resident writes itself; a child writes others")
+COMMAND = Limit("command", 64 << 20, "bytes", "longest command text; of an argv the kernel takes less")
+COMMAND_SHOWN = Limit("command_shown", 4096, "bytes", "most of a command's text where one process is described")
+COMMAND_LISTED = Limit("command_listed", 200, "bytes", "most of a command's text in lists of processes")
+LISTED = Limit("listed", 1500, "processes", "most processes in one list, the newest")
+ID_LENGTH = Limit("id_length", 64, "characters", "longest id of a process or log")
+TERMINAL = Limit("terminal", 10000, "cells", "largest terminal, in rows and in columns")
+DURATION = Limit("duration", 1e9, "seconds", "longest duration; one beyond it counts as this one")
+
+GRACE = Limit("grace", 0.25, "seconds", "between TERM and KILL, when a tree is ended")
+TERM_AGAIN = Limit("term_again", 0.02, "seconds", "before TERM is sent again to those that it ends")
+KILL_LOOK = Limit("kill_look", 0.1, "seconds", "before a killed tree is looked at without any event")
+KILL = Limit("kill", 10.0, "seconds", "for the kernel to let a killed process go; then it counts as a survivor")
+LEASE = Limit("lease", 300.0, "seconds", "life with nobody attached and nothing running")
+UNATTENDED = Limit("unattended", 86400.0, "seconds", "life with nobody attached though something runs")
+LOGIN = Limit("login", 30.0, "seconds", "time for the user's profile when a session starts")
+START = Limit("start", 30.0, "seconds", "time for a local resident to say that it is ready")
+
+COPIES = Limit("copies", 2, "shells", "proven copies of a session's shell that stay")
+COPY_REPORT = Limit("copy_report", 0.2, "seconds", "for a copy that was forked to report; then nobody waits for it")
+MOVE = Limit("move", 10.0, "seconds", "for a fresh bash to take a session's state in; then the session stays as it is")
+NESTING = Limit("nesting", 128, "levels", "of hand-overs in a session, before it moves to a fresh bash when idle")
+LARGE_COMMAND = Limit("large_command", 1 << 20, "bytes", "longest text after which a session keeps its bash")
+READABLE_COMMAND = Limit("readable_command", 4096, "bytes", "longest text looked into; a longer one may mean anything")
+PIPED_COMMAND = Limit("piped_command", 512, "bytes", "longest text sent through a shell's pipe; others go in a file")
+SPARE_PROCESSES = Limit("spare_processes", 8, "processes", "left free below a cgroup's limit before a copy is made")
+MARKS = Limit("marks", 400000, "numbers", "different marks for processes, before they begin again")
+
+READ_BUFFER = Limit("read_buffer", 1 << 16, "bytes", "most that the resident takes in with one read")
+READS_AT_ONCE = Limit("reads_at_once", 16, "reads", "from one output in a row, before others have their turn")
+FLOOD_PIPE = Limit("flood_pipe", 1 << 18, "bytes", "size of a pipe that is always full; others have the kernel's size")
+AWAKE = Limit("awake", 0.0003, "seconds", "most that the resident looks for a shell's answer without sleeping")
+POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
+
+SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
+SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
+
+LIMITS: tuple[Limit[int] | Limit[float], ...] = (
+    FRAME_BODY, FRAME_HEADER, FIRST_FRAME, FRAME_DEPTH, FRAME_ITEMS, GREETING, CLIENTS, OPEN_REQUESTS, UNSENT,
+    INLINE_OUTPUT, INLINE_INPUT, RETURNED_OUTPUT, READ, FOLLOW_CREDIT, FOLLOW_PIECE, FOLLOW_HOLD, EVENTS,
+    LOG_HEAD, SPOOL, SPOOL_FALLBACK, SECRETS, SECRET_LENGTH, KEPT_COMMANDS, KEPT_PROCESSES, KEPT_MEMORY, KEPT_SPOOL,
+    ERROR_LOG,
+    PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH,
+    TERMINAL, DURATION,
+    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START,
+    COPIES, COPY_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND, SPARE_PROCESSES, MARKS,
+    READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
+    SCREEN_REPLAY, SEARCH_WINDOW,
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""Something running, as data."""
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+import msgspec
+
+from hermetic.contract.endings import Ending
+
+
+class StartOptions(TypedDict, total=False):
+    """The keyword arguments of `start`. `stdin`: "pipe", "null", or the whole input as text or bytes."""
+
+    id: str | None
+    pty: bool
+    rows: int
+    cols: int
+    cwd: str | None
+    stdin: str | bytes
+    env: Mapping[str, str] | None
+    separate: bool
+
+
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A process as the resident describes it."""
+
+    id: str
+    kind: Literal["process", "command"]  # command: what `run` waits for, or waited for
+    session: str
+    command: str  # the beginning of it, for people
+    pid: int | None
+    pty: bool = False
+    rows: int = 24
+    cols: int = 80
+    cwd: str
+    started: float  # seconds since 1970
+    duration: float  # seconds
+    state: Literal["running", "ended"]
+    ending: Ending | None = None
+    out: int  # bytes of output so far
+    err: int | None = None  # bytes of a separate stderr
+    input: Literal["open", "closed"] = "closed"
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process is doing."""
+
+    state: Literal["running", "ended"]
+    pid: int | None
+    started: float  # seconds since 1970
+    ending: Ending | None
+    waiting_for_input: bool | None  # None: the kernel does not tell
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes `[start, end)` of an output log."""
+
+    data: bytes
+    start: int  # beyond the offset asked for: those bytes fell out of the log's cap
+    end: int
+    ended: bool  # the process has ended, and `end` is the end of its log
+
+
+class ProcessEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A process started or ended; `missed` means that some of these went by unseen: list them anew."""
+
+    event: Literal["started", "ended", "missed"]
+    process: ProcessInfo | None = None

@@ -1,0 +1,29 @@
+"""Kind → backend class, imported on first use."""
+
+import importlib
+from collections.abc import Mapping
+from typing import cast
+
+from hermetic.contract.environment import Backend
+from hermetic.contract.errors import ConfigError
+from hermetic.environments.options import choices
+
+KINDS: Mapping[str, str] = {"local": "hermetic.environments.local:Local"}
+
+PLUGINS = "hermetic.environments.plugins"
+
+
+def kinds() -> list[str]:
+    """Every kind that can be opened here, those of other distributions included."""
+    return sorted({*KINDS, *importlib.import_module(PLUGINS).entry_points()})
+
+
+def find(kind: str) -> type[Backend]:
+    """The backend class of a kind. Raises ConfigError that names the kinds there are."""
+    if place := KINDS.get(kind):
+        module, _, name = place.partition(":")
+        return cast("type[Backend]", getattr(importlib.import_module(module), name))
+    plugins = importlib.import_module(PLUGINS)
+    if entry := plugins.entry_points().get(kind):
+        return plugins.load(entry)  # type: ignore[no-any-return]
+    raise ConfigError(f"unknown environment kind {kind!r}; {choices(kind, kinds())}", setting="kind")

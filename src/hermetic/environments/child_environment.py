@@ -1,0 +1,52 @@
+"""The variables that commands on this machine start with: the opener's, without credentials."""
+
+import re
+from collections.abc import Collection, Mapping
+
+# Words of a name (split at "_") that tell of a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
+_CREDENTIAL = re.compile(
+    r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
+)
+# Words that tell of one only at the end of a name: SSH_AUTH_SOCK and OLDPWD are no secrets.
+_CREDENTIAL_AT_END = frozenset({"AUTH", "PWD"})
+_HARMLESS = frozenset({"PWD", "OLDPWD"})
+
+# The agent's own virtual environment is not the one its commands work in.
+_OF_THE_OPENER = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "PYTHONHOME"})
+
+# No pager waits for a key, and no program draws on a terminal that is not there.
+_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "dumb"}
+
+
+def child_environment(
+    opener: Mapping[str, str], *, passthrough: Collection[str] = (), extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The opener's variables without credential-like names, but with those in `passthrough`, `extra` on top."""
+    passed = {
+        name: value
+        for name, value in opener.items()
+        if name in passthrough or not (is_credential(name) or name in _OF_THE_OPENER)
+    }
+    return {**_without_broken_text(passed), **_QUIET, **(extra or {})}
+
+
+def is_credential(name: str) -> bool:
+    """True when a variable's name says that its value is a secret."""
+    upper = name.upper()
+    if upper in _HARMLESS:
+        return False
+    words = upper.split("_")
+    return words[-1] in _CREDENTIAL_AT_END or any(_CREDENTIAL.fullmatch(word) for word in words)
+
+
+def _without_broken_text(variables: Mapping[str, str]) -> dict[str, str]:
+    """Only what is UTF-8: bytes that are no text cannot be told to a resident."""
+    return {name: value for name, value in variables.items() if _is_text(name) and _is_text(value)}
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,40 @@
+"""Options of a backend, checked: unknown names and wrong values say what would be right."""
+
+import difflib
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
+    """The options as `shape`, defaults filled in. Raises ConfigError."""
+    valid = shape.__struct_fields__
+    for name in options:
+        if name not in valid:
+            raise ConfigError(f"{kind!r} has no option {name!r}; {choices(name, valid)}", setting=name)
+    for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"option {name!r} of {kind!r} must be a finite number", setting=name)
+    try:
+        return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
+    except msgspec.ValidationError as error:
+        name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
+        raise ConfigError(f"option {name!r} of {kind!r} does not fit: {error}", setting=name) from None
+
+
+def _plain(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def choices(wrong: str, valid: Iterable[str]) -> str:
+    """`did you mean 'cwd'? Valid: cwd, env`."""
+    names = sorted(valid)
+    near = difflib.get_close_matches(wrong, names, n=1)
+    return (f"did you mean {near[0]!r}? " if near else "") + "Valid: " + ", ".join(names)

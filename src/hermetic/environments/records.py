@@ -1,0 +1,150 @@
+"""What this host remembers of its environments: one private directory each, found by task or id."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.errors import ConfigError
+from hermetic.environments.private import make_private
+
+RECORD = "env.json"
+SETTING = "HERMETIC_RUNTIME_DIR"
+LONGEST_ROOT = 70  # of the 107 bytes that the path of a Unix socket has; the rest is for what lies inside
+
+
+def runtime_root() -> Path:
+    """Where the records of this user lie; private, made if missing. Raises ConfigError."""
+    if chosen := os.environ.get(SETTING):
+        root = Path(chosen).absolute()
+    elif session := os.environ.get("XDG_RUNTIME_DIR"):
+        root = Path(session, "hermetic")
+    else:
+        root = Path(f"/tmp/hermetic-{os.geteuid()}")
+    if len(os.fsencode(root)) > LONGEST_ROOT:
+        raise ConfigError(
+            f"{root} is too long for the path of a socket; set {SETTING} to a shorter one", setting=SETTING
+        )
+    return make_private(root, SETTING)
+
+
+class Records:
+    """The environments of one runtime directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __repr__(self) -> str:
+        return f"<Records in {self.root}>"
+
+    def find(self, task_or_id: str) -> EnvironmentRecord | None:
+        """The environment of a task, or with that id; None when there is no record of it."""
+        return self.read(id_for_task(task_or_id)) or (self.read(task_or_id) if _is_id(task_or_id) else None)
+
+    def read(self, id: str) -> EnvironmentRecord | None:
+        """The record with this id; None when there is none that can be read."""
+        try:
+            return msgspec.json.decode((self.root / id / RECORD).read_bytes(), type=EnvironmentRecord)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def all(self) -> list[EnvironmentRecord]:
+        """Every record there is, oldest first; whether its resident lives is not known from it."""
+        found = [self.read(entry.name) for entry in self.root.iterdir() if _is_id(entry.name)]
+        return sorted((record for record in found if record), key=lambda record: record.created)
+
+    def make_directory(self, id: str) -> Path:
+        """A fresh directory for a resident; what an earlier one with this id left is taken away."""
+        self.discard(id)
+        directory = self.root / id
+        directory.mkdir(mode=0o700)
+        return directory
+
+    def write(self, record: EnvironmentRecord) -> None:
+        """Remembers an environment, all at once or not at all."""
+        directory = self.root / record.id
+        aside = directory / f"{RECORD}.new"
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.encode(record))
+        aside.rename(directory / RECORD)
+
+    def discard(self, id: str) -> None:
+        """Forgets an environment whose resident is gone."""
+        # Moved away first: a resident that is still cleaning up must not meet a new one's files.
+        aside = self.root / f".{id}.{secrets.token_hex(4)}"
+        with contextlib.suppress(FileNotFoundError):
+            (self.root / id).rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    @asynccontextmanager
+    async def lock(self, id: str) -> AsyncIterator[None]:
+        """Held by one process at a time: who opens, replaces or removes this environment."""
+        path = self.root / f"{id}.lock"
+        fd = await _locked(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(fd)
+
+
+def id_for_task(task: str) -> str:
+    """The id of a task's environment: the same in every process."""
+    return f"t-{hashlib.sha256(task.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def new_id() -> str:
+    """The id of an environment without a task."""
+    return f"e-{secrets.token_hex(6)}"
+
+
+def _is_id(text: str) -> bool:
+    return text[:2] in ("t-", "e-") and text[2:].isalnum()
+
+
+async def _locked(path: Path) -> int:
+    """A descriptor that holds the lock at `path`."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await _wait_for_lock(fd)
+            # The holder before us removes the file; then the lock we have is of a file nobody else finds.
+            if _is_same_file(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+async def _wait_for_lock(fd: int) -> None:
+    """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it."""
+    own = os.dup(fd)
+
+    def wait() -> None:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX)
+        finally:
+            os.close(own)
+
+    await asyncio.to_thread(wait)
+
+
+def _is_same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,91 @@
+"""A resident started as a child of ours: its input handed over at once, its readiness awaited, its end seen."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Sequence
+
+from hermetic.contract.environment import Started
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.link.readiness import NotReady, ready
+
+MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
+_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
+
+async def start_resident(argv: Sequence[str], given: bytes, *, seconds: float) -> Started:
+    """Runs a program that becomes a resident, with `given` as its input. Raises EnvironmentUnavailable."""
+    ours, theirs = socket.socketpair()
+    # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
+    stdin, stderr = os.memfd_create("input"), os.memfd_create("errors")
+    pid: int | None = None
+    try:
+        ours.setblocking(False)
+        _fill(stdin, given)
+        pid = _spawn(argv, stdin, theirs.fileno(), stderr)
+        theirs.close()
+        async with asyncio.timeout(seconds):
+            started = await ready(ours)
+            await ended(pid)  # the starter does, once the resident stands on its own
+        return started
+    except TimeoutError:
+        raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
+    except (NotReady, OSError) as error:
+        raise _failure(str(error), stderr) from error
+    finally:
+        for end in (ours, theirs):
+            end.close()
+        if pid is not None:
+            _end(pid)
+        os.close(stdin)
+        os.close(stderr)
+
+
+async def ended(pid: int) -> None:
+    """Returns when a process has ended; its parent may still have to collect it."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    loop.add_reader(handle, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _fill(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+
+
+def _spawn(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> int:
+    """Starts it in a session of its own: a Ctrl-C at our terminal is not meant for it."""
+    # Its own variables are few: what its commands get is in its configuration, and /proc shows these to everybody.
+    environ = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
+    return os.posix_spawn(
+        argv[0], list(argv), {**environ, "LC_ALL": "C.UTF-8"},
+        file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
+    )  # fmt: skip
+
+
+def _end(pid: int) -> None:
+    """Collects a starter, and ends it where it is still there."""
+    try:
+        if os.waitpid(pid, os.WNOHANG) == (0, 0):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return
+
+
+def _failure(reason: str, stderr: int) -> EnvironmentUnavailable:
+    said = os.pread(stderr, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
+    return EnvironmentUnavailable(f"the resident did not start: {reason}" + (f"; it said:\n{said}" if said else ""))

@@ -1,0 +1,156 @@
+"""What a resident may answer, as types: nothing it says is used before it has passed one of these."""
+
+import builtins
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+
+from hermetic.contract import errors
+from hermetic.contract.endings import Ending
+from hermetic.contract.environment import EnvironmentInfo, Started
+from hermetic.contract.process import ProcessInfo
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The answer to the greeting."""
+
+    version: int
+    resident: str
+    pid: int
+    python: str = ""
+    weak: tuple[str, ...] = ()
+    environment: str = ""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It was done; there is nothing more to say."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A command ended or was yielded; (total, head, tail) says how many bytes there were and which are in the body."""
+
+    ending: Ending
+    duration: float
+    cwd: str
+    out: tuple[Count, Count, Count]
+    err: tuple[Count, Count, Count] | None = None
+    notes: tuple[str, ...] = ()
+    log: str = ""
+    waiting: bool | None = None
+
+
+class Described(msgspec.Struct, frozen=True):
+    """One process."""
+
+    process: ProcessInfo
+    existing: bool = False
+    waiting: bool | None = None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """How many processes there are; the body describes the newest of them."""
+
+    processes: Count
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a session is; the body holds what it exports."""
+
+    cwd: str
+
+
+class ReadFromLog(msgspec.Struct, frozen=True):
+    """Which bytes of a log the body holds."""
+
+    start: Count
+    end: Count
+    total: Count
+    ended: bool
+
+
+class LogPiece(msgspec.Struct, frozen=True):
+    """Where the body of an event of `follow` starts."""
+
+    start: Count
+
+
+class FollowEnd(msgspec.Struct, frozen=True):
+    """The end of a followed log."""
+
+    end: Count
+    ending: Ending | None = None
+
+
+class ProcessNews(msgspec.Struct, frozen=True):
+    """An event of `events`."""
+
+    event: Literal["started", "ended"]
+    process: ProcessInfo
+
+
+class FilePiece(msgspec.Struct, frozen=True):
+    """Which part of a file the body holds: up to `end` of `size`."""
+
+    size: Count
+    end: Count
+    mode: int = 0
+    mtime: float = 0.0
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How large a blob or file is now."""
+
+    size: Count
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request was not fulfilled."""
+
+    error: str
+    message: str
+    argument: str = ""
+    capability: str = ""
+    process: str = ""
+
+
+hello = msgspec.msgpack.Decoder(Hello)
+started = msgspec.msgpack.Decoder(Started)
+done = msgspec.msgpack.Decoder(Done)
+ran = msgspec.msgpack.Decoder(Ran)
+described = msgspec.msgpack.Decoder(Described)
+listed = msgspec.msgpack.Decoder(Listed)
+read_from_log = msgspec.msgpack.Decoder(ReadFromLog)
+log_piece = msgspec.msgpack.Decoder(LogPiece)
+follow_end = msgspec.msgpack.Decoder(FollowEnd)
+process_news = msgspec.msgpack.Decoder(ProcessNews)
+place = msgspec.msgpack.Decoder(Place)
+processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body
+exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
+file_piece = msgspec.msgpack.Decoder(FilePiece)
+size = msgspec.msgpack.Decoder(Size)
+info = msgspec.msgpack.Decoder(EnvironmentInfo)
+refusal = msgspec.msgpack.Decoder(Refusal)
+
+_ERRORS: dict[str, Callable[[Refusal], Exception]] = {
+    "InvalidArgument": lambda said: errors.InvalidArgument(said.message, argument=said.argument),
+    "ConfigError": lambda said: errors.ConfigError(said.message, setting=said.argument),
+    "NotPermitted": lambda said: errors.NotPermitted(said.message),
+    "EnvironmentUnavailable": lambda said: errors.EnvironmentUnavailable(said.message),
+    "Unsupported": lambda said: errors.Unsupported(said.message, capability=said.capability),
+    "UnknownProcess": lambda said: errors.UnknownProcess(said.message, process_id=said.process),
+    "InputClosed": lambda said: errors.InputClosed(said.message, process_id=said.process),
+    "BridgeError": lambda said: errors.BridgeError(said.message),
+}
+
+
+def error_for(said: Refusal) -> Exception:
+    """The exception that a refusal stands for: ours, or for files one of Python's OSErrors."""
+    if make := _ERRORS.get(said.error):
+        return make(said)
+    kind = getattr(builtins, said.error, None)
+    if isinstance(kind, type) and issubclass(kind, OSError):
+        return kind(said.message)
+    return errors.ExecutionError(f"{said.error}: {said.message}")

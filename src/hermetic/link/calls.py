@@ -1,0 +1,97 @@
+"""An open request: what was asked, how to ask it again, and where its answers go."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from hermetic.contract.limits import FOLLOW_CREDIT
+from hermetic.link import answers
+from hermetic.link.wire import pack_frame
+from hermetic.resident.frames import CREDIT, REQUEST, FrameError
+
+R = TypeVar("R")
+
+
+class Call(Generic[R]):
+    """A request with one answer. `repeats`: asking twice does no more than asking once."""
+
+    __slots__ = ("body", "fields", "future", "id", "is_cancelled", "repeats", "reply")
+
+    def __init__(
+        self, fields: dict[str, object], reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True
+    ) -> None:
+        self.id = 0
+        self.fields = fields
+        self.body = body
+        self.reply = reply
+        self.repeats = repeats
+        self.is_cancelled = False
+        self.future: asyncio.Future[tuple[R, bytes]]
+
+    def frame(self) -> bytes:
+        """The request, to be sent or sent again."""
+        return pack_frame(REQUEST, self.id, self.fields, self.body)
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> bytes | None:
+        """Takes an event; what it returns is sent. Raises FrameError when this request has none."""
+        raise FrameError(f"an event for {self.fields['op']!r}, which has none")
+
+    @property
+    def is_awaited(self) -> bool:
+        """False when its caller has gone."""
+        return not self.future.done()
+
+
+class Following(Call[answers.FollowEnd]):
+    """The bytes of a log as they come; `take(start, data)` gets them in order and may raise nothing.
+
+    It holds: a program that prints faster than we take waits for us, so that nothing falls out of the log unseen.
+    """
+
+    __slots__ = ("_take", "position")
+
+    def __init__(self, log: str, offset: int, take: Callable[[int, bytes], None]) -> None:
+        super().__init__({"op": "follow", "log": log, "hold": True}, answers.follow_end)
+        self.position = offset
+        self._take = take
+
+    def frame(self) -> bytes:
+        """Asks from the byte behind the last one that came."""
+        fields = {**self.fields, "offset": self.position, "credit": FOLLOW_CREDIT.value}
+        return pack_frame(REQUEST, self.id, fields)
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> bytes:
+        """Hands the bytes on and gives the credit back."""
+        start = answers.log_piece.decode(fields).start
+        if start < self.position:
+            raise FrameError(f"output from byte {start} again, after byte {self.position}")
+        self.position = start + len(body)
+        self._take(start, body)
+        return pack_frame(CREDIT, self.id, {"n": len(body)})
+
+
+class Listening(Call[answers.Done]):
+    """Events as they come; `take(fields)` gets each, `again()` is told when some may have gone by unseen."""
+
+    __slots__ = ("_again", "_sent", "_take")
+
+    def __init__(
+        self, fields: Mapping[str, object], take: Callable[[msgspec.Raw], None], again: Callable[[], None]
+    ) -> None:
+        super().__init__(dict(fields), answers.done)
+        self._take = take
+        self._again = again
+        self._sent = False
+
+    def frame(self) -> bytes:
+        """The request; a second time means that the connection broke in between."""
+        if self._sent:
+            self._again()
+        self._sent = True
+        return super().frame()
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> None:
+        """Hands it on."""
+        self._take(fields)

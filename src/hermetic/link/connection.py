@@ -1,0 +1,123 @@
+"""One connection to a resident: greets it, then carries frames both ways."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.limits import GREETING
+from hermetic.link import answers
+from hermetic.link.wire import MALFORMED, Frame, FrameReader, pack_frame
+from hermetic.resident.frames import ERROR, REPLY, REQUEST, VERSIONS, FrameError
+
+GREETING_ID = 0
+
+
+class Misbehaved(EnvironmentUnavailable):
+    """The resident broke the protocol; nothing it says is believed any more."""
+
+    def __init__(self, detail: str, *, environment: str = "") -> None:
+        super().__init__(
+            f"the resident misbehaved: {detail}; the connection was closed. Something in the environment may have "
+            "replaced it: open a new environment",
+            environment=environment,
+        )
+        self.detail = detail
+
+
+class Connection(asyncio.Protocol):
+    """Frames over one stream. `receive` gets each frame, `lost` the reason when the stream breaks off."""
+
+    def __init__(self, receive: Callable[[Frame], None], lost: Callable[[Exception | None], None]) -> None:
+        self._receive = receive
+        self._lost = lost
+        self._reader = FrameReader()
+        self._greeting: asyncio.Future[answers.Hello] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport | None = None
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_open = False
+
+    async def greet(self, stream: socket.socket, token: bytes) -> answers.Hello:
+        """Takes the stream over and says who we are. Raises OSError or EnvironmentUnavailable."""
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, sock=stream)
+            fields = {"op": "hello", "versions": list(VERSIONS), "token": token, "client": "hermetic"}
+            self.send(pack_frame(REQUEST, GREETING_ID, fields))
+            async with asyncio.timeout(GREETING.value):
+                hello = await self._greeting
+        except TimeoutError:
+            self.abort()
+            raise EnvironmentUnavailable(f"the resident did not answer within {GREETING.value:g} s") from None
+        except BaseException:
+            self.abort()
+            stream.close()
+            raise
+        if hello.version not in VERSIONS:
+            self.abort()
+            raise Misbehaved(f"it chose version {hello.version}, which was not offered")
+        self._is_open = True
+        return hello
+
+    def send(self, data: bytes) -> None:
+        """Puts bytes on their way; what is sent on a broken connection goes nowhere."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        """Closes the stream at once, and tells nobody."""
+        self._is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Returns when the stream has ended, from whichever side."""
+        await asyncio.shield(self._closed)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the stream is ours."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came."""
+        try:
+            frames = self._reader.feed(data)
+        except FrameError as error:
+            self._fail(Misbehaved(str(error)))
+            return
+        for frame in frames:
+            if self._is_open:
+                self._receive(frame)
+            else:
+                self._answer_greeting(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the stream ended."""
+        self._fail(exc)
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _answer_greeting(self, frame: Frame) -> None:
+        if self._greeting.done():
+            return
+        try:
+            if frame.id != GREETING_ID or frame.kind not in (REPLY, ERROR):
+                raise FrameError(f"a frame of kind {frame.kind} before the greeting was answered")
+            if frame.kind == ERROR:
+                self._greeting.set_exception(answers.error_for(answers.refusal.decode(frame.fields)))
+            else:
+                self._greeting.set_result(answers.hello.decode(frame.fields))
+                self._reader.greeted()
+        except (FrameError, *MALFORMED) as error:
+            self._greeting.set_exception(Misbehaved(str(error)))
+
+    def _fail(self, reason: Exception | None) -> None:
+        """Ends the stream, and says so once to whoever waits for it."""
+        was_open = self._is_open
+        self.abort()
+        if was_open:
+            self._lost(reason)
+        elif not self._greeting.done():
+            closed = EnvironmentUnavailable("the resident closed the connection instead of answering the greeting")
+            self._greeting.set_exception(reason or closed)
+            self._greeting.exception()  # seen, also when nobody waits for it

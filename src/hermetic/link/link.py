@@ -1,0 +1,236 @@
+"""The way to one resident: numbered requests over a connection that is made anew when it breaks."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.link import answers
+from hermetic.link.calls import Call
+from hermetic.link.connection import Connection, Misbehaved
+from hermetic.link.wire import MALFORMED, Frame, pack_frame
+from hermetic.resident.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
+
+R = TypeVar("R")
+
+# A resident that closes this many connections in a row, each at once and without an answer, will close the next too.
+FRUITLESS_CONNECTIONS = 10
+AT_ONCE = 1.0  # seconds
+
+
+class ResidentGone(EnvironmentUnavailable):
+    """The resident went away while a request was open; `reason` says how that was seen."""
+
+    def __init__(self, reason: str, *, environment: str = "") -> None:
+        super().__init__(f"environment {environment} is gone: {reason}; open a new one", environment=environment)
+        self.reason = reason
+
+
+class BrokenOff(EnvironmentUnavailable):
+    """The connection broke while a request was open that cannot be asked twice; it may have been fulfilled."""
+
+
+class Link:
+    """Numbered requests to one resident. Breaks of the connection are mended unseen while it is the same resident."""
+
+    def __init__(self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str) -> None:
+        self.environment = environment
+        self.connections = 0  # made so far: changes when the connection was made anew
+        self.hello: answers.Hello
+        self._dial = dial
+        self._token = token
+        self._connection: Connection | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._fruitless = 0
+        self._calls: dict[int, Call[Any]] = {}
+        self._last_id = 0
+        self._end: Callable[[], EnvironmentUnavailable] | None = None  # makes the error of every later request
+
+    def __repr__(self) -> str:
+        state = "ended" if self._end else "open" if self._connection else "connecting"
+        return f"<Link to {self.environment}: {state}, {len(self._calls)} requests open>"
+
+    async def open(self) -> answers.Hello:
+        """Connects for the first time. Raises OSError where nobody listens, EnvironmentUnavailable otherwise."""
+        self._loop = asyncio.get_running_loop()
+        self._connection, self.hello = await self._connect()
+        return self.hello
+
+    def send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
+        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when there is nobody to ask."""
+        if self._end is not None:
+            raise self._end()
+        self._last_id = call.id = self._last_id + 1
+        frame = call.frame()
+        future: asyncio.Future[tuple[R, bytes]] = self._loop.create_future()
+        call.future = future
+        self._calls[call.id] = call
+        if self._connection is not None:
+            self._connection.send(frame)
+        return future
+
+    async def ask(
+        self, op: str, reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True, **fields: object
+    ) -> tuple[R, bytes]:
+        """Asks and waits for the answer. Cancelling it tells the resident, and does not wait."""
+        return await self.finish(Call({"op": op, **fields}, reply, body, repeats=repeats))
+
+    async def finish(self, call: Call[R]) -> tuple[R, bytes]:
+        """Sends a request and waits for its answer, as `ask` does."""
+        try:
+            return await self.send(call)
+        except asyncio.CancelledError:
+            self.cancel(call)
+            raise
+
+    def cancel(self, call: Call[Any]) -> None:
+        """Tells the resident that nobody wants the answer; one still comes."""
+        call.is_cancelled = True
+        if call.id in self._calls and self._connection is not None:
+            self._connection.send(pack_frame(CANCEL, call.id, {}))
+
+    async def stop(self, call: Call[R]) -> tuple[R, bytes] | None:
+        """Cancels a request and waits for its last answer, however often the waiter is cancelled meanwhile.
+
+        None when that answer is an error, or came before.
+        """
+        if call.id not in self._calls:
+            return None
+        last = call.future = self._loop.create_future()
+        self.cancel(call)
+        while not last.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([last])
+        return None if last.exception() else last.result()
+
+    def decode(self, decoder: "msgspec.msgpack.Decoder[R]", body: bytes) -> R:
+        """What a body holds. Raises EnvironmentUnavailable when it is not what it should be."""
+        try:
+            return decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise self.distrust(str(error)) from error
+
+    def distrust(self, detail: str) -> Misbehaved:
+        """Closes the link for an answer that cannot be true; the error is for the caller to raise."""
+        self._misbehaved(detail)
+        return Misbehaved(detail, environment=self.environment)
+
+    async def close(self) -> None:
+        """Closes the connection; open requests end with EnvironmentUnavailable."""
+        self._finish(self._closed)
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.wait([self._reconnecting])
+        if self._connection is not None:
+            self._connection.abort()
+            await self._connection.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Returns when the resident has closed the connection; it is not made anew."""
+        if self._connection is not None:
+            self._end = self._closed
+            await self._connection.wait_closed()
+
+    async def _connect(self) -> tuple[Connection, answers.Hello]:
+        connection = Connection(self._receive, self._broken)
+        hello = await connection.greet(await self._dial(), self._token)
+        self.connections += 1
+        self._connected = self._loop.time()
+        return connection, hello
+
+    def _receive(self, frame: Frame) -> None:
+        kind, number, fields, body = frame
+        self._fruitless = 0
+        try:
+            call = self._calls.get(number)
+            if call is None:
+                raise FrameError(f"an answer to request {number}, which is not open")
+            if kind == REPLY:
+                answer = call.reply.decode(fields)
+                del self._calls[number]
+                if not call.future.done():
+                    call.future.set_result((answer, body))
+            elif kind == EVENT:
+                reaction = call.event(fields, body)
+                if reaction is not None and self._connection is not None and not call.is_cancelled:
+                    self._connection.send(reaction)
+            elif kind == ERROR:
+                error = answers.error_for(answers.refusal.decode(fields))
+                del self._calls[number]
+                if not call.future.done():
+                    call.future.set_exception(error)
+            else:
+                raise FrameError(f"a frame of kind {kind}, which only clients send")
+        except (FrameError, *MALFORMED) as error:
+            self._misbehaved(str(error))
+
+    def _misbehaved(self, detail: str) -> None:
+        self._finish(lambda: Misbehaved(detail, environment=self.environment))
+        if self._connection is not None:
+            self._connection.abort()
+
+    def _broken(self, reason: Exception | None) -> None:
+        """The connection ended, not by us."""
+        if isinstance(reason, Misbehaved):
+            self._misbehaved(reason.detail)
+        if self._end is not None:
+            return
+        self._connection = None
+        self._fruitless = self._fruitless + 1 if self._loop.time() - self._connected < AT_ONCE else 0
+        for call in [call for call in self._calls.values() if not call.repeats]:
+            del self._calls[call.id]
+            self._fail(call, BrokenOff(
+                f"the connection to {self.environment} broke during {call.fields['op']!r}: it may or may not have been "
+                "done; look at the result before doing it again", environment=self.environment,
+            ))  # fmt: skip
+        self._reconnecting = self._loop.create_task(self._reconnect(reason))
+
+    async def _reconnect(self, reason: Exception | None) -> None:
+        if self._fruitless > FRUITLESS_CONNECTIONS:
+            self._gone("it closes every connection without an answer")
+            return
+        try:
+            connection, hello = await self._connect()
+        except (OSError, EnvironmentUnavailable) as error:
+            self._gone(f"the connection ended ({reason or 'end of stream'}) and a new one failed ({error})")
+            return
+        if hello.resident != self.hello.resident:
+            connection.abort()
+            self._gone("another resident answers in its place")
+            return
+        self._connection, self._reconnecting = connection, None
+        self._replay(connection)
+
+    def _replay(self, connection: Connection) -> None:
+        """Asks again what is open. What nobody waits for is left out, except for a cancelled command."""
+        for call in list(self._calls.values()):
+            if not call.is_awaited:
+                del self._calls[call.id]
+                continue
+            connection.send(call.frame())
+            if call.is_cancelled:
+                connection.send(pack_frame(CANCEL, call.id, {}))
+
+    def _gone(self, reason: str) -> None:
+        self._reconnecting = None
+        self._finish(lambda: ResidentGone(reason, environment=self.environment))
+
+    def _closed(self) -> EnvironmentUnavailable:
+        return EnvironmentUnavailable(
+            f"environment {self.environment} was closed; open or attach to it again", environment=self.environment
+        )
+
+    def _finish(self, error: Callable[[], EnvironmentUnavailable]) -> None:
+        """The end: every open request fails, and so does every later one."""
+        self._end = self._end or error
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            self._fail(call, error())
+
+    def _fail(self, call: Call[Any], error: Exception) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)

@@ -1,0 +1,92 @@
+"""Frames at the host's end: packed in one go, read from whatever pieces arrive, never trusted."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from hermetic.contract.errors import InvalidArgument
+from hermetic.resident.frames import MAX_BODY, MAX_FIRST_FRAME, MAX_FRAME, PREFIX, FrameError
+
+MAX_HEADER = 0xFFFF  # its length is a u16
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw]).decode
+
+# What msgspec raises for bytes that are not what was expected.
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
+
+
+class Frame(NamedTuple):
+    """One frame as it came; `fields` is still packed, to be decoded as what the receiver expects."""
+
+    kind: int
+    id: int
+    fields: msgspec.Raw
+    body: bytes
+
+
+def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes = b"") -> bytes:
+    """One frame as bytes. Raises InvalidArgument for fields that do not fit."""
+    try:
+        header = _encode((kind, number, fields))
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise InvalidArgument(f"cannot be sent: {error}; give text that is valid Unicode", argument="") from None
+    size = len(header)
+    if size > MAX_HEADER or len(body) > MAX_BODY:
+        raise InvalidArgument(
+            f"options of {size} bytes and content of {len(body)} do not fit a frame ({MAX_HEADER} and {MAX_BODY}); "
+            "pass large variables through a file or through stdin",
+            argument="env" if size > MAX_HEADER else "",
+        )
+    return b"".join((PREFIX.pack(2 + size + len(body), size), header, body))
+
+
+class FrameReader:
+    """Cuts a stream into frames; holds at most one that is unfinished."""
+
+    def __init__(self) -> None:
+        self._most = MAX_FIRST_FRAME
+        self._held = bytearray()
+
+    def greeted(self) -> None:
+        """Long frames are welcome from now on."""
+        self._most = MAX_FRAME
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are whole now. Raises FrameError; then the stream cannot be read on."""
+        held = self._held
+        if not held:
+            frames, used = self._cut(data)
+            held += memoryview(data)[used:]
+            return frames
+        held += data
+        frames, used = self._cut(held)
+        if used:
+            del held[:used]
+        return frames
+
+    def _cut(self, data: bytes | bytearray) -> tuple[list[Frame], int]:
+        """Whole frames at the start of `data`, and how many bytes they take."""
+        frames: list[Frame] = []
+        at, size = 0, len(data)
+        with memoryview(data) as view:
+            while size - at >= 6:
+                length, header_length = PREFIX.unpack_from(view, at)
+                if not 2 + header_length <= length <= self._most:
+                    raise FrameError(f"a frame of {length} bytes with a header of {header_length}")
+                end = at + 4 + length
+                if end > size:
+                    break
+                split = at + 6 + header_length
+                frames.append(_frame(bytes(view[at + 6 : split]), bytes(view[split:end])))
+                at = end
+        return frames, at
+
+
+def _frame(header: bytes, body: bytes) -> Frame:
+    try:
+        kind, number, fields = _decode(header)
+    except MALFORMED as error:
+        raise FrameError(f"a header that is not [kind, id, fields]: {error}") from None
+    return Frame(kind, number, fields, body)

@@ -1,0 +1,159 @@
+"""A command in a session's shell, and what its text tells before it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .job import Drain, Job
+from .shell import INLINE_BYTES, in_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .job import Ending
+    from .loop import Timer
+    from .output_log import OutputLog
+    from .resident import Resident
+    from .session import Session
+    from .shell import Shell
+
+LISTEN_SECONDS = 0.001
+_MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+# The look-behind lets a word be tried once and not from each of its letters.
+_DEFINES = re.compile(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
+_OPENS_TEXT = re.compile(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_PLAIN = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
+_UNCHANGING = frozenset(
+    b"true false : echo pwd test ls cat head tail wc grep egrep rg find git stat file date sleep ps id whoami uname "
+    b"which sort uniq cut tr diff cmp sed awk python python3 node npm npx make cargo go pytest pip ruff mypy tar gzip "
+    b"mkdir touch cp mv rm ln chmod du df curl wget tree jq basename dirname realpath readlink md5sum sha256sum seq "
+    b"env nproc free hostname uv docker".split()
+)
+
+
+READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
+
+
+def may_set_traps(text: bytes) -> bool:
+    return len(text) > READABLE_BYTES or _MAY_SET_TRAPS.search(text) is not None
+
+
+class Vocabulary:
+    """The names that commands of one session may have given another meaning."""
+
+    def __init__(self) -> None:
+        self.names: set[bytes] = set()
+        self.open = False  # True: a text was read from elsewhere, any name may mean anything
+
+    def learn(self, text: bytes) -> None:
+        if len(text) > READABLE_BYTES:
+            self.open = True
+            return
+        for groups in _DEFINES.findall(text):
+            self.names.update(filter(None, groups))
+        self.open = self.open or _OPENS_TEXT.search(text) is not None
+
+    def leaves_state_alone(self, text: bytes) -> bool:
+        """Whether a text is one plain program that cannot change the shell.
+
+        A wrong guess costs one command's state at the next rollback, never the session.
+        """
+        found = _PLAIN.fullmatch(text) if len(text) <= READABLE_BYTES and not self.open else None
+        return found is not None and found.group(1) in _UNCHANGING and found.group(1) not in self.names
+
+
+class Command(Job):
+    """Runs in a shell of a session; the shell is handed over by the session."""
+
+    kind = "command"
+
+    def __init__(
+        self, resident: Resident, job_id: str, number: int, session: Session, text: bytes, out: OutputLog,
+        err: OutputLog | None, order: Order,
+    ) -> None:
+        super().__init__(resident, job_id, number, session.name, text, out, err)
+        self.home = session
+        self.order = order
+        self.shell: Shell | None = None
+        self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+        self.descriptors: list[int] = []
+        self.listening: Timer | None = None
+
+    def open(self) -> tuple[bytes, ...]:
+        """The fields of the order; called again when a shell died before it read the first one."""
+        self.close_descriptors()
+        ends = []
+        for log in self.logs():
+            # The shell opens the write end anew by its path, so that this flag is ours alone.
+            read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self.descriptors.append(write_end)
+            self.drains.append(Drain(self.resident.loop, read_end, log))
+            ends.append(b"%d" % write_end)
+        text = b" " + self.text
+        if len(text) > INLINE_BYTES:
+            text = b"@%d" % self._keep(in_memory(self.text))
+        # Most commands end before this: their output is taken in when they report, and nobody has listened.
+        self.listening = self.resident.loop.call_later(LISTEN_SECONDS, self._listen)
+        source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
+        wrap = b""
+        if self.order.env:
+            wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' command eval "$__h_u"'))
+        return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
+
+    def _listen(self) -> None:
+        for drain in self.drains:
+            drain.listen()
+
+    def _keep(self, fd: int) -> int:
+        self.descriptors.append(fd)
+        return fd
+
+    def close_descriptors(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors = []
+
+    def members(self) -> list[int]:
+        shell = self.shell
+        if shell is None or shell.command is not self or not shell.pid:
+            return self.resident.tree_of(self, self.home.jobs_of(self), self.home.protected)
+        return self.resident.tree_of(self, [shell.pid], self.home.jobs_of_others(shell.pid, self))
+
+    def end(self, grace: float, ending: Ending | None) -> None:
+        if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
+            self.home.withdraw(self)
+            self.forced = ending
+            self.finish(ending or ["cancelled"])
+            return
+        super().end(grace, ending)
+
+    def shell_left(self) -> None:
+        """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""
+        self.close_descriptors()
+        if self.listening is not None:
+            self.listening.cancel()
+        for drain in self.drains:
+            drain.read()
+            drain.listen()
+        if self.order.stdin_fd is not None:
+            os.close(self.order.stdin_fd)
+            self.order.stdin_fd = None
+
+
+class Order:
+    """What goes with a command's text."""
+
+    def __init__(
+        self, cwd: str | None = None, env: dict[str, str] | None = None, stdin_fd: int | None = None
+    ) -> None:
+        self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
+
+
+def _assignments(env: dict[str, str]) -> bytes:
+    """`A='…' B='…'` in front of `command eval`: they hold for all of that text and are exported to its children.
+
+    In front of `builtin eval` they would hold for the first command of the text alone.
+    """
+    return b" ".join(
+        os.fsencode(name) + b"='" + os.fsencode(value).replace(b"'", b"'\\''") + b"'" for name, value in env.items()
+    )

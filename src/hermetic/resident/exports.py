@@ -1,0 +1,104 @@
+"""The variables a session exports, as its own shell tells them."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .session import Session
+    from .shell import Shell
+
+
+class Exports:
+    """Asked when somebody wants to know, and remembered until a command may have changed them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.known: dict[str, str] | None = None
+
+    def changed(self) -> None:
+        self.known = None
+
+    def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
+        """Call `answer(variables)`; from a copy while the lane is busy."""
+        session = self.session
+        if self.known is not None:
+            answer(self.known)
+            return
+        if session.start_timer is not None and not session.closed:
+            session.when_started.add(lambda: self.ask(answer))
+            return
+        shell = session.lane
+        if shell is None or shell.command is not None:
+            shell = session.flock.copies[-1] if session.flock.copies else None
+        if shell is None or session.closed:
+            answer(dict(session.resident.environ))
+            return
+        session.ask(shell, b"E", lambda data: self._told(shell, data, answer))
+
+    def _told(self, shell: Shell, data: bytes | None, answer: Callable[[dict[str, str]], None]) -> None:
+        session = self.session
+        if data is None:
+            session.loop.call_soon(lambda: self.ask(answer))  # the shell died before it told
+            return
+        exports = parse_exports(data) or dict(session.resident.environ)
+        exports.pop("HERMETIC_COMMAND", None)
+        if shell is session.lane:
+            self.known = exports
+        answer(exports)
+
+
+def parse_exports(data: bytes) -> dict[str, str]:
+    """The variables in the output of `export -p`: lines `declare -x NAME="value"`, quoted by bash."""
+    found: dict[str, str] = {}
+    at = 0
+    while True:
+        at = data.find(b"declare -", at)
+        if at < 0:
+            return found
+        name_at = data.find(b" ", at + 9) + 1
+        end = name_at
+        while end < len(data) and data[end:end + 1] not in (b"=", b"\n"):
+            end += 1
+        name = data[name_at:end]
+        if data[end:end + 1] != b"=":
+            at = end
+            continue
+        value, at = _unquote(data, end + 1)
+        found[os.fsdecode(name)] = os.fsdecode(value)
+
+
+_ESCAPES = {
+    b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v",
+    b"e": b"\x1b", b"E": b"\x1b",
+}
+
+
+def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
+    """`(value, end)` of a word as `declare -p` prints it: "…" with backslashes, or $'…' with ANSI-C escapes."""
+    out = bytearray()
+    ansi = data[at:at + 2] == b"$'"
+    close = b"'" if ansi else b'"'
+    at += 2 if ansi else 1
+    while at < len(data) and data[at:at + 1] != close:
+        byte = data[at:at + 1]
+        at += 1
+        if byte != b"\\":
+            out += byte
+            continue
+        code = data[at:at + 1]
+        at += 1
+        if not ansi:
+            out += code if code in (b'"', b"\\", b"$", b"`") else b"\\" + code
+        elif code in _ESCAPES:
+            out += _ESCAPES[code]
+        elif code in b"01234567" and code:
+            digits = data[at - 1:at + 2]
+            out.append(int(digits, 8) & 255)
+            at += 2
+        else:
+            out += code
+    return bytes(out), at + 1

@@ -1,0 +1,112 @@
+"""What a request may carry: each field is checked here, once, before anything is done with it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import overload
+
+    from .frames import Fields
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def invalid(argument: str, message: str) -> Refusal:
+    return Refusal("InvalidArgument", message, argument=argument)
+
+
+def text(fields: Fields, name: str, default: str = "") -> str:
+    value = fields.get(name, default)
+    if type(value) is not str or "\0" in value:
+        raise invalid(name, "%s must be text without NUL" % name)
+    return value
+
+
+def job_id(fields: Fields, name: str = "id") -> str:
+    value = text(fields, name)
+    if not _ID.fullmatch(value):
+        raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
+    return value
+
+
+def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: int = 1 << 62) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int or not least <= value <= most:
+        raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
+    return value
+
+
+def flag(fields: Fields, name: str, default: bool = False) -> bool:
+    value = fields.get(name, default)
+    if type(value) is not bool:
+        raise invalid(name, "%s must be true or false" % name)
+    return value
+
+
+if TYPE_CHECKING:
+    @overload
+    def seconds(fields: Fields, name: str, default: float, least: float = 0.0, above: bool = False) -> float: ...
+    @overload
+    def seconds(
+        fields: Fields, name: str, default: None = None, least: float = 0.0, above: bool = False
+    ) -> float | None: ...
+
+
+def seconds(
+    fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
+) -> float | None:
+    """A duration, or the default where none or nil is given. `above`: the least value itself is refused."""
+    value = fields.get(name)
+    if value is None:
+        return default
+    if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
+        raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
+    return min(float(value), 1e9)
+
+
+def choice(fields: Fields, name: str, default: str, *choices: str) -> str:
+    value: str = fields.get(name, default)
+    if value not in choices:
+        raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
+    return value
+
+
+if TYPE_CHECKING:
+    @overload
+    def path(fields: Fields, name: str, default: str) -> str: ...
+    @overload
+    def path(fields: Fields, name: str, default: None = None) -> str | None: ...
+
+
+def path(fields: Fields, name: str, default: str | None = None) -> str | None:
+    """A path, sent as text or, where it is none, as bytes."""
+    value = fields.get(name)
+    if value is None:
+        value = default
+    if value is None:
+        return None
+    if type(value) is bytes:
+        value = value.decode("utf-8", "surrogateescape")
+    if type(value) is not str or not value or "\0" in value:
+        raise invalid(name, "%s must be a path without NUL" % name)
+    return value
+
+
+def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise invalid(name, "env must map names to values")
+    for key, item in value.items():
+        if not _NAME.fullmatch(key):
+            raise invalid(name, "env name %r is not a variable name" % key)
+        if type(item) is not str or "\0" in item:
+            raise invalid(name, "the value of env %s must be text without NUL" % key)
+    return value

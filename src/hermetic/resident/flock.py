@@ -1,0 +1,85 @@
+"""The shells of one session: which live, which are copies that can be relied on, which have still to report."""
+
+from __future__ import annotations
+
+import os
+
+from .loop import Waiters
+from .shell import Shell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .loop import Timer
+    from .resident import Resident
+    from .session import Session
+
+COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
+PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
+
+
+class Flock:
+    def __init__(self, resident: Resident, session: Session) -> None:
+        self.resident, self.session = resident, session
+        self.shells: dict[str, Shell] = {}  # channel: shell
+        self.copies: list[Shell] = []  # proven, oldest first
+        self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
+        self.when_reported = Waiters()  # called once no shell's pid is unknown any more
+        self.proof_timer: Timer | None = None
+
+    def new(self, depth: int) -> Shell:
+        """A shell that is to come, and its channel."""
+        age = self.resident.next_number()
+        shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
+        self.shells[shell.path] = shell
+        self.resident.channels[shell.path] = self.session
+        return shell
+
+    def forget(self, shell: Shell, kill: bool = True) -> None:
+        self.shells.pop(shell.path, None)
+        self.resident.channels.pop(shell.path, None)
+        for group in (self.ordered, self.copies):
+            if shell in group:
+                group.remove(shell)
+        if kill and shell.pid is not None:
+            self.resident.loop.on_exit(shell.pid, lambda status: None)
+        shell.drop(kill)
+        answers, shell.answers = shell.answers, {}
+        for answer in answers.values():
+            answer(False)
+        self.tell_reported()
+
+    def has_unreported(self) -> bool:
+        return any(shell.pid is None for shell in self.shells.values())
+
+    def tell_reported(self) -> None:
+        if not self.has_unreported():
+            self.when_reported.tell()
+
+    def fork(self, source: Shell, with_traps: bool) -> Shell:
+        """Order a copy of a shell; it counts once it has itself reported."""
+        copy = self.new(source.depth + 2)
+        source.send(b"F", 0, os.fsencode(copy.path), b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+        return copy
+
+    def prove(self, copy: Shell) -> None:
+        """A copy has reported: it can be relied on. The oldest beyond COPIES go."""
+        self.ordered.remove(copy)
+        self.copies.append(copy)
+        self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
+        while len(self.copies) > COPIES:
+            self.forget(self.copies[0])
+
+    def await_proof(self, over: Callable[[bool], None]) -> None:
+        """Give copies that were forked a moment to report; who does not is not counted on. `over(missing)` then."""
+        if self.proof_timer is None and self.ordered:
+            awaited = self.ordered[:]
+            self.proof_timer = self.resident.loop.call_later(PROOF_SECONDS, lambda: self._proof_over(awaited, over))
+
+    def _proof_over(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
+        self.proof_timer = None
+        missing = [shell for shell in awaited if shell in self.ordered]
+        for shell in missing:
+            self.forget(shell)
+        over(bool(missing))

@@ -1,0 +1,216 @@
+"""The layout of frames, written once for both ends, and a MessagePack codec small enough for any Python."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Fields = dict[str, Any]  # of a frame: what MessagePack can carry, by name
+    Frame = tuple[int, int, Fields, bytes]
+
+VERSIONS = (1,)
+
+MAX_BODY = 1 << 20
+MAX_FRAME = MAX_BODY + (1 << 16)  # what the length prefix may say
+MAX_FIRST_FRAME = 4096  # the same before the greeting has been answered
+MAX_DEPTH = 8
+MAX_ITEMS = 65536  # in one array or map
+
+REQUEST, REPLY, ERROR, EVENT, CREDIT, CANCEL = 1, 2, 3, 4, 5, 6
+
+PREFIX = struct.Struct(">IH")
+_FLOAT = struct.Struct(">Bd")
+
+
+class FrameError(Exception):
+    """The bytes are not a frame of this protocol; the stream cannot be read on."""
+
+
+def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
+    """One frame as bytes; the body is joined in, so keep it small enough to copy."""
+    header = pack([kind, number, fields])
+    if len(header) > 65535 or len(body) > MAX_BODY:
+        raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
+    return b"".join((PREFIX.pack(2 + len(header) + len(body), len(header)), header, body))
+
+
+class FrameReader:
+    """Cuts a stream into frames `(kind, id, fields, body)`; holds at most one unfinished frame."""
+
+    def __init__(self, most: int = MAX_FIRST_FRAME) -> None:
+        self.most = most
+        self.buffer = bytearray()
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
+        """Add bytes; yield every frame that is whole. Raises FrameError."""
+        buffer = self.buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= 6:
+                length, header_length = PREFIX.unpack_from(buffer, at)
+                if length > self.most or length < 2 + header_length:
+                    raise FrameError("frame of %d bytes with a header of %d" % (length, header_length))
+                end = at + 4 + length
+                if end > len(buffer):
+                    break
+                split = at + 6 + header_length
+                header = unpack(bytes(buffer[at + 6:split]))
+                if not (isinstance(header, list) and len(header) == 3 and type(header[0]) is int
+                        and type(header[1]) is int and isinstance(header[2], dict)):
+                    raise FrameError("header is not [kind, id, fields]")
+                body = bytes(buffer[split:end])
+                at = end
+                yield header[0], header[1], header[2], body
+        finally:  # also when whoever takes a frame fails: none is given out twice
+            del buffer[:at]
+
+
+def pack(value: Any) -> bytes:
+    """The MessagePack form of nil, bool, int, float, str, bytes, lists and dicts of these."""
+    out = bytearray()
+    _pack(value, out)
+    return bytes(out)
+
+
+@lru_cache(maxsize=512)
+def _pack_short(text: str) -> bytes:
+    """Field names and words of the protocol come again and again."""
+    out = bytearray()
+    data = text.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
+    _pack_size(len(data), out, 0xA0, 31, 0xD9)
+    return bytes(out + data)
+
+
+def _pack(value: Any, out: bytearray) -> None:
+    kind = type(value)
+    if kind is str:
+        if len(value) < 24:
+            out += _pack_short(value)
+            return
+        data = value.encode("utf-8", "backslashreplace")
+        _pack_size(len(data), out, 0xA0, 31, 0xD9)
+        out += data
+    elif kind is int:
+        if 0 <= value < 128:
+            out.append(value)
+        else:
+            _pack_int(value, out)
+    elif value is None:
+        out.append(0xC0)
+    elif kind is bool:
+        out.append(0xC3 if value else 0xC2)
+    elif kind is dict:
+        _pack_size(len(value), out, 0x80, 15, 0xDD)
+        for key, item in value.items():
+            out += _pack_short(key)
+            _pack(item, out)
+    elif kind is list or kind is tuple:
+        _pack_size(len(value), out, 0x90, 15, 0xDB)
+        for item in value:
+            _pack(item, out)
+    elif kind is float:
+        out += _FLOAT.pack(0xCB, value)
+    elif kind is bytes or kind is bytearray:
+        _pack_size(len(value), out, 0, -1, 0xC4)
+        out += value
+    else:
+        raise FrameError("cannot pack %r" % kind.__name__)
+
+
+def _pack_size(size: int, out: bytearray, fixed: int, most: int, base: int) -> None:
+    """`base` is the code of the 8-bit form; arrays and maps have none, their 16-bit form is base + 1."""
+    if size <= most:
+        out.append(fixed | size)
+    elif size < 256 and base not in (0xDB, 0xDD):
+        out += bytes((base, size))
+    elif size < 65536:
+        out += struct.pack(">BH", base + 1, size)
+    else:
+        out += struct.pack(">BI", base + 2, size)
+
+
+def _pack_int(value: int, out: bytearray) -> None:
+    if -32 <= value < 0:
+        out.append(value & 0xFF)
+    elif 0 <= value < 1 << 64:
+        out += struct.pack(">BQ", 0xCF, value)
+    elif -(1 << 63) <= value < 0:
+        out += b"\xd3" + struct.pack(">q", value)
+    else:
+        raise FrameError("integer out of range")
+
+
+def unpack(data: bytes) -> Any:
+    """The value that `data` holds from its first byte to its last. Raises FrameError."""
+    try:
+        value, end = _unpack(data, 0, 0)
+    except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
+        raise FrameError("malformed header: %s" % error) from error
+    if end != len(data):
+        raise FrameError("bytes behind the header's value")
+    return value
+
+
+_SCALARS = {
+    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b",
+    0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+}
+_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+_SIZED = {
+    0xC4: (">B", "bin"), 0xC5: (">H", "bin"), 0xC6: (">I", "bin"), 0xD9: (">B", "str"), 0xDA: (">H", "str"),
+    0xDB: (">I", "str"), 0xDC: (">H", "array"), 0xDD: (">I", "array"), 0xDE: (">H", "map"), 0xDF: (">I", "map"),
+}
+
+
+def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if depth > MAX_DEPTH:
+        raise FrameError("nested too deep")
+    code = data[at]
+    at += 1
+    if code < 0x80:
+        return code, at
+    if code >= 0xE0:
+        return code - 256, at
+    if code < 0x90:
+        return _unpack_items("map", code & 15, data, at, depth)
+    if code < 0xA0:
+        return _unpack_items("array", code & 15, data, at, depth)
+    if code < 0xC0:
+        return _unpack_items("str", code & 31, data, at, depth)
+    if code in _CONSTANTS:
+        return _CONSTANTS[code], at
+    if code in _SCALARS:
+        layout = _SCALARS[code]
+        return struct.unpack_from(layout, data, at)[0], at + struct.calcsize(layout)
+    if code in _SIZED:
+        layout, kind = _SIZED[code]
+        return _unpack_items(kind, struct.unpack_from(layout, data, at)[0], data, at + struct.calcsize(layout), depth)
+    raise FrameError("code 0x%02x is not used here" % code)
+
+
+def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if size > len(data) - at or (size > MAX_ITEMS and kind in ("array", "map")):
+        raise FrameError("%s of %d items in %d bytes" % (kind, size, len(data) - at))
+    if kind == "str":
+        return data[at:at + size].decode("utf-8"), at + size
+    if kind == "bin":
+        return data[at:at + size], at + size
+    if kind == "array":
+        items = []
+        for _ in range(size):
+            item, at = _unpack(data, at, depth + 1)
+            items.append(item)
+        return items, at
+    fields = {}
+    for _ in range(size):
+        key, at = _unpack(data, at, depth + 1)
+        if type(key) is not str:
+            raise FrameError("a key is not a string")
+        fields[key], at = _unpack(data, at, depth + 1)
+    return fields, at

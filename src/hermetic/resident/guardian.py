@@ -1,0 +1,79 @@
+"""The resident's parent: ends whatever is left when the resident is gone, however it went."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from . import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def guard(resident_pid: int, directory: str, spool: str | None) -> NoReturn:
+    """Wait for the resident, then end what it leaves and remove its directory. Never returns."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
+    inode = os.stat(directory).st_ino
+    # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
+    while True:
+        pid, _ = os.waitpid(-1, 0)
+        if pid == resident_pid:
+            break
+    end_children()
+    if inode == inode_of(directory):  # else another life of the same task has it
+        remove(directory)
+    if spool is not None:
+        remove_empty(spool)
+    sys.stdout = sys.stderr = None
+    os._exit(0)
+
+
+def end_children() -> None:
+    """Freeze, kill and reap until there is no child: a subreaper's descendants all become its children in the end."""
+    me = os.getpid()
+    while True:
+        frozen: set[int] = set()
+        while True:
+            new = [pid for pid in tree.descendants(tree.children(me)) if pid not in frozen]
+            if not new:
+                break
+            tree.send(new, signal.SIGSTOP)
+            frozen.update(new)
+        refused = tree.send(frozen, signal.SIGKILL)
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG if frozen and len(refused) == len(frozen) else 0)
+                if pid == 0:
+                    return
+        except ChildProcessError:
+            return
+
+
+def inode_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def remove_empty(directory: str) -> None:
+    """The spool's files have no names, so that their directory is empty unless somebody else uses it."""
+    try:
+        os.rmdir(directory)
+    except OSError:
+        pass
+
+
+def remove(directory: str) -> None:
+    """The socket, the channels and the record of the environment."""
+    try:
+        for name in os.listdir(directory):
+            os.unlink("%s/%s" % (directory, name))
+        os.rmdir(directory)
+    except OSError:
+        pass

@@ -1,0 +1,217 @@
+"""Something that runs here, with its output: the common part of a session's command and of a process of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .frames import Fields
+    from .loop import Loop, Watch
+    from .output_log import OutputLog
+    from .resident import Resident
+
+    Ending = list[Any]  # its name, and what goes with it
+
+PIPE_BYTES = 65536
+FLOOD_PIPE_BYTES = 262144
+FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
+F_SETPIPE_SZ = 1031
+READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
+
+
+class Drain:
+    """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
+
+    def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
+        self.loop, self.fd, self.log = loop, fd, log
+        self.is_open = True
+        self.watch: Watch | None = None
+        self.full_reads = 0
+
+    def listen(self) -> None:
+        """Read as data comes; until then only `read` and `flush` take anything."""
+        if self.is_open and self.watch is None:
+            self.watch = self.loop.watch(self.fd, self.read)
+
+    def read(self, turns: int = READS_PER_TURN) -> None:
+        if not self.is_open:
+            return
+        for _ in range(turns):
+            try:
+                count = os.readv(self.fd, (self.loop.buffer,))
+            except BlockingIOError:
+                return
+            except OSError:  # EIO: the last holder of a terminal has gone
+                count = 0
+            if not count:
+                self.close()
+                return
+            self.log.append(self.loop.buffer[:count])
+            if self.log.is_held():
+                self._pause()
+                return
+            if count < 4096:
+                return
+            if count == PIPE_BYTES:
+                self._widen()
+
+    def _pause(self) -> None:
+        """A reader that must miss nothing is far behind: what prints waits, as it would for any full pipe."""
+        if self.watch is not None:
+            self.loop.unwatch(self.watch)
+            self.watch = None
+            self.log.when_released.append(self.listen)
+
+    def _widen(self) -> None:
+        """A flood: a larger pipe lets the two sides run beside each other instead of by turns."""
+        self.full_reads += 1
+        if self.full_reads == FULL_READS:
+            try:
+                fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE_BYTES)
+            except OSError:  # a terminal, or the user's share of pipe memory is used up
+                pass
+
+    def flush(self) -> None:
+        """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
+        left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE_BYTES)
+        while self.is_open and self.log.total < left:
+            before = self.log.total
+            self.read(1)
+            if self.log.total == before:
+                return
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self.watch is not None:
+                self.loop.unwatch(self.watch)
+            os.close(self.fd)
+
+
+class Job:
+    """A running or ended thing: who it is, what it printed, how it ended, and who wants to know."""
+
+    kind = "process"
+    pty = False
+    rows, cols = 24, 80
+    input_open = False
+
+    def __init__(
+        self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
+        err: OutputLog | None,
+    ) -> None:
+        self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
+        self.out, self.err = out, err
+        self.drains: list[Drain] = []
+        self.pid: int | None = None
+        self.cwd = ""
+        self.started, self._clock = time.time(), time.monotonic()
+        self.duration: float | None = None
+        self.ending: Ending | None = None
+        self.forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
+        self.sweep: object | None = None  # not None: its tree is being ended
+        self.notes: list[str] = []
+        self._kept: tuple[int, int] | None = None
+        self.end_listeners: list[Callable[[], None]] = []
+        self.yield_listeners: list[Callable[[], None]] = []
+
+    @property
+    def mark(self) -> str:
+        return "%s.%d" % (self.resident.id, self.number)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._clock
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ending is not None
+
+    @property
+    def inodes(self) -> set[int | None]:
+        """Of the pipes or the terminal that its output goes to."""
+        return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.is_open}
+
+    def members(self) -> list[int]:
+        """The processes that belong to it now, parents first."""
+        raise NotImplementedError
+
+    def logs(self) -> list[OutputLog]:
+        return [self.out] if self.err is None else [self.out, self.err]
+
+    def kept_bytes(self) -> tuple[int, int]:
+        """`(memory, disk)` of its output, as it was when the job ended: what late children add is not counted."""
+        if self._kept is None:
+            self._kept = sum(len(log.head) for log in self.logs()), sum(log.spooled_bytes for log in self.logs())
+        return self._kept
+
+    def describe(self) -> Fields:
+        """INFO of the protocol."""
+        return {
+            "id": self.id, "kind": self.kind, "session": self.session, "pid": self.pid or 0, "pty": self.pty,
+            "rows": self.rows, "cols": self.cols, "cwd": self.cwd,
+            "command": self.text[:4096].decode("utf-8", "replace"), "started": self.started,
+            "duration": self.elapsed if self.duration is None else self.duration,
+            "state": "ended" if self.has_ended else "running", "ending": self.ending, "out": self.out.total,
+            "err": None if self.err is None else self.err.total, "input": "open" if self.input_open else "closed",
+        }
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        if self.has_ended:
+            callback()
+        else:
+            self.end_listeners.append(callback)
+
+    def end(self, grace: float, ending: Ending | None) -> None:
+        """End the whole tree; the job ends with `ending`, None: as its process did, once nothing of it is left."""
+        if self.has_ended:
+            return
+        if self.forced is None:
+            self.forced = ending
+        if self.sweep is None:
+            self.sweep = self.resident.sweep(self.members, grace, self._swept)
+
+    def _swept(self, survivors: list[int]) -> None:
+        self.sweep = None
+        if survivors:
+            self.notes.append("not all could be ended, another user owns or the kernel holds: %s"
+                              % " ".join(map(str, survivors)))
+        self._maybe_finish()
+
+    def finish(self, ending: Ending | None) -> None:
+        """The job's own process is gone. While its tree is being ended, the end waits for that."""
+        self.own_ending = ending
+        self._maybe_finish()
+
+    own_ending: Ending | None = None
+
+    def _maybe_finish(self) -> None:
+        if self.has_ended or self.own_ending is None or self.sweep is not None:
+            return
+        for drain in self.drains:
+            drain.flush()
+        self.duration = self.elapsed
+        self.ending = self.forced or self.own_ending
+        listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []
+        for listener in listeners:
+            listener()
+        self.resident.job_ended(self)
+
+    def close(self) -> None:
+        for drain in self.drains:
+            drain.close()
+        for log in self.logs():
+            log.close()
+
+
+def ending_of(status: int) -> Ending:
+    """The ending that a wait status stands for."""
+    if os.WIFSIGNALED(status):
+        return ["signalled", os.WTERMSIG(status)]
+    return ["exited", os.WEXITSTATUS(status)]

@@ -1,0 +1,97 @@
+"""How a resident's life ends: by request, by a signal, or by one of its two clocks."""
+
+from __future__ import annotations
+
+import os
+
+from . import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .job import Job
+    from .loop import Timer
+    from .resident import Resident
+    from .server import Server
+
+
+class Lease:
+    """Two clocks while nobody is attached: `lease` with nothing running, `unattended` though something runs."""
+
+    def __init__(self, life: Life, lease: float, unattended: float) -> None:
+        self.life, self.lease, self.unattended = life, lease, unattended
+        self.timer: Timer | None = None
+        self.is_running: bool | None = None
+
+    def set(self, lease: float, unattended: float) -> None:
+        self.lease, self.unattended = lease, unattended
+        self.restart()
+
+    def restart(self) -> None:
+        """Something changed: who is attached, or what runs."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.life.is_attended() or self.life.ending:
+            return
+        running = bool(self.life.resident.running())
+        self.timer = self.life.loop.call_later(self.unattended if running else self.lease, self._run_out)
+        self.is_running = running
+
+    def _run_out(self) -> None:
+        # A background job of a session is nobody's process, yet it runs.
+        if not self.is_running and self.life.has_strays():
+            self.is_running = True
+            self.timer = self.life.loop.call_later(max(self.unattended - self.lease, 0), self._run_out)
+            return
+        self.life.end(0.25, lambda: None)
+
+
+class Life:
+    def __init__(
+        self, resident: Resident, weak: list[str], guardian: int, lease: float, unattended: float
+    ) -> None:
+        self.resident, self.loop = resident, resident.loop
+        self.weak, self.guardian = weak, guardian
+        self.ending = False
+        self.listeners: list[Callable[[str, Job], None]] = []  # of starts and ends: callback(event, job)
+        self.server: Server | None = None
+        self.lease = Lease(self, lease, unattended)
+        resident.on_change = self._changed
+
+    def attach(self, server: Server) -> None:
+        self.server = server
+        server.on_count = self.lease.restart
+        self.lease.restart()
+
+    def is_attended(self) -> bool:
+        return self.server is not None and self.server.attached > 0
+
+    def has_strays(self) -> bool:
+        shells = {shell.pid for session in self.resident.sessions.values() for shell in session.flock.shells.values()}
+        return any(pid not in shells for pid in self.resident.everything())
+
+    def _changed(self, event: str, job: Job) -> None:
+        for listener in self.listeners[:]:
+            listener(event, job)
+        if not self.is_attended():
+            self.lease.restart()
+
+    def end(self, grace: float, done: Callable[[], None]) -> None:
+        """End all that is ours, then the resident."""
+        if self.ending:
+            return
+        self.ending = True
+        try:
+            if self.server is not None:  # a signal may come before there is one
+                os.unlink(self.server.path)  # nobody finds a resident that is about to go
+        except FileNotFoundError:
+            pass
+        for session in self.resident.sessions.values():
+            session.closed = True
+
+        def swept(survivors: list[int]) -> None:
+            done()
+            self.loop.call_soon(self.loop.stop)
+        tree.Sweep(self.loop, self.resident.everything, grace, swept)

@@ -1,0 +1,196 @@
+"""One thread, one selector: descriptors, timers and the ends of children, each bound to a callback."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import selectors
+import signal
+import time
+from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUFFER_BYTES = 65536
+AWAKE_SECONDS = 0.0003  # a settled shell answers a short command within this
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Watch:
+    """A descriptor we listen to. Readiness belongs to this object and not to the number, which may be used again."""
+
+    __slots__ = ("active", "callback", "events", "fd")
+
+    def __init__(self, fd: int, callback: Callable[[], None], events: int) -> None:
+        self.fd, self.callback, self.events, self.active = fd, callback, events, True
+
+
+class Waiters:
+    """Callbacks that are called once, together, when what they wait for has come."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def add(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def tell(self) -> None:
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class Timer:
+    __slots__ = ("callback", "when")
+
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+
+class Loop:
+    """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and touches no other."""
+
+    def __init__(self, on_error: Callable[[], None]) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.on_error = on_error
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))  # what one read takes in; used again by the next
+        self.timers: list[Timer] = []
+        self._most_timers = 256
+        self.soon: deque[Callable[[], None]] = deque()
+        # pid: callback(wait status) of every child somebody asked about
+        self.children: dict[int, Callable[[int], None]] = {}
+        # called with the pids of children that ended, known or not
+        self.reaped_listeners: set[Callable[[list[int]], None]] = set()
+        self.running = False
+        self._awake_until = 0.0
+        self._can_stay_awake = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
+        self._catch_child_signals()
+
+    # -- descriptors
+    def watch(self, fd: int, callback: Callable[[], None], events: int = READ) -> Watch:
+        watch = Watch(fd, callback, events)
+        self.selector.register(fd, events, watch)
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        if watch.active:
+            watch.active = False
+            self.selector.unregister(watch.fd)
+
+    def want(self, watch: Watch, events: int) -> None:
+        """Change what a watch listens for."""
+        if watch.active and watch.events != events:
+            watch.events = events
+            self.selector.modify(watch.fd, events, watch)
+
+    # -- time
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(time.monotonic() + seconds, callback)
+        heapq.heappush(self.timers, timer)
+        if len(self.timers) > self._most_timers:
+            # Nearly all are limits of commands that ended long before them.
+            self.timers = [timer for timer in self.timers if timer.callback is not None]
+            heapq.heapify(self.timers)
+            self._most_timers = 256 + 2 * len(self.timers)
+        return timer
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    # -- children
+    def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
+        """Call `callback(status)` once when the child ends.
+
+        Ask before the next turn of the loop, or it may be reaped unseen.
+        """
+        self.children[pid] = callback
+
+    def _catch_child_signals(self) -> None:
+        self._wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        self.watch(self._wake, self._woken)
+
+    def _woken(self) -> None:
+        try:
+            os.read(self._wake, 4096)
+        except BlockingIOError:
+            pass
+        self.reap()
+
+    def reap(self) -> None:
+        """Collect every child that has ended. Nobody else waits, so a pid in our tables never names a stranger."""
+        found = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            found.append(pid)
+            callback = self.children.pop(pid, None)
+            if callback is not None:
+                self._call(callback, status)
+        if found:
+            for listener in list(self.reaped_listeners):
+                self._call(listener, found)
+
+    # -- running
+    def run(self) -> None:
+        self.running = True
+        while self.running:
+            for key, _ in self.selector.select(self._pause()):
+                watch: Watch = key.data
+                if watch.active:
+                    self._call(watch.callback)
+            self._run_timers()
+            for _ in range(len(self.soon)):
+                self._call(self.soon.popleft())
+
+    def stop(self) -> None:
+        self.running = False
+
+    def stay_awake(self) -> None:
+        """Look without sleeping for a moment: the answer to what was just sent is near.
+
+        Being woken costs more than looking.
+        """
+        if self._can_stay_awake:
+            self._awake_until = time.monotonic() + AWAKE_SECONDS
+
+    def _pause(self) -> float | None:
+        if self.soon:
+            return 0
+        if self._awake_until:
+            if time.monotonic() < self._awake_until:
+                os.sched_yield()  # the one we wait for may have been put on our processor
+                return 0
+            self._awake_until = 0.0
+        while self.timers and self.timers[0].callback is None:
+            heapq.heappop(self.timers)
+        return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
+
+    def _run_timers(self) -> None:
+        if not self.timers:
+            return
+        now = time.monotonic()
+        while self.timers and self.timers[0].when <= now:
+            callback = heapq.heappop(self.timers).callback
+            if callback is not None:
+                self._call(callback)
+
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            callback(*arguments)
+        except Exception:  # the outermost loop: one broken request must not end everybody's processes
+            self.on_error()

@@ -1,0 +1,167 @@
+"""Start: read the configuration, leave the starter's session, fork under a guardian, listen, say where."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import struct
+import sys
+
+from . import frames
+from .guardian import guard
+from .life import Life
+from .limits import DescriptorLimit, resource
+from .loop import Loop
+from .requests import Requests
+from .resident import Resident
+from .server import Server
+
+try:
+    import ctypes
+except ImportError:  # Debian's python3-minimal
+    ctypes = None  # type: ignore[assignment]  # looked at before its one use
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, NoReturn
+
+    from .frames import Fields
+
+PR_SET_CHILD_SUBREAPER = 36
+LOG_BYTES = 65536  # of our own failures
+
+
+def main(stream: BinaryIO) -> NoReturn:
+    """Never returns: the process that was started ends as soon as its child, the guardian, has left it."""
+    config = read_config(stream)
+    close_inherited()
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    has_subreaper = become_subreaper()
+    os.umask(0o077)
+    pid = os.fork()
+    if pid and config["guardian"]:
+        set_title(b"hermetic-guardian")
+        quiet()
+        os.chdir("/")
+        guard(pid, config["directory"], config["spool"])
+    if pid:
+        os._exit(0)
+    config["has_subreaper"] = become_subreaper() and has_subreaper
+    try:
+        life = begin(config)
+    except BaseException as error:
+        fail(error)
+        os._exit(1)
+    say_ready(config, life)
+    os.chdir("/")
+    gc.freeze()
+    gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
+    life.loop.run()
+    os._exit(0)
+
+
+def read_config(stream: BinaryIO) -> Fields:
+    (size,) = struct.unpack(">I", stream.read(4))
+    config: Fields = frames.unpack(stream.read(size))
+    defaults: Fields = {"lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True}
+    return dict(defaults, **config)
+
+
+def close_inherited() -> None:
+    """Whatever the starter had open is none of ours: held by a resident, a pipe of its would never end."""
+    archive = sys.path[0].rpartition("/")[2]
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and name != archive:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                pass
+
+
+def begin(config: Fields) -> Life:
+    set_title(b"hermetic-resident")
+    limits = DescriptorLimit()
+    log = ErrorLog(config["directory"] + "/log")
+    loop = Loop(log.write)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    resident = Resident(loop, config, limits)
+    life = Life(resident, weaknesses(config), os.getppid(), config["lease"], config["unattended"])
+    signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
+    life.attach(Server(loop, config["directory"] + "/s", config["token"], Requests(resident, life)))
+    os.umask(config.get("umask", 0o022))
+    resident.session("")
+    return life
+
+
+def weaknesses(config: Fields) -> list[str]:
+    found = []
+    if not config["has_subreaper"]:
+        found.append(
+            "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command")
+    if resource is None:
+        found.append("no resource module here: the limit of open descriptors is not raised")
+    return found
+
+
+def become_subreaper() -> bool:
+    if ctypes is None:
+        return os.getpid() == 1
+    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def set_title(title: bytes) -> None:
+    """What `ps` shows: written over our own arguments, which also hides the text we were started with."""
+    try:
+        with open("/proc/self/comm", "wb") as comm:
+            comm.write(title)
+        with open("/proc/self/stat", "rb") as stat:
+            start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            memory.seek(start)
+            memory.write(title[:end - start - 1].ljust(end - start, b"\0"))
+    except (OSError, ValueError):
+        pass
+
+
+def quiet() -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+
+
+def say_ready(config: Fields, life: Life) -> None:
+    assert life.server is not None, "it was begun"
+    frame = frames.pack_frame(frames.REPLY, 0, {
+        "socket": life.server.path, "pid": os.getpid(), "guardian": os.getppid(), "resident": config["id"]})
+    os.write(1, frame)
+    quiet()
+
+
+def fail(error: BaseException) -> None:
+    message = "%s: %s" % (type(error).__name__, error)
+    os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": "EnvironmentUnavailable", "message": message}))
+
+
+class ErrorLog:
+    """Our own failures, for whoever looks into them; the file is bounded and goes with the directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.left = path, LOG_BYTES
+
+    def write(self) -> None:
+        if self.left <= 0:
+            return
+        with open(self.path, "a") as file:
+            before = file.tell()
+            sys.stderr, stderr = file, sys.stderr
+            try:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stderr = stderr
+            file.flush()
+            self.left -= file.tell() - before

@@ -1,0 +1,263 @@
+"""What a command or process printed: bytes by offset, with a head and a long tail always kept and the hole counted."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Holder(Protocol):
+        """A reader that must miss nothing; it has everything before `offset`."""
+
+        offset: int
+
+MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
+SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
+HOLD_BYTES = 4 * 1024 * 1024  # how far a reader that must miss nothing may fall behind
+SECRET_BYTES = 4  # a shorter one is not masked: it would be found everywhere
+MOST_SECRETS = 16
+FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or cannot be written
+
+
+class Masking:
+    """Replaces known secrets, also one that comes in two pieces."""
+
+    def __init__(self) -> None:
+        self.secrets: list[bytes] = []
+        self.carry = b""  # the last bytes as they came, in case a secret has begun in them
+        self.stored = b""  # the same bytes as they were stored
+
+    def add(self, secret: bytes) -> None:
+        if len(secret) >= SECRET_BYTES and secret not in self.secrets:
+            self.secrets = [*self.secrets, secret][-MOST_SECRETS:]
+
+    def mask(self, data: bytes) -> tuple[bytes, bytes]:
+        """`(before, data)`: what to put over the bytes stored last, and what to store."""
+        joined = self.carry + data
+        masked = joined
+        for secret in self.secrets:
+            masked = masked.replace(secret, b"*" * len(secret))
+        # What an earlier secret has masked stays masked, though its bytes come by here once more.
+        masked = bytes(map(masked_byte, joined, masked, self.stored)) + masked[len(self.stored):]
+        split, keep = len(self.carry), max(map(len, self.secrets)) - 1
+        before = masked[:split] if masked[:split] != self.stored else b""
+        self.carry, self.stored = joined[-keep:], masked[-keep:]
+        return before, masked[split:]
+
+
+def masked_byte(plain: int, now: int, then: int) -> int:
+    """One byte, masked when either of two passes has masked it."""
+    return now if now != plain else then
+
+
+class Ring:
+    """The newest bytes of a stream in a file without a name, written round and round. A full disk makes it smaller."""
+
+    def __init__(self, folder: str | None, cap: int) -> None:
+        self.cap = cap
+        self.size = 0  # bytes ever written
+        self.memory: bytearray | None = None
+        try:
+            self.fd: int | None = open_unnamed(folder)
+        except OSError:
+            self.fd = None
+            self._use_memory()
+
+    def write(self, data: bytes | memoryview) -> None:
+        at = self.size % self.cap
+        if self.fd is not None and len(data) <= self.cap - at and self._put(data, at) == len(data):
+            self.size += len(data)  # nearly always: one piece, in one go
+            return
+        self._write_in_parts(memoryview(data))
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Put bytes over ones written before; those that fell out are passed over."""
+        size, self.size = self.size, max(offset, self.start)
+        self._write_in_parts(memoryview(data)[self.size - offset:])
+        self.size = size
+
+    def _write_in_parts(self, view: memoryview) -> None:
+        if len(view) > self.cap:
+            self.size += len(view) - self.cap
+            view = view[-self.cap:]
+        while view:
+            at = self.size % self.cap
+            part = view[:self.cap - at]
+            written = self._put(part, at)
+            self.size += written
+            view = view[written:]
+
+    def _put(self, part: bytes | memoryview, at: int) -> int:
+        if self.memory is not None:
+            self.memory[at:at + len(part)] = part
+            return len(part)
+        assert self.fd is not None, "the ring is closed"
+        try:
+            return os.pwrite(self.fd, part, at)
+        except OSError:
+            # Only the first time round does the file grow, so what is kept lies in order from its start.
+            if self.size < self.cap and self.size >= FALLBACK_BYTES:
+                self.cap = self.size
+            else:
+                self._use_memory()
+            return 0
+
+    def _use_memory(self) -> None:
+        """The file cannot be written: keep a short tail in memory. What the file held counts as fallen out."""
+        self.close()
+        self.cap = FALLBACK_BYTES
+        self.memory = bytearray(self.cap)
+        self.lost = self.size
+
+    lost = 0  # bytes at the start that are gone though the ring is not full
+
+    @property
+    def start(self) -> int:
+        return max(self.lost, self.size - self.cap, 0)
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """Bytes from `offset`, which must not lie before `start`."""
+        parts = []
+        limit = min(limit, self.size - offset)
+        while limit > 0:
+            at = offset % self.cap
+            count = min(limit, self.cap - at)
+            if self.memory is not None:
+                part = bytes(self.memory[at:at + count])
+            else:
+                assert self.fd is not None, "the ring is closed"
+                part = os.pread(self.fd, count, at)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            limit -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def open_unnamed(folder: str | None) -> int:
+    """A file that has no name, so that nothing is left behind however we end.
+
+    Raises OSError, also where no folder was given.
+    """
+    if folder is None:
+        raise FileNotFoundError("no folder on disk for what does not fit into memory")
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        path = "%s/%d-%s" % (folder, os.getpid(), os.urandom(6).hex())
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+        return fd
+
+
+class OutputLog:
+    """Append-only; bounded in memory by MEMORY_BYTES and on disk by the spool's cap, whatever is printed."""
+
+    def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL_BYTES) -> None:
+        self.folder, self.spool_bytes = spool_folder, spool_bytes
+        self.head = bytearray()
+        self.ring: Ring | None = None
+        self.total = 0
+        self.is_closed = False
+        self.masking: Masking | None = None
+        self.listeners: list[Callable[[], None]] = []  # called after every append
+        self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
+        self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
+
+    def mask(self, secret: bytes) -> None:
+        """From now on this is stored as as many asterisks, so that offsets hold."""
+        if SECRET_BYTES <= len(secret) and self.masking is None:
+            self.masking = Masking()
+        if self.masking is not None:
+            self.masking.add(secret)
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Take bytes in; a view may be used again by its owner afterwards."""
+        if self.masking is not None:
+            before, data = self.masking.mask(bytes(data))
+            self._overwrite(self.total - len(before), before)
+        self.total += len(data)
+        if self.ring is None:
+            room = MEMORY_BYTES - len(self.head)
+            if len(data) <= room:
+                self.head += data
+                data = b""
+            else:
+                self.head += data[:room]
+                data = data[room:]
+                self.ring = Ring(self.folder, self.spool_bytes)
+        if data and self.ring is not None:
+            self.ring.write(data)
+        for listener in self.listeners[:]:
+            listener()
+
+    def _overwrite(self, offset: int, data: bytes) -> None:
+        """Put bytes over ones that are stored already."""
+        room = max(0, len(self.head) - offset)
+        self.head[offset:offset + len(data[:room])] = data[:room]
+        if self.ring is not None and data[room:]:
+            self.ring.overwrite(offset + room - len(self.head), data[room:])
+
+    def is_held(self) -> bool:
+        """Whether a reader that must miss nothing is too far behind to go on."""
+        return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > HOLD_BYTES
+
+    def release(self) -> None:
+        """A holder has advanced or gone."""
+        if self.when_released and not self.is_held():
+            callbacks, self.when_released = self.when_released, []
+            for callback in callbacks:
+                callback()
+
+    @property
+    def hole(self) -> tuple[int, int]:
+        """The range `(start, end)` that fell out; empty when start == end."""
+        if self.ring is None:
+            return self.total, self.total
+        return len(self.head), len(self.head) + self.ring.start
+
+    @property
+    def spooled_bytes(self) -> int:
+        return min(self.ring.size, self.ring.cap) if self.ring is not None else 0
+
+    def read(self, offset: int, limit: int) -> tuple[int, bytes]:
+        """`(start, bytes)`: from `offset`, or from the end of the hole when `offset` lies in it."""
+        if self.is_closed:
+            return offset, b""
+        head = len(self.head)
+        if offset < head:
+            data = bytes(self.head[offset:offset + limit])
+            rest = limit - len(data)
+            if rest > 0 and self.ring is not None and self.ring.start == 0:
+                data += self.ring.read(0, rest)
+            return offset, data
+        if self.ring is None:
+            return min(offset, self.total), b""
+        start = min(max(offset, self.hole[1]), self.total)
+        return start, self.ring.read(start - head, limit)
+
+    def excerpt(self, limit: int) -> tuple[bytes, bytes]:
+        """`(head, tail)` of at most `limit` bytes in all: everything, or 40 % from the start and 60 % from the end."""
+        if self.total <= limit and self.hole[0] == self.hole[1]:
+            return self.read(0, limit)[1], b""
+        first = min(limit * 2 // 5, self.hole[0])
+        last = limit - first
+        _, tail = self.read(max(self.total - last, first), last)
+        return self.read(0, first)[1], tail
+
+    def close(self) -> None:
+        """Nothing can be read any more; those who listen find out."""
+        self.is_closed = True
+        if self.ring is not None:
+            self.ring.close()
+        for listener in self.listeners[:]:
+            listener()

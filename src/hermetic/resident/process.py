@@ -1,0 +1,260 @@
+"""A process of its own: bash or an argv, on pipes or on a terminal, in its own session of the kernel."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+from collections import deque
+
+from .job import Drain, Job, ending_of
+from .loop import WRITE
+from .shell import START
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .loop import Watch
+    from .output_log import OutputLog
+    from .resident import Resident
+
+TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
+INPUT_BYTES = 1 << 20  # what may wait inside for a process that does not read yet
+END_OF_FILE = b"\x04"  # what a terminal takes for the end of input
+
+
+class InputClosed(Exception):
+    """Nothing more can be written to this process."""
+
+
+class Process(Job):
+    """Started at once by its constructor. Raises OSError when no process or descriptor can be had."""
+
+    pid: int
+
+    def __init__(
+        self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
+        err: OutputLog | None, launch: Launch,
+    ) -> None:
+        super().__init__(resident, job_id, number, session, text, out, err)
+        self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
+        self.cwd = launch.cwd
+        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken in]
+        self.pending_bytes = 0
+        self.closing = False
+        self.input_fd: int | None = None
+        self.input_watch: Watch | None = None
+        self.input_inode: int | None = None  # of the terminal or pipe that its input comes from
+        try:
+            streams = self._open_streams(launch)
+            self.pid = spawn(launch, streams, self.pty, resident)
+        except OSError:
+            self._close_parents_ends()
+            raise
+        finally:
+            for fd in set(launch.opened):
+                os.close(fd)
+        resident.loop.on_exit(self.pid, self._exited)
+        for drain in self.drains:
+            drain.listen()
+
+    def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
+        """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""
+        loop = self.resident.loop
+        if self.pty:
+            master, slave = os.openpty()
+            launch.opened.append(slave)
+            os.set_blocking(master, False)
+            set_size(master, launch.rows, launch.cols)
+            self.input_inode = os.fstat(slave).st_ino
+            self.drains.append(Drain(loop, master, self.out))
+            self.input_fd = os.dup(master)
+            self.input_open = True
+            return slave, slave, slave
+        read_in = self._open_input(launch)
+        outs = []
+        for log in self.logs():
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            launch.opened.append(write_end)
+            os.set_blocking(read_end, False)
+            self.drains.append(Drain(loop, read_end, log))
+            outs.append(write_end)
+        return read_in, outs[0], outs[-1]
+
+    def _open_input(self, launch: Launch) -> int:
+        if launch.stdin_fd is not None:
+            launch.opened.append(launch.stdin_fd)
+            return launch.stdin_fd
+        if launch.stdin != "pipe":
+            return self.resident.null
+        read_end, self.input_fd = os.pipe2(os.O_CLOEXEC)
+        launch.opened.append(read_end)
+        os.set_blocking(self.input_fd, False)
+        self.input_inode = os.fstat(read_end).st_ino
+        self.input_open = True
+        return read_end
+
+    def _close_parents_ends(self) -> None:
+        for drain in self.drains:
+            drain.close()
+        self._close_input_fd()
+
+    @property
+    def inodes(self) -> set[int | None]:
+        return super().inodes | {self.input_inode}
+
+    def members(self) -> list[int]:
+        """The process, all below it, and its orphans."""
+        roots = [] if self.own_ending else [self.pid]
+        return self.resident.tree_of(self, roots)
+
+    def _exited(self, status: int) -> None:
+        self._close_input_fd()
+        self.finish(ending_of(status))
+
+    # -- input
+    def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
+        """Queue bytes; `taken(error)` is called once they are all within INPUT_BYTES of the process, or cannot be."""
+        if not self.input_open or self.closing:
+            raise InputClosed()
+        self.pending.append([data, taken])
+        self.pending_bytes += len(data)
+        self._feed()
+
+    def close_input(self) -> None:
+        if self.pty:
+            self.write(END_OF_FILE, lambda error: None)
+        else:
+            self.closing = True
+            self._feed()
+
+    def _feed(self) -> None:
+        while self.pending and self.input_fd is not None:
+            item = self.pending[0]
+            try:
+                count = os.write(self.input_fd, item[0]) if item[0] else 0
+            except BlockingIOError:
+                break
+            except OSError:
+                self._close_input_fd()
+                return
+            self.pending_bytes -= count
+            item[0] = item[0][count:]
+            if not item[0]:
+                self.pending.popleft()
+                self._accept(item)
+        for item in self.pending:
+            if self.pending_bytes <= INPUT_BYTES:
+                self._accept(item)
+        if self.input_fd is None:
+            return
+        if self.pending:
+            if self.input_watch is None:
+                self.input_watch = self.resident.loop.watch(self.input_fd, self._feed, WRITE)
+        else:
+            self._unwatch_input()
+            if self.closing:
+                self._close_input_fd()
+
+    @staticmethod
+    def _accept(item: list[Any], error: InputClosed | None = None) -> None:
+        taken, item[1] = item[1], None
+        if taken is not None:
+            taken(error)
+
+    def _unwatch_input(self) -> None:
+        if self.input_watch is not None:
+            self.resident.loop.unwatch(self.input_watch)
+            self.input_watch = None
+
+    def _close_input_fd(self) -> None:
+        self._unwatch_input()
+        self.input_open = False
+        if self.input_fd is not None:
+            os.close(self.input_fd)
+            self.input_fd = None
+        pending, self.pending, self.pending_bytes = self.pending, deque(), 0
+        for item in pending:
+            self._accept(item, InputClosed())
+
+    # -- terminal
+    def resize(self, rows: int, cols: int) -> None:
+        if self.input_fd is not None:
+            set_size(self.input_fd, rows, cols)
+            self.rows, self.cols = rows, cols
+
+
+class Launch:
+    """What is needed to start a process: every field is plain data, ready before the fork."""
+
+    def __init__(
+        self, argv: list[str], environ: dict[str, str], cwd: str, pty: bool = False, rows: int = 24, cols: int = 80,
+        stdin: str = "pipe", stdin_fd: int | None = None, number: int = 0,
+    ) -> None:
+        self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
+        self.pty, self.rows, self.cols = pty, rows, cols
+        self.stdin, self.stdin_fd = stdin, stdin_fd
+        self.opened: list[int] = []
+
+
+def set_size(fd: int, rows: int, cols: int) -> None:
+    fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
+    """Fork and exec; a program that cannot be started ends like a shell's would: 127 or 126 and a line on stderr."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 127
+    try:
+        prepare_child(streams, resident)
+        if controlling_terminal:
+            fcntl.ioctl(0, TIOCSCTTY, 0)
+        resident.marks.set(launch.number)
+        os.chdir(launch.cwd)
+        os.execvpe(launch.argv[0], launch.argv, launch.environ)
+    except FileNotFoundError:
+        os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(launch.argv[0]))
+    except BaseException as error:  # the child must never return into the parent's loop
+        status = 126
+        os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(launch.argv[0]), str(error).encode("utf-8", "replace")))
+    finally:
+        os._exit(status)
+
+
+def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd: int | None) -> int:
+    """A bash that becomes a session's shell. One that takes a state in gets no variable but those the state holds."""
+    environ = dict(resident.environ) if state_fd is None else {}
+    if not login:
+        environ.pop("BASH_ENV", None)
+    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", START, "bash"]
+    argv += [resident.descriptors_path, str(resident.events_in), channel, str(resident.loop_fd), resident.id]
+    argv += [str(resident.marks.base), "" if state_fd is None else str(state_fd)]
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare_child((resident.null,) * 3, resident)
+            os.chdir(cwd)
+            os.execvpe(resident.bash, argv, environ)
+        finally:
+            os._exit(127)
+    return pid
+
+
+def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
+    """In the forked child: a session of its own; descriptors, signals and limits as the user's programs expect them."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    # Python ignores the first two and an ignored signal stays ignored across exec.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Copies above 2 first: a target number may be one of the sources.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in streams]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target)
+    resident.limits.restore()

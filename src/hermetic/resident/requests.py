@@ -1,0 +1,429 @@
+"""What a client may ask: one method per operation of the protocol."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from . import fields as take
+from . import frames
+from .command import Command, Order
+from .file_requests import FileRequests
+from .following import Follow, wait_for_log
+from .output_log import open_unnamed
+from .process import InputClosed, Process
+from .resident import Refusal
+from .shell import in_memory
+from .waiting import waits_for_input
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .frames import Fields
+    from .job import Ending, Job
+    from .life import Life
+    from .output_log import OutputLog
+    from .resident import Begun, Resident
+    from .server import Request
+
+EXCERPT_BYTES = 262144
+BLOB_BYTES = 8 << 30
+LISTED = 1500  # processes in one answer
+COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
+
+
+class Requests(FileRequests):
+    """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
+
+    def __init__(self, resident: Resident, life: Life) -> None:
+        self.resident, self.loop, self.life = resident, resident.loop, life
+
+    def serve(self, request: Request) -> None:
+        operation = request.fields.get("op")
+        handler = getattr(self, "do_%s" % operation, None) if type(operation) is str else None
+        if handler is None:
+            message = "this resident does not know the operation %r" % (operation,)
+            raise Refusal("Unsupported", message, capability=str(operation))
+        starting = self.resident.starting.get(_target(request.fields))
+        if starting is not None:
+            starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
+            return
+        handler(request)
+
+    def do_hello(self, request: Request) -> None:
+        versions, token = request.fields.get("versions"), request.fields.get("token")
+        if type(versions) is not list or type(token) is not bytes:
+            raise frames.FrameError("not a greeting")
+        request.client.greet(token)
+        common = [version for version in frames.VERSIONS if version in versions]
+        if not common:
+            message = ("this resident speaks protocol version %s, the client %s: end the environment (hermetic rm) and "
+                       "open it again" % (list(frames.VERSIONS), versions))
+            raise Refusal("EnvironmentUnavailable", message)
+        request.reply({
+            "version": max(common), "resident": self.resident.id, "pid": os.getpid(), "python": sys.version.split()[0],
+            "weak": self.life.weak, "environment": self.resident.label})
+
+    # -- running
+    def do_run(self, request: Request) -> None:
+        fields = request.fields
+        job_id = take.job_id(fields)
+        timeout = take.seconds(fields, "timeout", above=True)
+        grace = take.seconds(fields, "grace", 0.25)
+        on_timeout = take.choice(fields, "on_timeout", "kill", "kill", "yield")
+        limit = take.number(fields, "limit", EXCERPT_BYTES)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            self._answer_run(request, known, limit, grace)
+            return
+
+        def begun(job: Job | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                request.refuse(refusal)
+                return
+            assert job is not None, "it was begun or refused"
+            if timeout is not None:
+                timer = self.loop.call_later(timeout, lambda: self._time_out(job, timeout, on_timeout, grace))
+                job.when_ended(timer.cancel)
+            self._answer_run(request, job, limit, grace)
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+            return
+        if take.flag(fields, "argv"):
+            self._start(request, job_id, begun)
+            return
+        text, stdin = self._split(request)
+        order = Order(take.path(fields, "cwd"), take.environ(fields), self._stdin_fd(request, stdin))
+        begun(self.resident.run(job_id, take.text(fields, "session"), text, order, take.flag(fields, "separate")), None)
+
+    def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
+        if job.has_ended:
+            return
+        if on_timeout == "kill":
+            job.end(grace, ["timed_out", timeout])
+            return
+        if isinstance(job, Command):
+            job.home.yield_command(job)
+        listeners, job.yield_listeners = job.yield_listeners, []
+        for listener in listeners:
+            listener()
+
+    def _answer_run(self, request: Request, job: Job, limit: int, grace: float) -> None:
+        def ended() -> None:
+            ending = job.ending
+            assert ending is not None, "listeners are told of an end"
+            request.reply_when_room(lambda: self._result(job, ending, limit))
+
+        def yielded() -> None:
+            for drain in job.drains:
+                drain.flush()
+            request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
+        request.on_cancel = lambda: job.end(grace, ["cancelled"])
+        if not job.has_ended:
+            job.yield_listeners.append(yielded)
+        job.when_ended(ended)
+
+    def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
+        limit = min(limit, EXCERPT_BYTES)
+        counts, body = [], b""
+        for log in job.logs():
+            head, tail = log.excerpt(limit // len(job.logs()))
+            counts.append([log.total, len(head), len(tail)])
+            body += head + tail
+        cwd = job.home.cwd if isinstance(job, Command) else job.cwd
+        fields = {
+            "ending": ending, "duration": job.duration or job.elapsed, "cwd": cwd, "notes": job.notes, "out": counts[0],
+            "err": counts[1] if job.err is not None else None, "log": job.id}
+        if ending[0] == "yielded":
+            fields["waiting"] = self._waiting(job)
+        return fields, body
+
+    def do_start(self, request: Request) -> None:
+        job_id = take.job_id(request.fields)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            request.reply({"process": known.describe(), "existing": True})
+            return
+
+        def begun(job: Job | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                request.refuse(refusal)
+            elif job is not None:
+                request.reply({"process": job.describe(), "existing": False})
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+        else:
+            self._start(request, job_id, begun, stdin="pipe")
+
+    def _start(self, request: Request, job_id: str, begun: Begun, stdin: str = "null") -> None:
+        fields = request.fields
+        text, data = self._split(request)
+        kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
+        options: Fields = {"pty": take.flag(fields, "pty"), "rows": take.number(fields, "rows", 24, 1, 10000),
+                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind}
+        if take.flag(fields, "argv"):
+            argv = [os.fsdecode(word) for word in text.split(b"\0")]
+            if not argv[0]:
+                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+        else:
+            argv = [self.resident.bash, "-c", os.fsdecode(text)]
+        cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
+        if separate and options["pty"]:
+            raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
+        session = take.text(fields, "session")
+        options["stdin_fd"] = self._stdin_fd(request, data)
+        self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
+
+    def _split(self, request: Request) -> tuple[bytes, bytes]:
+        """The command and what comes behind it in the body; a command too long for a frame is a blob."""
+        if request.fields.get("command") is not None:
+            with open(self._take_blob(request, "command"), "rb") as file:
+                text, size = file.read(COMMAND_BYTES), 0
+        else:
+            size = take.number(request.fields, "text", 0, 0, len(request.body))
+            text = request.body[:size]
+        if b"\0" in text and not request.fields.get("argv"):
+            raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
+        return text, request.body[size:]
+
+    def _stdin_fd(self, request: Request, data: bytes) -> int | None:
+        """A descriptor that reads the whole given input, or None."""
+        kind = request.fields.get("stdin")
+        if kind == "inline":
+            return in_memory(data)
+        return self._take_blob(request, "blob") if kind == "blob" else None
+
+    @staticmethod
+    def _take_blob(request: Request, field: str) -> int:
+        fd = request.client.blobs.pop(take.text(request.fields, field), None)
+        if fd is None:
+            raise take.invalid(field, "no such blob on this connection")
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def do_blob(self, request: Request) -> None:
+        name = take.job_id(request.fields, "blob")
+        blobs = request.client.blobs
+        if name not in blobs:
+            if len(blobs) >= 16:
+                raise take.invalid("blob", "too many blobs on one connection")
+            blobs[name] = self._new_blob()
+        size = os.fstat(blobs[name]).st_size
+        if size + len(request.body) > BLOB_BYTES:
+            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
+        view = memoryview(request.body)
+        while view:
+            view = view[os.write(blobs[name], view):]
+        request.reply({"size": size + len(request.body)})
+
+    def _new_blob(self) -> int:
+        try:
+            return open_unnamed(self.resident.spool)
+        except OSError:
+            return in_memory(b"")  # no disk: the sender's bytes cost memory then
+
+    # -- processes
+    def _job(self, request: Request) -> Job:
+        return self.resident.job(take.text(request.fields, "process"))
+
+    def do_list(self, request: Request) -> None:
+        # Long commands are cut so that all that is kept fits a frame.
+        infos = [
+            dict(job.describe(), command=job.text[:200].decode("utf-8", "replace"))
+            for job in self.resident.jobs.values()]
+        body = frames.pack(infos[-LISTED:])
+        while len(body) > frames.MAX_BODY:  # long directories
+            infos = infos[len(infos) // 4:]
+            body = frames.pack(infos[-LISTED:])
+        request.reply({"processes": len(self.resident.jobs)}, body)
+
+    def do_status(self, request: Request) -> None:
+        job = self._job(request)
+        request.reply({"process": job.describe(), "waiting": self._waiting(job)})
+
+    @staticmethod
+    def _waiting(job: Job) -> bool | None:
+        if job.has_ended or not isinstance(job, Process) or not job.input_open:
+            return False
+        return waits_for_input(job.members(), {job.input_inode})
+
+    def do_wait(self, request: Request) -> None:
+        job = self._job(request)
+        job.when_ended(lambda: request.reply({"process": job.describe()}))
+
+    def do_write(self, request: Request) -> None:
+        job = self._job(request)
+
+        def taken(error: InputClosed | None) -> None:
+            if error is None:
+                request.reply({})
+            else:
+                request.refuse(self._input_closed(job))
+        if not isinstance(job, Process) or not job.input_open:
+            raise self._input_closed(job)
+        if take.flag(request.fields, "secret"):
+            for log in job.logs():
+                log.mask(request.body.rstrip(b"\r\n"))
+        try:
+            job.write(request.body, taken)
+        except InputClosed as error:
+            raise self._input_closed(job) from error
+
+    @staticmethod
+    def _input_closed(job: Job) -> Refusal:
+        why = "has ended" if job.has_ended else "reads no input: it was started without it, or it was closed"
+        return Refusal("InputClosed", "process %s %s" % (job.id, why), process=job.id)
+
+    def do_close_input(self, request: Request) -> None:
+        job = self._job(request)
+        if isinstance(job, Process) and job.input_open:
+            job.close_input()
+        request.reply({})
+
+    def do_resize(self, request: Request) -> None:
+        job = self._job(request)
+        rows = take.number(request.fields, "rows", 24, 1, 10000)
+        cols = take.number(request.fields, "cols", 80, 1, 10000)
+        if not isinstance(job, Process) or not job.pty:
+            message = "process %s has no terminal: start it with pty=True" % job.id
+            raise Refusal("Unsupported", message, capability="pty")
+        if job.input_open:
+            job.resize(rows, cols)
+        request.reply({})
+
+    def do_signal(self, request: Request) -> None:
+        job = self._job(request)
+        number = take.number(request.fields, "signal", 15, 1, 64)
+        tree = take.flag(request.fields, "tree", True)
+        if not job.has_ended:
+            for pid in job.members() if tree else filter(None, [job.pid]):
+                try:
+                    os.kill(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+        request.reply({})
+
+    def do_kill(self, request: Request) -> None:
+        job = self._job(request)
+        grace = take.seconds(request.fields, "grace", 0.25)
+        if job.has_ended:  # what it left behind may live on
+            self.resident.sweep(job.members, grace, lambda _: request.reply({"process": job.describe()}))
+            return
+        job.end(grace, None)
+        job.when_ended(lambda: request.reply({"process": job.describe()}))
+
+    def do_forget(self, request: Request) -> None:
+        job = self._job(request)
+        if not job.has_ended:
+            raise take.invalid("process", "process %s still runs: kill it first" % job.id)
+        self.resident.forget(job)
+        request.reply({})
+
+    # -- logs
+    def _log(self, request: Request) -> tuple[Job, OutputLog]:
+        name = take.text(request.fields, "log")
+        job = self.resident.job(name[:-4] if name.endswith("/err") else name)
+        log = job.err if name.endswith("/err") else job.out
+        if log is None:
+            message = "process %s has no stderr of its own: run it with separate=True" % job.id
+            raise Refusal("UnknownProcess", message, process=job.id)
+        return job, log
+
+    def do_read(self, request: Request) -> None:
+        job, log = self._log(request)
+        offset = take.number(request.fields, "offset")
+        limit = take.number(request.fields, "limit", EXCERPT_BYTES, 1)
+        wait = take.seconds(request.fields, "wait")
+
+        def answer() -> tuple[Fields, bytes]:
+            start, data = log.read(offset, min(limit, frames.MAX_BODY))
+            end = start + len(data)
+            return {"start": start, "end": end, "total": log.total, "ended": job.has_ended and end >= log.total}, data
+        if wait is None or log.total > offset or job.has_ended:
+            request.reply_when_room(answer)
+        else:
+            wait_for_log(request, job, log, offset, wait, answer)
+
+    def do_follow(self, request: Request) -> None:
+        job, log = self._log(request)
+        Follow(request, job, log, take.number(request.fields, "offset"), take.number(request.fields, "credit"),
+               take.flag(request.fields, "hold"))
+
+    # -- the environment
+    def do_info(self, request: Request) -> None:
+        resident = self.resident
+        request.reply({
+            "resident": resident.id, "pid": os.getpid(), "guardian": self.life.guardian,
+            "uptime": time.monotonic() - resident.began, "rss": resident_memory(), "python": sys.version.split()[0],
+            "bash": resident.bash, "weak": self.life.weak, "sessions": len(resident.sessions),
+            "clients": request.client.server.attached, "processes": len(resident.running()),
+            "lease": self.life.lease.lease, "unattended": self.life.lease.unattended,
+            "descriptors": len(os.listdir("/proc/self/fd")),
+        })
+
+    def do_events(self, request: Request) -> None:
+        missed = False
+
+        def tell(event: str, job: Job) -> None:
+            nonlocal missed
+            if not request.client.has_room:
+                missed = True  # a reader that does not read costs us nothing; it learns that there was something
+            elif not missed:
+                request.event({"event": event, "process": job.describe()})
+
+        def catch_up() -> None:
+            nonlocal missed
+            if missed and request.client.has_room:
+                missed = False
+                request.event({"event": "missed"})
+        self.life.listeners.append(tell)
+        request.on_room = catch_up
+        request.abandoned = lambda: self.life.listeners.remove(tell)
+
+    def do_sessions(self, request: Request) -> None:
+        request.reply({"sessions": [
+            {"name": session.name, "cwd": session.cwd, "busy": not session.is_idle, "shells": len(session.flock.shells)}
+            for session in self.resident.sessions.values()]})
+
+    def do_state(self, request: Request) -> None:
+        session = self.resident.session(take.text(request.fields, "session"))
+        session.exports.ask(lambda exports: request.reply({"cwd": session.cwd}, frames.pack(exports)))
+
+    def do_end_session(self, request: Request) -> None:
+        session = self.resident.sessions.get(take.text(request.fields, "session"))
+        if session is None:
+            request.reply({})
+            return
+
+        def look() -> None:
+            """Its commands end first, with all below them."""
+            running = [job for job in self.resident.running() if isinstance(job, Command) and job.home is session]
+            for job in running[:1]:
+                job.when_ended(look)
+                job.end(0.25, ["cancelled"])
+            if not running:
+                self.resident.forget_session(session)
+                request.reply({})
+        look()
+
+    def do_lease(self, request: Request) -> None:
+        self.life.lease.set(take.seconds(request.fields, "lease", self.life.lease.lease),
+                            take.seconds(request.fields, "unattended", self.life.lease.unattended))
+        request.reply({})
+
+    def do_shutdown(self, request: Request) -> None:
+        grace = take.seconds(request.fields, "grace", 0.25)
+        self.life.end(grace, lambda: request.reply({}))
+
+
+def _target(fields: frames.Fields) -> str:
+    """The process that a request is about; one that is being started is waited for."""
+    name = fields.get("process") or fields.get("log")
+    return name.partition("/")[0] if type(name) is str else ""
+
+
+def resident_memory() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+

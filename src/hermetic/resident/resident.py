@@ -1,0 +1,286 @@
+"""The resident itself: the table of what runs here, and the one place that knows all of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import tree
+from .command import Command
+from .limits import SecondMarks
+from .output_log import OutputLog
+from .process import Launch, Process
+from .retention import Retention
+from .room import ProcessRoom
+from .session import Session
+from .shell import LOOP, in_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .command import Order
+    from .frames import Fields
+    from .job import Job
+    from .limits import DescriptorLimit
+    from .loop import Loop
+
+    Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
+
+PROOF_SECONDS = 0.2
+
+
+class Refusal(Exception):
+    """An error of the protocol: `kind` is a class name of the client's, `fields` go with it."""
+
+    def __init__(self, kind: str, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.fields = kind, message, fields
+
+
+class Resident:
+    def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
+        self.loop, self.limits = loop, limits
+        self.id: str = config["id"]
+        self.directory: str = config["directory"]
+        self.spool: str | None = config["spool"]
+        self.environ: dict[str, str] = config["environ"]
+        self.cwd: str = config["cwd"]
+        self.login: bool = config["login"]
+        self.login_timeout: float = config["login_timeout"]
+        self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
+        self.label: str = config.get("label") or ""
+        self.began = time.monotonic()
+        self.descriptors_path = "/proc/%d/fd/" % os.getpid()
+        self.marks = SecondMarks()
+        self.room = ProcessRoom()
+        self.has_subreaper: bool = config["has_subreaper"]
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.loop_fd = in_memory(LOOP.encode())
+        self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.unparsed = b""
+        loop.watch(self.events, self.take_events)
+        self.number = 0
+        self.jobs: dict[str, Job] = {}  # id: job, in order of start
+        self.retention = Retention(self._drop)
+        self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
+        self.sessions: dict[str, Session] = {}
+        self.channels: dict[str, Session] = {}  # path of a shell's channel: its session
+        self.orphans: set[int] = set()
+        self.sweeps = 0
+        self.on_change: Callable[[str, Job], None] = lambda event, job: None
+        self.closing = False
+
+    # -- sessions
+    def session(self, name: str) -> Session:
+        found = self.sessions.get(name)
+        if found is None:
+            found = self.sessions[name] = Session(self, name, self.cwd, self.login)
+        return found
+
+    def forget_session(self, session: Session) -> None:
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        session.close()
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def take_events(self) -> None:
+        """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
+        try:
+            self.unparsed += os.read(self.events, 4096)
+        except BlockingIOError:
+            return
+        records = self.unparsed.split(b"\0")
+        self.unparsed = records.pop()[-4096:]
+        for record in records:
+            fields = record.split(b" ")
+            if len(fields) != 4 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3].isdigit()):
+                continue
+            channel = os.fsdecode(fields[0])
+            session = self.channels.get(channel)
+            if session is not None:
+                session.reported(session.flock.shells[channel], *map(int, fields[1:]))
+
+    def knows_pid(self, pid: int) -> bool:
+        return pid in self.loop.children
+
+    # -- starting things
+    def new_log(self) -> OutputLog:
+        return OutputLog(self.spool)
+
+    def run(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
+        """A command in a session's shell."""
+        session = self.session(session_name)
+        if order.cwd is not None:
+            order.cwd = self.resolve_cwd(session, order.cwd)
+        err = self.new_log() if separate else None
+        command = Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+        self._add(command)
+        session.run(command)
+        return command
+
+    def start(
+        self, job_id: str, session_name: str, argv: list[str], text: bytes, launch_options: Fields, cwd: str | None,
+        env: dict[str, str] | None, separate: bool, answer: Begun,
+    ) -> None:
+        """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
+        session = self.session(session_name)
+        place = self.resolve_cwd(session, cwd)
+        self.starting[job_id] = [answer]
+
+        def launch(exports: dict[str, str]) -> None:
+            job, refusal = None, None
+            try:
+                job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
+            except OSError as error:
+                refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
+            for callback in self.starting.pop(job_id):
+                callback(job, refusal)
+        session.exports.ask(launch)
+
+    def _launch(
+        self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,
+        exports: dict[str, str], env: dict[str, str] | None, separate: bool,
+    ) -> Process:
+        number = self.next_number()
+        environ = dict(exports)
+        if options["pty"]:
+            if environ.get("TERM", "dumb") == "dumb":
+                environ["TERM"] = "xterm-256color"
+            for name in ("PAGER", "GIT_PAGER"):
+                if environ.get(name) == "cat":
+                    del environ[name]
+        environ.update(env or {})
+        environ["PWD"] = cwd
+        environ[tree.MARK] = "%s.%d" % (self.id, number)
+        launch = Launch(argv, environ, cwd, number=number, **options)
+        out, err = self.new_log(), self.new_log() if separate else None
+        job = Process(self, job_id, number, session_name, text, out, err, launch)
+        self._add(job)
+        return job
+
+    def resolve_path(self, session: Session, path: str) -> str:
+        """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
+        if path == "~" or path.startswith("~/"):
+            path = self.environ.get("HOME", "/") + path[1:]
+        return os.path.join(session.living_cwd()[0], path)
+
+    def resolve_cwd(self, session: Session, cwd: str | None) -> str:
+        if cwd is None:
+            return session.living_cwd()[0]
+        path = self.resolve_path(session, cwd)
+        if not os.path.isdir(path):
+            what = "is not a directory" if os.path.exists(path) else "does not exist"
+            message = "cwd %s %s: give a directory that exists in the environment" % (path, what)
+            raise Refusal("InvalidArgument", message, argument="cwd")
+        return os.path.normpath(path)
+
+    # -- the table
+    def _add(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.on_change("started", job)
+
+    def job(self, job_id: str) -> Job:
+        found = self.jobs.get(job_id)
+        if found is None:
+            message = "no process %s here: list the processes to see which there are" % job_id
+            raise Refusal("UnknownProcess", message, process=job_id)
+        return found
+
+    def running(self) -> list[Job]:
+        return [job for job in self.jobs.values() if not job.has_ended]
+
+    def job_ended(self, job: Job) -> None:
+        self.on_change("ended", job)
+        self.retention.add(job)
+
+    def forget(self, job: Job) -> None:
+        """Drop an ended job and its output, as its caller wishes."""
+        self.retention.remove(job)
+        self._drop(job)
+
+    def _drop(self, job: Job) -> None:
+        self.jobs.pop(job.id, None)
+        job.close()
+
+    # -- who belongs to what
+    def note_orphans(self) -> set[int]:
+        """Remember the orphans there are now: they belong to nothing that starts later."""
+        self.orphans = set(tree.children(os.getpid())).difference(self.loop.children)
+        return self.orphans
+
+    def tree_of(self, job: Job, roots: Iterable[int], spared: Iterable[int] = frozenset()) -> list[int]:
+        """A job's processes, parents first: what hangs below its roots, and the orphans that came from it."""
+        known = set(self.loop.children)
+        stop = (known | set(spared)) - set(roots)
+        if self.has_subreaper:
+            candidates = [pid for pid in tree.children(os.getpid()) if pid not in known]
+            orphans = [pid for pid in candidates if pid not in stop and self._comes_from(pid, job)]
+        else:
+            orphans = [pid for pid in tree.marked({job.mark}) if pid not in stop]
+        return tree.descendants(list(roots) + orphans, stop)
+
+    def _comes_from(self, pid: int, job: Job) -> bool:
+        mark = tree.mark_of(pid)
+        if mark is not None and mark.startswith(self.id + "."):
+            return mark == job.mark
+        number = self.marks.number_of(pid, self.number)
+        if number is not None:
+            return number == job.number
+        if tree.holds_open(pid, job.inodes):
+            return True
+        return pid not in self.orphans and self.running() == [job]
+
+    def sweep(
+        self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+    ) -> _PendingSweep:
+        """Start ending a tree once every shell that was forked has told its pid: until then it looks like an orphan."""
+        self.sweeps += 1
+
+        def over(survivors: list[int]) -> None:
+            self.sweeps -= 1
+            done(survivors)
+            if not self.sweeps:
+                for session in list(self.sessions.values()):
+                    session.sweeps_done()
+        handle = _PendingSweep(self, members, grace, over)
+        handle.try_start()
+        return handle
+
+    def everything(self) -> list[int]:
+        """All that is ours, shells included."""
+        return tree.descendants(tree.children(os.getpid()))
+
+
+def find_program(name: str, path: str) -> str:
+    """Where a program is, or its plain name: the attempt to run it then says what is missing."""
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder, name)
+        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return name
+
+
+class _PendingSweep:
+    def __init__(
+        self, resident: Resident, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+    ) -> None:
+        self.resident, self.arguments = resident, (resident.loop, members, grace, done)
+        self.timer = resident.loop.call_later(PROOF_SECONDS, self.start)
+        self.started: tree.Sweep | None = None
+
+    def try_start(self) -> None:
+        for session in self.resident.sessions.values():
+            if session.flock.has_unreported():
+                session.flock.when_reported.add(self.try_start)
+                return
+        self.start()
+
+    def start(self) -> None:
+        if self.started is None:
+            self.timer.cancel()
+            self.started = tree.Sweep(*self.arguments)

@@ -1,0 +1,281 @@
+"""Clients on the Unix socket: who may speak, frames in, frames out, and never more memory than the bounds allow."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from _operator import _compare_digest
+from collections import deque
+
+from . import frames
+from .loop import READ, WRITE
+from .resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .frames import Fields
+    from .loop import Loop
+    from .requests import Requests
+
+    Promise = Callable[[], "bytes | None"]
+
+GREETING_SECONDS = 5
+OPEN_REQUESTS = 1024  # of one client
+OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
+CLIENTS = 64
+
+
+class Server:
+    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests) -> None:
+        self.loop, self.path, self.token, self.requests = loop, path, token, requests
+        self.clients: set[Client] = set()
+        self.on_count: Callable[[], None] = lambda: None
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self.socket.setblocking(False)
+        self.socket.bind(path)
+        os.chmod(path, 0o600)
+        self.socket.listen(64)
+        self.watch = loop.watch(self.socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self.socket.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in (0, os.getuid()) or len(self.clients) >= CLIENTS:
+            connection.close()
+            return
+        self.clients.add(Client(self, connection))
+
+    @property
+    def attached(self) -> int:
+        return sum(client.greeted for client in self.clients)
+
+    def left(self, client: Client) -> None:
+        self.clients.discard(client)
+        self.on_count()
+
+    def close(self) -> None:
+        for client in list(self.clients):
+            client.close()
+        self.loop.unwatch(self.watch)
+        self.socket.close()
+
+
+class Client:
+    """One connection. Every request gets exactly one last answer, unless the connection ends first."""
+
+    def __init__(self, server: Server, connection: socket.socket) -> None:
+        self.server, self.loop, self.connection = server, server.loop, connection
+        self.reader = frames.FrameReader()
+        self.greeted = False
+        self.open: dict[int, Request] = {}  # id: Request
+        self.outgoing: deque[bytes | Promise] = deque()  # bytes, or a function that makes them when there is room
+        self.outgoing_bytes = 0
+        self.blobs: dict[str, int] = {}  # name: descriptor
+        self.closed = False
+        self.watch = self.loop.watch(connection.fileno(), self._ready)
+        self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
+
+    def _greeting_missed(self) -> None:
+        if not self.greeted:
+            self.close()
+
+    def _ready(self) -> None:
+        if self.outgoing:
+            self._flush()
+        if self.closed or self.outgoing_bytes > OUTGOING_BYTES:
+            return
+        try:
+            count = self.connection.recv_into(self.loop.buffer)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        try:
+            for frame in self.reader.feed(self.loop.buffer[:count]):
+                self._take(*frame)
+                if self.closed:
+                    return
+        except frames.FrameError:
+            self.close()
+
+    def _take(self, kind: int, number: int, fields: Fields, body: bytes) -> None:
+        if kind == frames.REQUEST:
+            too_early = not self.greeted and fields.get("op") != "hello"
+            if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
+                raise frames.FrameError("a request that cannot be")
+            request = self.open[number] = Request(self, number, fields, body)
+            self.serve(request)
+        elif kind == frames.CANCEL and number in self.open:
+            self.open[number].cancel()
+        elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
+            self.open[number].on_credit(fields["n"])
+
+    def serve(self, request: Request) -> None:
+        try:
+            self.server.requests.serve(request)
+        except Refusal as refusal:
+            request.refuse(refusal)
+        except OSError as error:
+            request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % error))
+        except frames.FrameError:
+            raise
+        except Exception as error:  # the client hears of it and everybody else goes on
+            request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
+            raise
+
+    def greet(self, token: bytes) -> None:
+        """Whether the token is ours; a wrong one ends the connection."""
+        if not _compare_digest(token, self.server.token):
+            raise frames.FrameError("wrong token")
+        self.greeted = True
+        self.timer.cancel()
+        self.reader.most = frames.MAX_FRAME
+        self.server.on_count()
+
+    # -- out
+    def send(self, data: bytes | Promise) -> None:
+        """Queue bytes, or a function that returns bytes or None and is called when there is room."""
+        if self.closed:
+            return
+        if callable(data):
+            if self.outgoing_bytes > OUTGOING_BYTES:
+                self.outgoing.append(data)
+                return
+            made = data()
+            if made is None:
+                return
+            data = made
+        if not self.outgoing:
+            try:
+                sent = self.connection.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self.outgoing.append(data)
+        self.outgoing_bytes += len(data)
+        self._want()
+
+    def _flush(self) -> None:
+        while self.outgoing:
+            data = self.outgoing[0]
+            if callable(data):
+                self.outgoing.popleft()
+                made = data()
+                if made is None:
+                    continue
+                data = made
+                self.outgoing.appendleft(data)
+                self.outgoing_bytes += len(data)
+            try:
+                sent = self.connection.send(data)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                return
+            self.outgoing_bytes -= sent
+            self.outgoing.popleft()
+            if sent < len(data):
+                self.outgoing.appendleft(data[sent:])
+                break
+        self._want()
+        for request in list(self.open.values()):
+            request.on_room()
+
+    def _want(self) -> None:
+        events = WRITE if self.outgoing else 0
+        if self.outgoing_bytes <= OUTGOING_BYTES:
+            events |= READ
+        self.loop.want(self.watch, events)
+
+    @property
+    def has_room(self) -> bool:
+        return self.outgoing_bytes <= OUTGOING_BYTES
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.timer.cancel()
+        self.loop.unwatch(self.watch)
+        self.connection.close()
+        for request in list(self.open.values()):
+            request.abandoned()
+        self.open.clear()
+        for fd in self.blobs.values():
+            os.close(fd)
+        self.blobs.clear()
+        self.server.left(self)
+
+
+def nothing(*_: object) -> None:
+    """A hook that nobody has set."""
+
+
+class Request:
+    """One question of a client. Handlers set the hooks they need."""
+
+    def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
+        self.client, self.number, self.fields, self.body = client, number, fields, body
+        self.answered = False
+        self.on_cancel: Callable[[], None] | None = None  # instead of refusing at once
+        self.abandoned: Callable[[], None] = nothing  # the connection is gone
+        self.on_credit: Callable[[int], None] = nothing
+        self.on_room: Callable[[], None] = nothing
+
+    def cancel(self) -> None:
+        if self.on_cancel is not None:
+            self.on_cancel()
+            return
+        self.abandoned()
+        self.refuse(Refusal("Cancelled", "cancelled by the client"))
+
+    def reply(self, fields: Fields, body: bytes = b"") -> None:
+        self._answer(frames.REPLY, fields, body)
+
+    def reply_when_room(self, make: Callable[[], tuple[Fields, bytes]]) -> None:
+        """`make()` returns `(fields, body)`; called when the client has room for it."""
+        if self._finish():
+            self.client.send(lambda: self._frame(frames.REPLY, *make()))
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._answer(frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b"")
+
+    def event(self, fields: Fields, body: bytes = b"") -> None:
+        if not self.answered:
+            self.client.send(frames.pack_frame(frames.EVENT, self.number, fields, body))
+
+    def _answer(self, kind: int, fields: Fields, body: bytes) -> None:
+        if self._finish():
+            self.client.send(self._frame(kind, fields, body))
+
+    def _frame(self, kind: int, fields: Fields, body: bytes) -> bytes:
+        """The answer, or an error where it does not fit a frame."""
+        try:
+            return frames.pack_frame(kind, self.number, fields, body)
+        except frames.FrameError as error:
+            refused = {"error": "EnvironmentUnavailable", "message": "the answer does not fit: %s" % error}
+            return frames.pack_frame(frames.ERROR, self.number, refused)
+
+    def _finish(self) -> bool:
+        """True the first time: a request is answered once."""
+        if self.answered or self.client.closed:
+            return False
+        self.answered = True
+        self.client.open.pop(self.number, None)
+        return True

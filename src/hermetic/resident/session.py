@@ -1,0 +1,464 @@
+"""A shell session that no command can lose.
+
+The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from
+yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command
+that is yielded keeps its shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its
+shell leaves the state as it was before it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+
+from .command import Vocabulary, may_set_traps
+from .exports import Exports
+from .flock import Flock
+from .job import ending_of
+from .loop import Waiters
+from .move import Move
+from .process import spawn_bash
+from .shell import Shell, in_memory
+from .state import can_be_carried, quote_cd
+from .tree import children, descendants, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .command import Command
+    from .job import Ending
+    from .loop import Timer
+    from .resident import Resident
+
+DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
+UNCOVERED = "a command that ends its shell takes the state back further than itself"
+DELETED = " (deleted)"  # what the kernel adds to the name of a directory that is gone
+LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
+
+
+class Session:
+    def __init__(self, resident: Resident, name: str, cwd: str, login: bool = True) -> None:
+        self.resident, self.loop, self.name = resident, resident.loop, name
+        self.base_cwd, self.login = cwd, login
+        self.waiting: deque[Command] = deque()  # commands without a shell
+        self.flock = Flock(resident, self)
+        self.lane: Shell | None = None
+        self.beside: dict[Shell, Command] = {}  # shell: the command that will run on it
+        self.covered = False  # a copy of the lane's state exists or is ordered
+        self.needs_copy = False
+        self.may_trap = True  # the profile may have set traps
+        self.vocabulary = Vocabulary()
+        self.is_unmarked = not resident.marks.base  # its processes carry no second mark
+        self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
+        self.notes: list[str] = []  # for the next result
+        self.exports = Exports(self)
+        self.move_soon = False
+        self.move: Move | None = None
+        self.handed = 0  # commands given to the lane so far
+        self.start_timer: Timer | None = None
+        self.when_lane = Waiters()  # called once a lane that died is replaced
+        self.when_started = Waiters()  # called once the first shell is there
+        self.closed = False
+        self.start_shell(login)
+
+    @property
+    def is_idle(self) -> bool:
+        busy = any(shell.command is not None for shell in self.flock.shells.values())
+        return not (busy or self.waiting or self.beside)
+
+    @property
+    def cwd(self) -> str:
+        """Where the next command starts: the kernel's word, not the shell's."""
+        if self.lane is not None and self.lane.pid is not None:
+            try:
+                return os.readlink("/proc/%d/cwd" % self.lane.pid)
+            except OSError:
+                pass
+        return self.base_cwd
+
+    # -- starting
+    def start_shell(self, login: bool, state_fd: int | None = None) -> Shell:
+        """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
+        shell = self.flock.new(0)
+        resident = self.resident
+        pid = spawn_bash(resident, shell.path, self.base_cwd, login, state_fd)
+        shell.pid = pid
+        self.loop.on_exit(pid, lambda status: self._died(shell, status))
+        if state_fd is None:
+            self.lane, self.covered = shell, False
+            shell.starting = login
+            self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(
+                shell, "did not finish within %g s" % resident.login_timeout))
+        return shell
+
+    def _start_failed(self, shell: Shell, why: str) -> None:
+        """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
+        if shell.pid is not None:
+            send(descendants(children(shell.pid)), signal.SIGKILL)  # what the profile waits for
+        self.flock.forget(shell)
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+        if not shell.starting:
+            self._give_up("bash cannot be started here: it %s" % why)
+            return
+        self.notes.append("the login profile %s: the session was started without it" % why)
+        self.lane = None
+        self.start_shell(login=False)
+
+    def _give_up(self, why: str) -> None:
+        """No shell can be had: everybody who waits is told, and the next command tries anew."""
+        self.lane = None
+        self._refuse_waiting(why)
+        self.resident.forget_session(self)
+
+    def _refuse_waiting(self, why: str) -> None:
+        """Commands that never began."""
+        waiting = [*self.waiting, *self.beside.values()]
+        self.waiting.clear()
+        self.beside.clear()
+        for command in waiting:
+            self._finish(command, ["lost", why])
+
+    # -- commands
+    def run(self, command: Command) -> None:
+        self.waiting.append(command)
+        self.advance()
+
+    def withdraw(self, command: Command) -> None:
+        """A command that waits for a shell is not wanted any more."""
+        if command in self.waiting:
+            self.waiting.remove(command)
+        for shell, waiting in list(self.beside.items()):
+            if waiting is command:
+                del self.beside[shell]
+                self.flock.forget(shell)
+        command.shell_left()
+
+    def advance(self) -> None:
+        """Give every waiting command a shell, as far as shells can be had now."""
+        while self.waiting and not self.closed:
+            if self.lane is None and not self._promote():
+                return
+            if self.lane is None or self.lane.pid is None or self.start_timer is not None:
+                return
+            if self.move is not None and self.move.must:
+                return
+            if self.lane.command is not None:
+                if not self.resident.has_subreaper:
+                    return  # the end of a shell beside the lane would not be seen: one after the other
+                if self.flock.ordered or not self.flock.copies:
+                    self._await_proof()
+                    return
+                command = self.waiting.popleft()
+                command.in_lane = False
+                command.notes.append("state not kept: another command of this session was running")
+                self.beside[self.flock.fork(self.flock.copies[-1], False)] = command
+            else:
+                self._hand(self.waiting.popleft(), self.lane)
+
+    def _hand(self, command: Command, shell: Shell) -> None:
+        if shell is self.lane:
+            if not self.covered:
+                self._cover(shell)
+            if not self.covered:
+                command.notes.append("no copy of the state: the limit of processes is near; %s" % UNCOVERED)
+            cwd = self._mend_cwd(command, shell)
+            command.notes[:0] = self.notes
+            self.notes = []
+            self.vocabulary.learn(command.text)
+            self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
+            self.handed += 1
+        else:
+            cwd = self.cwd
+        command.shell, shell.command = shell, command
+        command.pid = shell.pid
+        command.cwd = command.order.cwd or cwd
+        self.may_trap = self.may_trap or may_set_traps(command.text)
+        shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
+        if not self.flock.ordered:
+            self.loop.stay_awake()
+
+    def living_cwd(self) -> tuple[str, str | None]:
+        """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
+        cwd = self.cwd
+        if not cwd.endswith(DELETED) or not self._is_gone():
+            return cwd, None
+        lost = cwd[: -len(DELETED)]
+        place = os.path.dirname(lost)
+        while not os.path.isdir(place):
+            place = os.path.dirname(place)
+        return place, lost
+
+    def _is_gone(self) -> bool:
+        """Whether the lane stands in a directory without a name; the word alone may be part of one."""
+        try:
+            return self.lane is not None and os.stat("/proc/%d/cwd" % (self.lane.pid or 0)).st_nlink == 0
+        except OSError:
+            return False
+
+    def _mend_cwd(self, command: Command, lane: Shell) -> str:
+        """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
+        place, lost = self.living_cwd()
+        if lost is not None:
+            null = b"%d" % self.resident.null
+            lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
+            command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+        return place
+
+    # -- reports
+    def reported(self, shell: Shell, pid: int, number: int, status: int) -> None:
+        """A shell has come back to its channel. What it says is believed as far as it fits what we know."""
+        if shell.pid is None:
+            if self.resident.knows_pid(pid):
+                return
+            shell.pid = pid
+            self.loop.on_exit(pid, lambda status: self._died(shell, status))
+            self.flock.tell_reported()
+        elif shell.pid != pid:
+            return
+        if shell.command is not None and shell.command.number == number:
+            if shell.command.sweep is not None:
+                # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
+                os.kill(shell.pid, signal.SIGKILL)
+            else:
+                self._command_ended(shell, shell.command, ["exited", status & 255])
+        elif number in shell.answers:
+            shell.answers.pop(number)(True)
+        elif shell is self.lane and self.start_timer is not None:
+            self.start_timer.cancel()
+            self.start_timer = None
+            self._settle()
+            self.when_started.tell()
+        elif shell in self.flock.ordered:
+            self.flock.prove(shell)
+        elif shell in self.beside:
+            self._hand(self.beside.pop(shell), shell)
+        elif self.move is not None and shell is self.move.shell:
+            self.move.arrived()
+        self.advance()
+
+    def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
+        shell.command = None
+        command.finish(ending)  # the reply goes out first; the rest overlaps with it
+        command.shell_left()
+        if not command.in_lane:
+            self.flock.forget(shell)
+            return
+        if not self.vocabulary.leaves_state_alone(command.text):
+            self.covered = False
+            self.exports.changed()
+        self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
+        self._settle()
+
+    def jobs_of_others(self, pid: int, command: Command) -> set[int]:
+        """What hangs below a shell and was started by an earlier command."""
+        if self.is_unmarked:
+            return self.protected
+        return {job for job in children(pid) if self._number_of(job) not in (None, command.number)}
+
+    def jobs_of(self, command: Command) -> list[int]:
+        """What an ended command has left running below the lane, where that can be told."""
+        if self.lane is None or self.lane.pid is None:
+            return []
+        return [job for job in children(self.lane.pid) if self._number_of(job) == command.number]
+
+    def _number_of(self, pid: int) -> int | None:
+        return self.resident.marks.number_of(pid, self.resident.number)
+
+    def _settle(self) -> None:
+        """Idle work after a command: a copy of the new state, and who lives on below the lane."""
+        lane = self.lane
+        if lane is None or lane.pid is None or lane.command is not None:
+            return
+        if not self.covered:
+            if self.resident.sweeps:
+                self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
+            else:
+                self._cover(lane)
+        if self.is_unmarked:
+            self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
+        if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
+            self.move = Move(self, lane, must=False)
+
+    def sweeps_done(self) -> None:
+        if self.needs_copy:
+            self.needs_copy = False
+            self._settle()
+
+    # -- copies
+    def _cover(self, lane: Shell) -> None:
+        """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
+        if not self.resident.room.has_room():
+            return
+        self.flock.ordered.append(self.flock.fork(lane, self.may_trap))
+        self.covered, self.needs_copy, self.may_trap = True, False, False
+
+    def _promote(self) -> bool:
+        """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
+        if self.start_timer is not None or self.closed:
+            return False
+        if self.flock.ordered:
+            self._await_proof()
+            return False
+        if not self.flock.copies:
+            self._restart("all shells of this session were killed")
+            return False
+        self.lane = self.flock.copies.pop()
+        self.covered = False
+        self.exports.changed()
+        if not self.resident.has_subreaper:
+            self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
+        elif self.resident.sweeps:
+            self.needs_copy = True
+        else:
+            self._cover(self.lane)
+        if self.lane.depth > 2 * DEEPEST and self.move is None and can_be_carried(self.lane.pid or 0):
+            self.move = Move(self, self.lane, must=True)  # exits in a row: no idle moment came
+        self.when_lane.tell()
+        return True
+
+    def _restart(self, why: str) -> None:
+        self.notes.append("session lost: %s; it was started afresh, from the login state" % why)
+        self.vocabulary, self.protected = Vocabulary(), set()
+        self.may_trap = True
+        self.start_shell(self.login)
+        self.when_lane.tell()
+
+    # -- deaths
+    def _died(self, shell: Shell, status: int) -> None:
+        if self.closed:
+            command, shell.command = shell.command, None
+            if command is not None:
+                command.finish(ending_of(status))
+            return
+        if shell.path not in self.flock.shells:
+            return
+        # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
+        self.resident.take_events()
+        if shell.path not in self.flock.shells:
+            return
+        command, unread = shell.command, shell.unread_bytes()
+        was_copy = shell in self.flock.ordered or shell in self.flock.copies[-1:]
+        self.flock.forget(shell, kill=False)
+        if self.move is not None and shell is self.move.shell:
+            self.move.abandon()
+            self.move_over(None)
+        elif shell in self.beside:
+            lost = self.beside.pop(shell)
+            self._finish(lost, ["lost", "the shell for this command died before it began"])
+        elif shell is self.lane:
+            self._lane_died(shell, status, command, unread)
+        elif command is not None:
+            shell.command = None
+            self._finish(command, ending_of(status))
+        elif was_copy:
+            self.covered = False
+            self._settle()
+        self.advance()
+
+    def _lane_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
+        self.lane = None
+        self.exports.changed()
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+            self.start_timer = None
+            self._start_failed(shell, "ended with %s %d" % tuple(ending_of(status)))
+            return
+        self.may_trap = True
+        shell.command = None
+        if self.move is not None:
+            self.move.abandon()
+            self.move = None
+        if self.flock.ordered and unread > (shell.last_order_bytes if command else 0):
+            self.flock.forget(self.flock.ordered[-1])  # the order to fork it is among those never read
+        if command is None or unread:
+            self.notes.append(
+                "state restored: the session's shell was lost between commands, the state is an earlier one")
+        if command is None:
+            self._promote()
+        elif unread and command.sweep is not None:
+            self.when_lane.add(lambda: self._finish(command, ending_of(status)))  # it never began, and shall not
+            self._promote()
+        elif unread:
+            # It died idle: bytes left in the channel show that the order was never begun. So it is not run twice.
+            command.shell = None
+            self.waiting.appendleft(command)
+        else:
+            command.notes.append(
+                "state restored: the command ended its shell, so variables, functions and directory are as before it")
+            self.when_lane.add(lambda: self._finish(command, ending_of(status)))
+            self._promote()
+
+    @staticmethod
+    def _finish(command: Command, ending: Ending) -> None:
+        command.finish(ending)
+        command.shell_left()
+
+    def _await_proof(self) -> None:
+        self.flock.await_proof(self._proof_over)
+
+    def _proof_over(self, missing: bool) -> None:
+        if missing:
+            self.covered = False
+        if self.lane is None:
+            self._promote()
+        else:
+            self._settle()
+        self.advance()
+
+    # -- yielding
+    def yield_command(self, command: Command) -> None:
+        """The command goes on in its shell; a copy takes the shell's place in the session."""
+        if command.in_lane and command.shell is not None and command.shell is self.lane:
+            command.notes.append("state not kept: the command was yielded and goes on as a process")
+            command.in_lane = False
+            self.lane = None
+            self._promote()
+            self.advance()
+
+    # -- telling
+    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Call `answer` with what the shell tells, or with None when it dies first."""
+        number = self.resident.next_number()
+        fd = in_memory(b"")
+
+        def told(alive: bool) -> None:
+            data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
+            os.close(fd)
+            answer(data)
+        shell.answers[number] = told
+        shell.send(verb, number, b"", b"%d" % fd)
+
+    # -- moving to a fresh bash
+    def move_over(self, shell: Shell | None) -> None:
+        """An attempt to move has ended; with a shell, that is the lane now."""
+        self.move = None
+        if shell is not None:
+            self.move_soon = False
+            for other in list(self.flock.shells.values()):
+                if other is not shell and other.command is None and other not in self.beside:
+                    self.flock.forget(other)
+            self.lane, self.covered = shell, False
+            self._settle()
+        self.advance()
+
+    # -- ending
+    def close(self) -> None:
+        """Drop every shell. What background jobs are left is for the resident's own sweep."""
+        self.closed = True
+        if self.start_timer is not None:
+            self.start_timer.cancel()
+        for shell in list(self.flock.shells.values()):
+            command = shell.command
+            self.flock.forget(shell)
+            if command is not None:
+                shell.command = None
+                self._finish(command, ["signalled", 9])
+        self.lane = None
+        if self.move is not None:
+            self.move.abandon()
+        self._refuse_waiting("the session was ended before the command began")
+        self.when_started.tell()
+        self.when_lane.tell()

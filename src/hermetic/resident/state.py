@@ -1,0 +1,45 @@
+"""A session's whole state as text that a fresh bash can take in."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .tree import children
+
+# Read-only, or set by bash itself: assigning them fails or means nothing in another process.
+_NOT_CARRIED = frozenset(
+    b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
+    b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO "
+    b"BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD HOSTTYPE LINENO "
+    b"MACHTYPE OSTYPE PIPESTATUS PPID PWD RANDOM SHELLOPTS SHLVL SRANDOM UID _".split()
+)
+_DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
+_ARRAY = rb"\((?:[^\"'()\\$]+|\\.|" + _DOUBLE + b"|" + _ANSI + rb"|\$)*\)"
+_DECLARATION = re.compile(
+    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"|[^\n]*))?\n", re.DOTALL
+)
+
+
+def reload_text(data: bytes, cwd: str) -> bytes:
+    """What to source, from the answer to the order S: variables, NUL, all else in an order that can be replayed."""
+    variables, _, rest = data.partition(b"\0")
+    kept = [
+        found.group(0) for found in _DECLARATION.finditer(variables)
+        if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h")
+    ]
+    return quote_cd(cwd) + b"\n" + b"".join(kept) + rest
+
+
+def can_be_carried(pid: int) -> bool:
+    """Jobs and descriptors of the user's cannot be. bash's own are 0 to 2, saved ones from 10 on, and 255."""
+    try:
+        descriptors = [int(name) for name in os.listdir("/proc/%d/fd" % pid)]
+    except OSError:
+        return False
+    return not children(pid) and all(fd < 3 or 10 <= fd < 16 or fd == 255 for fd in descriptors)
+
+
+def quote_cd(path: str) -> bytes:
+    return b"builtin cd -- '" + os.fsencode(path).replace(b"'", b"'\\''") + b"'"

@@ -1,0 +1,118 @@
+"""Whether a process waits for input: the kernel's evidence, not a pattern in its output.
+
+A process waits when it, or one below it, sleeps in a read of the terminal or pipe that is the job's input, or in poll,
+select or epoll on it without a timeout. The evidence is /proc/PID/syscall: the number and arguments of the call a
+thread is blocked in.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    Call = tuple[str, list[int]]  # name and arguments
+
+_X86_64 = {
+    0: "read", 19: "readv", 7: "poll", 271: "ppoll", 23: "select", 270: "pselect6",
+    232: "epoll_wait", 281: "epoll_pwait", 441: "epoll_pwait2",
+}
+_AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait", 441: "epoll_pwait2"}
+_CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
+_ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
+_MOST_DESCRIPTORS = 1024  # of one poll or select that are looked at
+
+
+def waits_for_input(pids: Iterable[int], inodes: Collection[int | None]) -> bool | None:
+    """True, False, or None where the kernel does not tell. `inodes` are those of the job's terminal or input pipe."""
+    if not _CALLS:
+        return None
+    told = False
+    for pid in pids:
+        for thread in _threads(pid):
+            call = _blocked_in(pid, thread)
+            if call is None:
+                continue
+            told = True
+            if call and _is_input_wait(pid, call, inodes):
+                return True
+    return False if told else None
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+
+
+def _blocked_in(pid: int, thread: str) -> Call | tuple[()] | None:
+    """`(name, arguments)`, () when it runs or sleeps in something else, None where it cannot be read."""
+    try:
+        with open("/proc/%d/task/%s/syscall" % (pid, thread)) as file:
+            words = file.read().split()
+    except OSError:
+        return None
+    if len(words) < 7 or words[0] == "-1":
+        return ()
+    name = _CALLS.get(int(words[0]))
+    return (name, [int(word, 16) for word in words[1:7]]) if name else ()
+
+
+def _is_input_wait(pid: int, call: Call, inodes: Collection[int | None]) -> bool:
+    name, arguments = call
+    if name in ("read", "readv"):
+        return _is_input(pid, arguments[0] & 0xFFFFFFFF, inodes)
+    if name in ("poll", "ppoll"):
+        endless = arguments[2] & 0xFFFFFFFF == _ENDLESS if name == "poll" else arguments[2] == 0
+        return endless and any(_is_input(pid, fd, inodes) for fd in _polled(pid, arguments[0], arguments[1]))
+    if name in ("select", "pselect6"):
+        endless = arguments[4] == 0
+        return endless and any(_is_input(pid, fd, inodes) for fd in _selected(pid, arguments[0], arguments[1]))
+    endless = arguments[3] & 0xFFFFFFFF == _ENDLESS if name != "epoll_pwait2" else arguments[3] == 0
+    return endless and any(_is_input(pid, fd, inodes) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
+
+
+def _is_input(pid: int, fd: int, inodes: Collection[int | None]) -> bool:
+    try:
+        return os.stat("/proc/%d/fd/%d" % (pid, fd)).st_ino in inodes
+    except OSError:
+        return False
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    try:
+        with open("/proc/%d/mem" % pid, "rb", 0) as file:
+            file.seek(address)
+            return file.read(size)
+    except (OSError, ValueError, OverflowError):
+        return b""
+
+
+def _polled(pid: int, address: int, count: int) -> Iterator[int]:
+    data = _memory(pid, address, 8 * min(count, _MOST_DESCRIPTORS))
+    for fd, events, _ in struct.iter_unpack("ihh", data[:len(data) // 8 * 8]):
+        if fd >= 0 and events & 1:
+            yield fd
+
+
+def _selected(pid: int, count: int, address: int) -> Iterator[int]:
+    if not address:
+        return
+    data = _memory(pid, address, (min(count, _MOST_DESCRIPTORS) + 7) // 8)
+    for fd in range(min(count, len(data) * 8)):
+        if data[fd // 8] >> fd % 8 & 1:
+            yield fd
+
+
+def _epolled(pid: int, fd: int) -> Iterator[int]:
+    try:
+        with open("/proc/%d/fdinfo/%d" % (pid, fd)) as file:
+            for line in file:
+                if line.startswith("tfd:"):
+                    yield int(line.split()[1])
+    except OSError:
+        return

@@ -1,0 +1,126 @@
+"""A place where commands run, as its caller holds it."""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+
+import msgspec
+
+from hermetic.contract.endings import Ending
+from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentRecord, Isolation
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.process import Chunk, ProcessInfo
+from hermetic.environments.records import Records
+from hermetic.link import answers
+from hermetic.link.link import Link
+from hermetic.session.arguments import check_id
+from hermetic.session.events import EventStream
+from hermetic.session.reading import follow_log, read_log
+from hermetic.session.session import Session
+
+
+class Environment(Session):
+    """A place where commands run; its own `run`, `start` and files are those of its default session."""
+
+    def __init__(
+        self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool
+    ) -> None:
+        super().__init__(link, "")
+        self._backend = backend
+        self._record = record
+        self._records = records
+        self._ends_on_close = ends_on_close
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        task = f" for task {self.task!r}" if self.task else ""
+        return f"<Environment {self.id}: {self.kind}{task}{', closed' if self._is_closed else ''}>"
+
+    @property
+    def id(self) -> str:
+        """What it is called on this host."""
+        return self._record.id
+
+    @property
+    def kind(self) -> str:
+        """Which kind it was opened as."""
+        return self._record.kind
+
+    @property
+    def task(self) -> str | None:
+        """The key it was opened for."""
+        return self._record.task
+
+    @property
+    def isolation(self) -> Isolation:
+        """What stands between a command here and the caller's machine."""
+        return self._backend.isolation
+
+    def session(self, name: str) -> Session:
+        """Another shell in the same place; it starts with its first command."""
+        return Session(self._link, check_id(name, "name"))
+
+    async def processes(self) -> list[ProcessInfo]:
+        """Everything that runs here, and what has ended as long as its log is kept."""
+        _, body = await self._link.ask("list", answers.listed)
+        return self._link.decode(answers.processes, body)
+
+    async def read_log(self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
+        """Output of the log `id` from `offset` on; "ID/err" is a separate stderr. Raises UnknownProcess."""
+        return await read_log(self._link, id, offset, limit, wait)
+
+    async def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
+        """Hands over the log from `offset` on as it comes, and returns how its process ended. Raises UnknownProcess.
+
+        No byte falls out meanwhile: a program that prints faster than `on_output` takes waits for it.
+        """
+        return await follow_log(self._link, id, offset, on_output)
+
+    async def info(self) -> EnvironmentInfo:
+        """The environment and its resident at this moment."""
+        said, _ = await self._link.ask("info", answers.info)
+        return msgspec.structs.replace(said, id=self.id, kind=self.kind, task=self.task)
+
+    def events(self) -> EventStream:
+        """What starts and ends here, from now on, as an async iterator."""
+        return EventStream(self._link)
+
+    async def close(self, *, remove: bool = False) -> None:
+        """Lets go of the environment. One that was opened without a task is ended; `remove=True` ends any, now."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if remove or self._ends_on_close:
+                await self._end()
+        finally:
+            await self._link.close()
+
+    async def __aenter__(self) -> "Environment":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _end(self) -> None:
+        """Returns when nothing is left of it."""
+        async with self._records.lock(self.id):
+            await end(self._backend, self._record, self._link, self._records)
+
+
+async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:
+    """Ends an environment: all that runs in it, its resident, its place and its record."""
+    with contextlib.suppress(EnvironmentUnavailable):  # gone already
+        await link.ask("shutdown", answers.done)
+        await link.wait_closed()
+    await backend.remove(record)
+    forget(record, records)
+
+
+def forget(record: EnvironmentRecord, records: Records) -> None:
+    """Takes away what the host remembers of an environment whose resident is gone."""
+    current = records.read(record.id)
+    if current is None or current.resident == record.resident:
+        records.discard(record.id)
+    if record.spool is not None:
+        shutil.rmtree(record.spool, ignore_errors=True)

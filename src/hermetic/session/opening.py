@@ -1,0 +1,151 @@
+"""Opening environments and attaching to living ones."""
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.environments import catalog
+from hermetic.environments.private import spool_base
+from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
+from hermetic.link.link import Link
+from hermetic.session.environment import Environment, end, forget
+
+
+class Living(NamedTuple):
+    """An environment that answers."""
+
+    backend: Backend
+    record: EnvironmentRecord
+    link: Link
+
+
+class Opening:
+    """An environment to come: await it, or use it in `async with`, which closes it at the end."""
+
+    def __init__(self, make: Callable[[], Awaitable[Environment]]) -> None:
+        self._make = make
+        self._environment: Environment | None = None
+
+    def __await__(self) -> Generator[Any, None, Environment]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> Environment:
+        self._environment = await self
+        return self._environment
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._environment is not None:
+            await self._environment.close()
+
+
+def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> Opening:
+    """An environment of this kind. With `task`, a living one of that task is attached to.
+
+    Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
+    `replace=True`; EnvironmentUnavailable when it does not come up.
+    """
+    return Opening(lambda: _open(kind, task, replace, options))
+
+
+def attach(task_or_id: str) -> Opening:
+    """The living environment of a task, or with this id, whoever opened it. Raises EnvironmentUnavailable."""
+    return Opening(lambda: _attach(task_or_id))
+
+
+async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str, Any]) -> Environment:
+    backend = catalog.find(kind)(options)
+    records = Records(runtime_root())
+    id = new_id() if task is None else id_for_task(task)
+    async with records.lock(id):
+        if task is not None and (record := records.read(id)):
+            living = await _reach(record)
+            if living is not None:
+                differing = _differing(record, backend, options)
+                if not differing:
+                    return Environment(*living, records, ends_on_close=False)
+                if replace:
+                    await end(*living, records)
+                await living.link.close()
+                if not replace:
+                    raise ConfigError(
+                        f"task {task!r} lives with other options: {', '.join(differing)}; leave them out, "
+                        "or pass replace=True to end it and start anew",
+                        setting=differing[0],
+                    )
+        return await _start(backend, records, id, task)
+
+
+async def _attach(task_or_id: str) -> Environment:
+    records = Records(runtime_root())
+    record = records.find(task_or_id)
+    living = await _reach(record) if record else None
+    if living is None:
+        known = ", ".join(other.task or other.id for other in records.all()) or "none"
+        raise EnvironmentUnavailable(
+            f"no environment {task_or_id!r} lives here; open it. Known here: {known}", environment=task_or_id
+        )
+    return Environment(*living, records, ends_on_close=False)
+
+
+async def _reach(record: EnvironmentRecord) -> Living | None:
+    """The environment of a record, attached to; None when nobody answers there any more."""
+    backend = catalog.find(record.kind)(record.options)
+    link = _link(backend, record)
+    try:
+        await link.open()
+    except (OSError, EnvironmentUnavailable):
+        return None
+    if link.hello.resident != record.resident:
+        await link.close()
+        return None
+    return Living(backend, record, link)
+
+
+async def _start(backend: Backend, records: Records, id: str, task: str | None) -> Environment:
+    """A new environment under this id; what an earlier one left there is taken away."""
+    if stale := records.read(id):
+        await backend.remove(stale)  # whoever still cleans up after it would take the new one's files along
+        forget(stale, records)
+    base = spool_base()
+    spool = None if base is None else tempfile.mkdtemp(prefix=f"{id}.", dir=base)
+    directory = str(records.make_directory(id))
+    token = secrets.token_bytes(32)
+    try:
+        started = await backend.start(id=id, directory=directory, spool=spool, token=token, label=task or id)
+    except BaseException:
+        records.discard(id)
+        if spool is not None:
+            os.rmdir(spool)
+        raise
+    record = EnvironmentRecord(
+        id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
+        spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
+        guardian=started.guardian,
+    )  # fmt: skip
+    records.write(record)
+    link = _link(backend, record)
+    try:
+        await link.open()
+    except OSError as error:
+        raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
+    return Environment(backend, record, link, records, ends_on_close=task is None)
+
+
+def _link(backend: Backend, record: EnvironmentRecord) -> Link:
+    return Link(lambda: backend.reach(record), record.token, environment=record.id)
+
+
+def _differing(record: EnvironmentRecord, backend: Backend, given: Mapping[str, Any]) -> list[str]:
+    """The options the caller named that the living environment was not opened with."""
+    if record.kind != backend.kind:
+        return ["kind"]
+    # Through JSON as the record went, so that a tuple equals the list it was stored as.
+    asked = msgspec.json.decode(msgspec.json.encode(backend.options))
+    return [name for name in given if asked.get(name) != record.options.get(name)]

@@ -1,0 +1,296 @@
+"""One shell's state in an environment, and the commands that run in it."""
+
+import asyncio
+import itertools
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+from hermetic.contract.command import Result
+from hermetic.contract.endings import Lost, Yielded
+from hermetic.contract.environment import SessionState
+from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
+from hermetic.link import answers
+from hermetic.link.calls import Call
+from hermetic.link.link import Link, ResidentGone
+from hermetic.session.arguments import (
+    check_count,
+    check_env,
+    check_id,
+    check_positive,
+    encode_command,
+    encode_input,
+)
+from hermetic.session.blobs import cut, with_blob
+from hermetic.session.excerpt import Excerpt, gather
+from hermetic.session.files import Files
+from hermetic.session.live_output import LiveOutput
+from hermetic.session.process import Process
+
+R = TypeVar("R")
+
+Fields = dict[str, object]
+
+
+class Session:
+    """A shell that keeps its state from command to command: cwd, variables, functions, jobs."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        self._link = link
+        self._name = name
+        self._files = Files(link, name)
+        tag = secrets.token_hex(3)  # other callers of the same resident choose ids too
+        self._ids = map(f"{tag}-{{}}".format, itertools.count(1))
+
+    def __repr__(self) -> str:
+        return f"<Session {self._name!r} in {self._link.environment}>"
+
+    @property
+    def name(self) -> str:
+        """The name it was asked for with; "" is the environment's default session."""
+        return self._name
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        on_timeout: Literal["kill", "yield"] = "kill",
+        cwd: str | None = None,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        separate: bool = False,
+        limit: int | None = None,
+        on_output: Callable[[bytes], object] | None = None,
+    ) -> Result:
+        """What came of the command, when it has ended.
+
+        Cancelling ends the command's whole tree first. `on_output` gets output as it comes, on the event loop.
+        Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
+        """
+        text, is_argv = encode_command(command)
+        id = next(self._ids)
+        fields: Fields = {"op": "run", "session": self._name, "id": id, "text": len(text)}
+        if is_argv:
+            fields["argv"] = True
+        if timeout is not None:
+            fields["timeout"] = check_positive(timeout, "timeout")
+        if on_timeout != "kill":
+            fields["on_timeout"] = _check_on_timeout(on_timeout)
+        most = RETURNED_OUTPUT.value if limit is None else check_count(limit, "limit")
+        if most < INLINE_OUTPUT.value:
+            fields["limit"] = most
+        if separate:
+            fields["separate"] = True
+        if cwd is not None or env is not None:
+            _add_place(fields, cwd, env)
+        if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
+            return await self._run(Call(fields, answers.ran, text), most)
+        return await self._run_with(fields, text, most, stdin, on_output)
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        id: str | None = None,
+        pty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        cwd: str | None = None,
+        stdin: str | bytes = "pipe",
+        env: Mapping[str, str] | None = None,
+        separate: bool = False,
+    ) -> Process:
+        """A process that runs on by itself, with this session's cwd and exported variables.
+
+        `stdin` is "pipe" (write to it later), "null", or the whole input. An `id` that is known here gives the process
+        that has it. Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
+        """
+        text, is_argv = encode_command(command)
+        chosen = next(self._ids) if id is None else check_id(id)
+        fields: Fields = {"op": "start", "session": self._name, "id": chosen, "text": len(text)}
+        if is_argv:
+            fields["argv"] = True
+        if pty:
+            fields |= {
+                "pty": True,
+                "rows": check_count(rows, "rows", least=1),
+                "cols": check_count(cols, "cols", least=1),
+            }
+        if separate:
+            fields["separate"] = True
+        _add_place(fields, cwd, env)
+        data = None
+        if stdin in ("pipe", "null"):
+            fields["stdin"] = stdin
+        else:
+            data = encode_input(stdin, "stdin")
+        said = await self._with_command(fields, text, data, self._start)
+        return Process(self._link, said.process)
+
+    async def process(self, id: str) -> Process:
+        """The process with this id. Raises UnknownProcess."""
+        said, _ = await self._link.ask("status", answers.described, process=check_id(id))
+        return Process(self._link, said.process)
+
+    async def state(self) -> SessionState:
+        """The cwd and the exported variables that the next command sees."""
+        said, body = await self._link.ask("state", answers.place, session=self._name)
+        return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
+
+    async def close(self) -> None:
+        """Ends the session's shells; its next command starts with a new one."""
+        await self._link.ask("end_session", answers.done, session=self._name)
+
+    async def read_file(self, path: str) -> str:
+        """A file's content as text, bytes that are no UTF-8 replaced. Raises FileNotFoundError and other OSErrors."""
+        return (await self._files.read(path)).decode("utf-8", "replace")
+
+    async def read_bytes(self, path: str) -> bytes:
+        """A file's content. Raises FileNotFoundError and other OSErrors."""
+        return await self._files.read(path)
+
+    async def write_file(self, path: str, content: str | bytes) -> None:
+        """Writes a file as a whole, and the directories above it where they are missing."""
+        await self._files.write(path, encode_input(content, "content"))
+
+    async def upload(self, source: str, path: str) -> None:
+        """Copies a file of the caller's machine to `path` in the environment."""
+        await self._files.upload(source, path)
+
+    async def download(self, path: str, target: str) -> None:
+        """Copies the file at `path` in the environment to the caller's machine."""
+        await self._files.download(path, target)
+
+    async def _run(self, call: Call[answers.Ran], most: int) -> Result:
+        future = self._link.send(call)
+        try:
+            said, body = await future
+        except asyncio.CancelledError:
+            await self._link.stop(call)
+            raise
+        except ResidentGone as gone:
+            return _lost(call, gone)
+        return await self._result(call, said, body, most)
+
+    async def _run_with(
+        self,
+        fields: Fields,
+        text: bytes,
+        most: int,
+        stdin: str | bytes | None,
+        on_output: Callable[[bytes], object] | None,
+    ) -> Result:
+        """Runs with input, with live output, or with both."""
+
+        async def run(fields: Fields, body: bytes) -> Result:
+            call = Call(fields, answers.ran, body)
+            return await (self._run(call, most) if on_output is None else self._run_live(call, most, on_output))
+
+        return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
+
+    async def _run_live(self, call: Call[answers.Ran], most: int, on_output: Callable[[bytes], object]) -> Result:
+        future = self._link.send(call)
+        live = LiveOutput(self._link, call, on_output)
+        try:
+            live.follow(str(call.fields["id"]))
+            if call.fields.get("separate"):
+                live.follow(f"{call.fields['id']}/err")
+            said, body = await future
+            await live.drain([said.out[0]] if said.err is None else [said.out[0], said.err[0]])
+        except asyncio.CancelledError:
+            await self._link.stop(call)
+            raise
+        except ResidentGone as gone:
+            return _lost(call, gone)
+        finally:
+            live.close()
+        if live.error is not None:
+            raise live.error
+        return await self._result(call, said, body, most)
+
+    async def _start(self, fields: Fields, body: bytes) -> answers.Described:
+        call = Call(fields, answers.described, body)
+        future = self._link.send(call)
+        try:
+            said, _ = await future
+        except asyncio.CancelledError:
+            if (answer := await self._link.stop(call)) and not answer[0].existing:
+                # Nobody else knows its id.
+                self._link.send(Call({"op": "kill", "process": answer[0].process.id}, answers.described)).cancel()
+            raise
+        return said
+
+    async def _with_command(
+        self, fields: Fields, text: bytes, data: bytes | None, send: Callable[[Fields, bytes], Awaitable[R]]
+    ) -> R:
+        """What `send` returns; a command that is too long for a frame is in a blob sent before, and so is its input."""
+        if len(text) > FRAME_BODY.value:
+
+            async def use(blob: str) -> R:
+                return await self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
+
+            return await with_blob(self._link, lambda: cut(text), use)
+        return await (send(fields, text) if data is None else self._with_input(data, fields, text, send))
+
+    async def _with_input(
+        self, data: bytes, fields: Fields, text: bytes, send: Callable[[Fields, bytes], Awaitable[R]]
+    ) -> R:
+        """What `send` returns; the input is in its frame where it fits, else in a blob sent before."""
+        if len(text) + len(data) <= INLINE_INPUT.value:
+            return await send({**fields, "stdin": "inline"}, text + data)
+
+        async def use(blob: str) -> R:
+            return await send({**fields, "stdin": "blob", "blob": blob}, text)
+
+        return await with_blob(self._link, lambda: cut(data), use)
+
+    async def _result(self, call: Call[answers.Ran], said: answers.Ran, body: bytes, most: int) -> Result:
+        log = said.log or str(call.fields["id"])
+        total, head, tail = said.out
+        excerpt, separate = Excerpt(body, None), None
+        if said.err is not None:
+            excerpt = await gather(self._link, log, said.out, body[: head + tail], most)
+            separate = await gather(self._link, f"{log}/err", said.err, body[head + tail :], most)
+        elif not total == head + tail == len(body) <= most:
+            excerpt = await gather(self._link, log, said.out, body, most)
+        process = await self.process(said.ending.process_id) if isinstance(said.ending, Yielded) else None
+        return Result(
+            data=excerpt.data,
+            ending=said.ending,
+            duration=said.duration,
+            cwd=said.cwd,
+            total_bytes=total,
+            omitted=excerpt.omitted,
+            stderr_data=separate and separate.data,
+            stderr_bytes=said.err[0] if said.err else 0,
+            stderr_omitted=separate and separate.omitted,
+            log=log,
+            notes=said.notes,
+            waiting_for_input=said.waiting,
+            process=process,
+        )
+
+
+def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    """Where one command runs and with which variables besides the session's."""
+    if cwd is not None:
+        fields["cwd"] = os.fspath(cwd)
+    if env is not None:
+        fields["env"] = check_env(env)
+
+
+def _check_on_timeout(value: str) -> str:
+    if value not in ("kill", "yield"):
+        raise InvalidArgument(f'on_timeout must be "kill" or "yield", not {value!r}', argument="on_timeout")
+    return value
+
+
+def _lost(call: Call[answers.Ran], gone: ResidentGone) -> Result:
+    """The result of a command whose resident went away under it."""
+    return Result(
+        data=b"", ending=Lost(gone.reason), duration=0.0, cwd="", total_bytes=0, log=str(call.fields["id"]),
+        notes=(f"{gone}",),
+    )  # fmt: skip

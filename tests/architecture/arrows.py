@@ -1,0 +1,123 @@
+"""The import graph of a package tree, drawn from its sources, and the arrows in it that point the wrong way."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT_PACKAGE = "hermetic"
+
+# A module imports from rows below its own, never from above, never from beside.
+ROWS: tuple[frozenset[str], ...] = (
+    frozenset({"conformance"}),
+    frozenset({"", "__main__"}),  # "" is hermetic/__init__.py
+    frozenset({"cli", "mcp", "web", "hermes", "blocking"}),
+    frozenset({"toolbox"}),
+    frozenset({"fleet", "config"}),
+    frozenset({"terminal", "processes", "files", "codemode", "webtools"}),
+    frozenset({"session"}),
+    frozenset({"policy", "environments"}),
+    frozenset({"link"}),
+    frozenset({"contract"}),
+    frozenset({"resident"}),
+)
+
+# The frame layout is written once, in the resident; nothing else of the resident is imported from outside.
+SHARED_WITH_RESIDENT = frozenset({("link", "hermetic.resident.frames")})
+
+# Optional extras: their users may import them where they are used.
+OPTIONAL_PACKAGES = frozenset(
+    {"daytona", "httpx", "mcp", "modal", "opentelemetry", "pyte", "starlette", "trafilatura", "uvicorn"}
+)
+
+
+class Import(NamedTuple):
+    """One import statement's target, and where it stands."""
+
+    importer: str  # dotted name of the importing module
+    target: str  # dotted name of the imported module
+    place: str  # path:line
+    in_function: bool
+
+
+def wrong_arrows(source: Path) -> list[str]:
+    """One line for each import below `source`/hermetic that the picture does not allow; [] when all is well."""
+    modules = dict(_modules(source))
+    complaints = [
+        f"{path}: {unit(name)!r} has no row in tests/architecture/arrows.py; give it one"
+        for name, path in modules.items()
+        if _row(unit(name)) is None
+    ]
+    for arrow in imports(source):
+        complaints += [f"{arrow.place}: {why}" for why in _faults(arrow)]
+    return complaints
+
+
+def imports(source: Path) -> list[Import]:
+    """Every import below `source`/hermetic, also those inside functions and under conditions."""
+    modules = dict(_modules(source))
+    found: list[Import] = []
+    for name, path in modules.items():
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+        for node, in_function in _statements(tree):
+            place = f"{path.relative_to(source)}:{node.lineno}"
+            targets = _targets(node, name, path.name == "__init__.py", frozenset(modules))
+            found += [Import(name, target, place, in_function) for target in targets]
+    return found
+
+
+def unit(module: str) -> str:
+    """The folder or file directly below hermetic that `module` belongs to; "" is hermetic/__init__.py."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def _modules(source: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted((source / ROOT_PACKAGE).rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def _statements(tree: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, in_function
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from _statements(node, inside)
+
+
+def _targets(node: ast.Import | ast.ImportFrom, importer: str, is_package: bool, modules: frozenset[str]) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = node.module or ""
+    if node.level:
+        around = importer.split(".")
+        kept = len(around) - node.level + (1 if is_package else 0)
+        base = ".".join([*around[:kept], *filter(None, [node.module])])
+    # `from package import name` reaches the submodule where one has that name, else the package itself.
+    names = [f"{base}.{alias.name}" for alias in node.names]
+    return sorted({name if name in modules else base for name in names})
+
+
+def _row(name: str) -> int | None:
+    return next((index for index, row in enumerate(ROWS) if name in row), None)
+
+
+def _faults(arrow: Import) -> Iterator[str]:
+    package = arrow.target.partition(".")[0]
+    source, target = unit(arrow.importer), unit(arrow.target)
+    if arrow.in_function and source != "" and package not in OPTIONAL_PACKAGES:
+        yield f"{arrow.importer} imports {arrow.target} inside a function; imports stand at the top of the file"
+    if package != ROOT_PACKAGE:
+        if source == "resident" and package not in sys.stdlib_module_names:
+            yield f"{arrow.importer} imports {arrow.target}; the resident has only the standard library"
+        return
+    if source == target:
+        return
+    upper, lower = _row(source), _row(target)
+    if target == "resident":
+        if (source, arrow.target) not in SHARED_WITH_RESIDENT:
+            yield f"{arrow.importer} imports {arrow.target}; outside the resident only link may, and only its frames"
+    elif upper is not None and lower is not None and upper >= lower:
+        direction = "beside" if upper == lower else "above"
+        yield f"{arrow.importer} imports {arrow.target}, which stands {direction} it"

@@ -1,0 +1,59 @@
+"""The table and the picture show what the report holds."""
+
+from xml.etree import ElementTree
+
+from benchmarks.picture import picture
+from benchmarks.table import table
+from tests.benchmarks.reports import report, some_rows
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_table_has_a_line_for_each_row() -> None:
+    lines = table(report(*some_rows())).splitlines()
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[2:8]]
+    assert cells == [
+        ["`true` & co <met>", "0.3 ms (0.4)", "1 ms bare", "0.30 ×", "≤ 0.35 ×", "yes"],
+        ["slow one", "3 ms", "1 ms bare", "3.00 ×", "≤ 2 ×", "NO"],
+        ["no target", "20 MB/s (10)", "100 MB/s pipe", "0.20 ×", "–", "–"],
+        ["per second", "1,500/s", "1,000/s threads", "1.50 ×", "≥ 1,000/s", "yes"],
+        ["on top", "1.5 ms", "1 ms bare", "1.50 × (+0.5 ms)", "≤ +0.25 ms", "NO"],
+        ["left over", "0", "–", "–", "≤ 0", "yes"],
+    ]
+    assert "  a.count: 200 tries" in lines
+    assert lines[-2] == "3 of 5 targets met; not: a.missed, a.extra"
+    assert "2 cores, 24 GiB" in lines[-1]
+
+
+def test_the_picture_has_a_bar_for_each_target_coloured_by_its_verdict() -> None:
+    drawn = ElementTree.fromstring(picture(report(*some_rows())))
+    kinds = [bar.get("class") for bar in drawn.iter(f"{SVG}rect")]
+    assert (kinds.count("met"), kinds.count("missed"), kinds.count("room")) == (3, 2, 5)
+    texts = [text.text for text in drawn.iter(f"{SVG}text")]
+    assert "true & co <met>" in texts
+    assert "0.30 ×   (0.3 ms)" in texts
+    assert "1,500/s   (≥ 1,000/s)" in texts
+
+
+def test_bars_are_as_long_as_their_figures() -> None:
+    drawn = ElementTree.fromstring(picture(report(*some_rows())))
+    bars = list(drawn.iter(f"{SVG}rect"))
+    room = [float(bar.get("width", 0)) for bar in bars if bar.get("class") == "room"]
+    first, second, _, over, none = [
+        float(bar.get("width", 0)) for bar in bars if bar.get("class") in ("met", "missed", "plain")
+    ]
+    assert (round(second / first, 2), second) == (10.0, room[0])
+    assert (over, none) == (room[0], 0.0)
+
+
+def test_the_picture_has_colours_for_dark_pages_and_a_ground_of_its_own() -> None:
+    text = picture(report(*some_rows()))
+    assert "prefers-color-scheme: dark" in text
+    assert 'class="card"' in text
+
+
+def test_the_picture_stays_inside_its_frame() -> None:
+    drawn = ElementTree.fromstring(picture(report(*some_rows())))
+    _, _, width, height = map(float, drawn.get("viewBox", "").split())
+    assert all(float(bar.get("x", 0)) + float(bar.get("width", 0)) <= width for bar in drawn.iter(f"{SVG}rect"))
+    assert all(float(text.get("y", 0)) < height for text in drawn.iter(f"{SVG}text"))

@@ -1,0 +1,67 @@
+"""The command line as a child process."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+COMMAND = (sys.executable, "-m", "hermetic")
+
+
+def hermetic(*words: str, stdin: bytes | None = None, seconds: float = 60) -> "subprocess.CompletedProcess[bytes]":
+    """Runs it to its end, with this input or none."""
+    given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    return subprocess.run([*COMMAND, *words], capture_output=True, timeout=seconds, **given)
+
+
+def as_json(*words: str) -> Any:
+    """What it prints with --json, read."""
+    done = hermetic(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return msgspec.json.decode(done.stdout)
+
+
+@contextmanager
+def running(*words: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """It, while it runs; ended at the end of the block."""
+    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen([*COMMAND, *words], **given)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+def alive(mark: str) -> list[int]:
+    """Pids of the programs that have the mark as an argument."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as cmdline:
+                words = cmdline.read().split(b"\0")
+        except OSError:
+            continue
+        if mark.encode() in words:
+            found.append(int(name))
+    return found
+
+
+def eventually(check: Callable[[], bool], seconds: float = 20) -> None:
+    """Returns once the check says yes; fails when that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"did not come true within {seconds:g} s"
+        time.sleep(0.02)

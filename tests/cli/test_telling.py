@@ -1,0 +1,116 @@
+"""`version`, `doctor`, `demo` and the help."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import hermetic as package
+from hermetic.cli.dispatch import COMMANDS
+from hermetic.cli.report import age, one_line, size, span
+from tests.cli.program import COMMAND, as_json, hermetic
+
+
+def test_version_is_told() -> None:
+    assert hermetic("version").stdout.decode().startswith(f"hermetic {package.__version__} ")
+    assert as_json("version")["hermetic"] == package.__version__
+
+
+def test_version_does_not_wait_for_the_others() -> None:
+    code = "import sys; from hermetic.cli import main; main(['version']); print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_every_command_has_help_and_is_in_the_documentation() -> None:
+    whole = hermetic("--help").stdout.decode()
+    with open(os.path.join(os.path.dirname(__file__), "../../docs/cli.md"), encoding="utf-8") as page:
+        documentation = page.read()
+    for name in COMMANDS:
+        assert re.search(rf"^ +{name} ", whole, re.MULTILINE)
+        assert f"hermetic {name}" in hermetic(name, "--help").stdout.decode()
+        assert f"## `hermetic {name}" in documentation
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    with open(os.path.join(os.path.dirname(__file__), "../../docs/cli.md"), encoding="utf-8") as page:
+        documentation = page.read()
+    for name in COMMANDS:
+        for option in re.findall(r"(--[a-z-]+)", hermetic(name, "--help").stdout.decode()):
+            assert option == "--help" or f"`{option}" in documentation or f" {option}" in documentation, (name, option)
+
+
+def test_doctor_tries_what_is_here() -> None:
+    checks = {check["name"]: check for check in as_json("doctor")}
+    assert {"python", "bash", "subreaper", "runtime directory", "spool", "local", "docker", "ssh"} <= checks.keys()
+    assert checks["local"]["state"] in ("ok", "weak")
+    assert checks["bash"]["found"]
+    assert all(check["advice"] for check in checks.values() if check["state"] != "ok")
+    plain = hermetic("doctor").stdout.decode()
+    assert "runtime directory" in plain
+
+
+def test_doctor_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    done = hermetic("doctor")
+    assert done.returncode == 1
+    assert re.search(r"^missing +bash", done.stdout.decode(), re.MULTILINE)
+    assert re.search(r"^broken +local", done.stdout.decode(), re.MULTILINE)
+
+
+def test_the_demonstration_tells_its_story_without_a_terminal() -> None:
+    done = hermetic("demo")
+    assert (done.returncode, done.stderr) == (0, b"")
+    told = done.stdout.decode()
+    assert told.count("hello from demo, in /tmp") == 2
+    assert "exited with code 3" in told
+    assert "timed out after 0.3 s" in told
+    assert "processes left of it: 0" in told
+    assert "'line 2\\nline 3\\n'" in told
+    assert "in this session:" in told
+
+
+def test_the_demonstration_takes_commands_on_a_terminal() -> None:
+    master, slave = os.openpty()
+    process = subprocess.Popen([*COMMAND, "demo"], stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        seen = read_until(master, b"hermetic> ")
+        os.write(master, b"cd /; v=4; exit 2\n")
+        seen = read_until(master, b"hermetic> ")
+        assert b"exited with code 2" in seen
+        os.write(master, b'echo "<$PROJECT>"\n')
+        assert b"<demo>" in read_until(master, b"hermetic> ")
+        os.write(master, b":q\n")
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def read_until(fd: int, text: bytes) -> bytes:
+    seen = b""
+    while text not in seen:
+        seen += os.read(fd, 4096)
+    return seen
+
+
+def test_sizes_and_times_are_for_people() -> None:
+    assert [size(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 MiB", "3.0 GiB"]
+    assert [span(s) for s in (0.0004, 0.35, 12, 300, 7200, 200000)] == [
+        "0.4 ms",
+        "350 ms",
+        "12 s",
+        "5 min",
+        "2 h",
+        "2 d",
+    ]
+    assert age(0).endswith(" d")
+
+
+def test_text_from_elsewhere_is_one_harmless_line() -> None:
+    assert one_line("a\nb\tc\x1b[2J\x9b") == "a⏎b c�[2J�"
+    assert len(one_line("x" * 500)) == 200

@@ -1,0 +1,95 @@
+"""What holds for every test: a private home, an event loop for `async def`, bounds on time, nothing left behind."""
+
+import inspect
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests import event_loop, leftovers
+from tests.sizes import is_full, scale
+
+# Generous: a test that gets here hangs. Its own waits are the tight ones.
+FAST_SECONDS = 120.0
+SLOW_SECONDS = 1800.0
+
+# What a finished test still holds goes away within half a second; tenfold slack.
+PATIENCE_SECONDS = 5.0
+
+KEPT_SETTINGS = ("HERMETIC_FULL",)
+FOREIGN_PREFIXES = ("HERMETIC_", "TERMINAL_", "XDG_")
+FOREIGN_NAMES = ("BASH_ENV", "ENV", "PROMPT_COMMAND", "CDPATH")
+
+runtime = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives the session a runtime directory and a home of its own, whatever the user's settings are."""
+    leftovers.adopt_orphans()
+    # Not under TMPDIR, which may be long: the path of a Unix socket has to stay below 100 bytes.
+    directory = Path(tempfile.mkdtemp(prefix="hm-", dir="/tmp"))
+    config.stash[runtime] = directory
+    for name in list(os.environ):
+        if name in FOREIGN_NAMES or (name.startswith(FOREIGN_PREFIXES) and name not in KEPT_SETTINGS):
+            del os.environ[name]
+    for variable, folder in (("HERMETIC_RUNTIME_DIR", "run"), ("HOME", "home")):
+        (directory / folder).mkdir(mode=0o700)
+        os.environ[variable] = str(directory / folder)
+    hypothesis.settings.register_profile(
+        "hermetic", deadline=None, max_examples=scale(1000), print_blob=True, derandomize=not is_full()
+    )
+    hypothesis.settings.load_profile("hermetic")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Takes the private directory away."""
+    if directory := config.stash.get(runtime, None):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then the slow ones, each in the order they were found."""
+    items.sort(key=is_slow)
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """True for tests marked slow."""
+    return item.get_closest_marker("slow") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Bounds the time of every test."""
+    # The event loop's own bound comes first: it cancels and cleans up, the alarm only interrupts.
+    with event_loop.bounded_in_time(seconds_for(item) + 10):
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs `async def` tests, each on a fresh event loop; True when it was one."""
+    seconds = seconds_for(pyfuncitem)
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        event_loop.make_plain(pyfuncitem, seconds)
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    event_loop.run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in wanted}, seconds)
+    return True
+
+
+def seconds_for(item: pytest.Item) -> float:
+    """How long a test may take before it counts as hanging."""
+    return SLOW_SECONDS if is_slow(item) else FAST_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a process, a thread or a descriptor."""
+    before = leftovers.take_stock()
+    yield
+    if left := leftovers.left_since(before, patience=PATIENCE_SECONDS):
+        pytest.fail("left behind by the test:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,0 +1,179 @@
+"""The table of limits: complete, and the same as what the resident keeps to."""
+
+import ast
+import importlib
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hermetic import resident
+from hermetic.contract import limits
+from hermetic.resident import fields, frames
+from hermetic.resident.main import read_config
+from hermetic.resident.resident import Refusal
+from tests.resident.running import Client, running
+
+COMPARED: dict[str, float] = {
+    "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
+    "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
+    "flock.COPIES": limits.COPIES.value,
+    "flock.PROOF_SECONDS": limits.COPY_REPORT.value,
+    "following.PIECE_BYTES": limits.FOLLOW_PIECE.value,
+    "frames.MAX_BODY": limits.FRAME_BODY.value,
+    "frames.MAX_DEPTH": limits.FRAME_DEPTH.value,
+    "frames.MAX_FIRST_FRAME": limits.FIRST_FRAME.value,
+    "frames.MAX_FRAME": limits.FRAME_BODY.value + limits.FRAME_HEADER.value,
+    "frames.MAX_ITEMS": limits.FRAME_ITEMS.value,
+    "job.FLOOD_PIPE_BYTES": limits.FLOOD_PIPE.value,
+    "job.READS_PER_TURN": limits.READS_AT_ONCE.value,
+    "limits.SPAN": limits.MARKS.value,
+    "loop.AWAKE_SECONDS": limits.AWAKE.value,
+    "loop.BUFFER_BYTES": limits.READ_BUFFER.value,
+    "main.LOG_BYTES": limits.ERROR_LOG.value,
+    "move.LIMIT_SECONDS": limits.MOVE.value,
+    "output_log.FALLBACK_BYTES": limits.SPOOL_FALLBACK.value,
+    "output_log.HOLD_BYTES": limits.FOLLOW_HOLD.value,
+    "output_log.MEMORY_BYTES": limits.LOG_HEAD.value,
+    "output_log.MOST_SECRETS": limits.SECRETS.value,
+    "output_log.SECRET_BYTES": limits.SECRET_LENGTH.value,
+    "output_log.SPOOL_BYTES": limits.SPOOL.value,
+    "process.INPUT_BYTES": limits.PENDING_INPUT.value,
+    "requests.BLOB_BYTES": limits.BLOB.value,
+    "requests.COMMAND_BYTES": limits.COMMAND.value,
+    "requests.EXCERPT_BYTES": limits.INLINE_OUTPUT.value,
+    "requests.LISTED": limits.LISTED.value,
+    "resident.PROOF_SECONDS": limits.COPY_REPORT.value,
+    "retention.COMMANDS": limits.KEPT_COMMANDS.value,
+    "retention.MEMORY_BYTES": limits.KEPT_MEMORY.value,
+    "retention.PROCESSES": limits.KEPT_PROCESSES.value,
+    "retention.SPOOL_BYTES": limits.KEPT_SPOOL.value,
+    "room.SPARE": limits.SPARE_PROCESSES.value,
+    "server.CLIENTS": limits.CLIENTS.value,
+    "server.GREETING_SECONDS": limits.GREETING.value,
+    "server.OPEN_REQUESTS": limits.OPEN_REQUESTS.value,
+    "server.OUTGOING_BYTES": limits.UNSENT.value,
+    "session.DEEPEST": limits.NESTING.value,
+    "session.LARGE_TEXT_BYTES": limits.LARGE_COMMAND.value,
+    "shell.INLINE_BYTES": limits.PIPED_COMMAND.value,
+    "tree.LIMIT_SECONDS": limits.KILL.value,
+    "tree.REPEAT_SECONDS": limits.TERM_AGAIN.value,
+    "tree.SETTLE_SECONDS": limits.KILL_LOOK.value,
+    "waiting._MOST_DESCRIPTORS": limits.POLLED.value,
+}
+
+NOT_LIMITS = {
+    "command.LISTEN_SECONDS": "when listening to a command's output begins: all of it is taken in either way",
+    "frames.CANCEL": "a kind of frame",
+    "frames.CREDIT": "a kind of frame",
+    "frames.ERROR": "a kind of frame",
+    "frames.EVENT": "a kind of frame",
+    "frames.REPLY": "a kind of frame",
+    "frames.REQUEST": "a kind of frame",
+    "job.FULL_READS": "the sign of a flood: it bounds nothing",
+    "job.F_SETPIPE_SZ": "a number of the kernel: an operation of fcntl",
+    "job.PIPE_BYTES": "a number of the kernel: what it gives a pipe",
+    "loop.READ": "a number of the standard library: an event of selectors",
+    "loop.WRITE": "a number of the standard library: an event of selectors",
+    "main.PR_SET_CHILD_SUBREAPER": "a number of the kernel: an operation of prctl",
+    "process.TIOCSCTTY": "a number of the kernel: an ioctl",
+    "process.TIOCSWINSZ": "a number of the kernel: an ioctl",
+    "shell.FIONREAD": "a number of the kernel: an ioctl",
+    "waiting._ENDLESS": "a number of the kernel: how a call without a timeout looks",
+}
+
+
+def numbers_of_the_resident() -> Iterator[tuple[str, float]]:
+    """`module.NAME` and value of every upper-case number that a module of the resident, or a class in it, assigns."""
+    for path in sorted(Path(resident.__file__).parent.glob("*.py")):
+        module = importlib.import_module(f"{resident.__name__}.{path.stem}")
+        classes = [value for value in vars(module).values() if isinstance(value, type)]
+        scopes = [vars(module), *(vars(value) for value in classes if value.__module__ == module.__name__)]
+        for name in assigned_constants(path.read_text(encoding="utf-8")):
+            for value in (scope[name] for scope in scopes if name in scope):
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    yield f"{path.stem}.{name}", value
+
+
+def assigned_constants(source: str) -> set[str]:
+    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Store) and node.id.isupper()}
+
+
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, float]:
+    return dict(numbers_of_the_resident())
+
+
+def test_every_limit_is_in_the_table_once() -> None:
+    defined = {name: value for name, value in vars(limits).items() if isinstance(value, limits.Limit)}
+    assert sorted(defined) == sorted(limit.name.upper() for limit in limits.LIMITS)
+    assert all(defined[limit.name.upper()] is limit for limit in limits.LIMITS)
+
+
+def test_every_limit_has_a_value_a_unit_and_a_meaning() -> None:
+    assert [limit.name for limit in limits.LIMITS if limit.value <= 0 or not limit.unit or not limit.meaning] == []
+
+
+def test_both_ends_keep_to_the_same_limits(numbers: dict[str, float]) -> None:
+    assert {name: value for name, value in numbers.items() if name in COMPARED} == COMPARED
+
+
+def test_every_number_of_the_resident_is_in_the_table_or_has_a_reason_not_to_be(numbers: dict[str, float]) -> None:
+    unknown = numbers.keys() - COMPARED.keys() - NOT_LIMITS.keys()
+    assert sorted(unknown) == [], "give each a row in contract/limits.py and compare it here, or say why it is no limit"
+
+
+def test_every_number_that_is_no_limit_exists_and_is_not_compared(numbers: dict[str, float]) -> None:
+    assert sorted(NOT_LIMITS.keys() - numbers.keys()) == []
+    assert sorted(NOT_LIMITS.keys() & COMPARED.keys()) == []
+
+
+def test_the_numbers_of_a_module_and_of_its_classes_are_found_but_not_those_it_imports() -> None:
+    source = "from .loop import READ\nMOST, _LEAST = 2, 1\nDEEP: int = 8\nclass Mark:\n    SPAN = 4\n"
+    assert assigned_constants(source) == {"MOST", "_LEAST", "DEEP", "SPAN"}
+
+
+def test_a_resident_that_is_told_no_clocks_has_those_of_the_table() -> None:
+    given = msgspec.msgpack.encode({"id": "r"})
+    config = read_config(io.BytesIO(struct.pack(">I", len(given)) + given))
+    clocks = (limits.LEASE.value, limits.UNATTENDED.value, limits.LOGIN.value)
+    assert (config["lease"], config["unattended"], config["login_timeout"]) == clocks
+
+
+def test_the_resident_takes_ids_and_durations_up_to_their_limits() -> None:
+    longest = "a" * limits.ID_LENGTH.value
+    assert fields.job_id({"id": longest}) == longest
+    with pytest.raises(Refusal):
+        fields.job_id({"id": longest + "a"})
+    assert fields.seconds({"timeout": limits.DURATION.value - 1}, "timeout") == limits.DURATION.value - 1
+    assert fields.seconds({"timeout": limits.DURATION.value * 2}, "timeout") == limits.DURATION.value
+
+
+def test_a_running_resident_cuts_commands_and_refuses_beyond_the_limits() -> None:
+    with running() as place, place.client() as client:
+        text = b"true " + b"x" * limits.COMMAND_SHOWN.value
+        client.ask("start", text, id="long", text=len(text))
+        described = client.ask("status", process="long")[0]["process"]["command"]
+        [listed] = frames.unpack(client.ask("list")[1])
+        assert len(described) == limits.COMMAND_SHOWN.value
+        assert len(listed["command"]) == limits.COMMAND_LISTED.value
+        takes_blobs_up_to(client, limits.BLOBS.value)
+        takes_terminals_up_to(client, limits.TERMINAL.value)
+
+
+def takes_blobs_up_to(client: Client, most: int) -> None:
+    for number in range(most):
+        client.ask("blob", blob=f"b{number}")
+    with pytest.raises(AssertionError, match="too many blobs"):
+        client.ask("blob", blob="one-more")
+
+
+def takes_terminals_up_to(client: Client, most: int) -> None:
+    client.ask("start", b"true", id="wide", text=4, pty=True, rows=most, cols=most)
+    for side in ("rows", "cols"):
+        with pytest.raises(AssertionError, match=f"{side} must be"):
+            client.ask("start", b"true", id="wider", text=4, pty=True, **{side: most + 1})

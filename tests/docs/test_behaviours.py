@@ -1,0 +1,52 @@
+"""The table of behaviours: every item has a row, and every test that a row names exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, rows
+
+PAGE = "docs/behaviours.md"
+ITEMS = [*(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22))]
+TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
+NO_TEST = ("Does not apply", "Later work")
+
+
+def test_every_item_has_one_row() -> None:
+    assert [row[0] for row in rows(PAGE)] == ITEMS
+
+
+@pytest.mark.parametrize("row", rows(PAGE), ids=lambda row: row[0])
+def test_a_row_names_tests_that_exist_or_says_why_there_is_none(row: list[str]) -> None:
+    named = TEST.findall(row[3])
+    assert named or row[2].startswith(NO_TEST), f"{row[0]} names no test"
+    assert TEST.sub("", row[3]).strip(" ,") == "", f"{row[0]}: not a `path::test`: {row[3]}"
+    for path, name in named:
+        assert name in functions_in(ROOT / path), f"{row[0]}: {path} has no {name}"
+
+
+def functions_in(path: Path) -> set[str]:
+    """The names of the test functions in a file."""
+    assert path.is_file(), f"{path} does not exist"
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_a_test_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "test_x.py"
+    file.write_text("def helper(): ...\nasync def test_one(): ...\nclass T:\n    def test_two(self): ...\n")
+    assert functions_in(file) == {"test_one", "test_two"}
+    with pytest.raises(AssertionError, match="does not exist"):
+        functions_in(tmp_path / "test_y.py")
+
+
+def test_a_name_with_parameters_is_read() -> None:
+    assert TEST.findall("`tests/a.py::test_b`, `src/c/test_d.py::test_e[a NUL]`") == [
+        ("tests/a.py", "test_b"),
+        ("src/c/test_d.py", "test_e"),
+    ]

@@ -1,0 +1,83 @@
+"""What a host remembers: private, whole, found by task, opened by one at a time."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.environments.records import RECORD, Records, id_for_task, new_id
+
+
+def record(records: Records, id: str, task: str | None = None) -> EnvironmentRecord:
+    return EnvironmentRecord(
+        id=id, kind="local", task=task, options={"lease": 1.0}, created=time.time(), directory=str(records.root / id),
+        spool=None, socket="/s", token=b"\x00\xff", resident="r", pid=1, guardian=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path)
+
+
+def test_a_record_is_found_by_task_and_by_id(records: Records) -> None:
+    id = id_for_task("build")
+    records.make_directory(id)
+    written = record(records, id, "build")
+    records.write(written)
+    assert records.find("build") == records.find(id) == written
+    assert records.find("other") is None
+    assert records.find("../build") is None
+    assert (records.root / id / RECORD).stat().st_mode & 0o777 == 0o600
+    assert (records.root / id).stat().st_mode & 0o777 == 0o700
+
+
+def test_records_are_listed_and_broken_ones_left_out(records: Records) -> None:
+    ids = [new_id() for _ in range(3)]
+    for id in ids:
+        records.make_directory(id)
+    records.write(record(records, ids[0]))
+    records.write(record(records, ids[1]))
+    (records.root / ids[2] / RECORD).write_bytes(b"{half")
+    assert [one.id for one in records.all()] == ids[:2]
+
+
+def test_a_discarded_record_is_gone(records: Records) -> None:
+    id = new_id()
+    records.make_directory(id)
+    records.write(record(records, id))
+    records.discard(id)
+    records.discard(id)
+    assert list(records.root.iterdir()) == []
+
+
+async def test_one_at_a_time_holds_a_lock(records: Records) -> None:
+    inside: list[int] = []
+    most = 0
+
+    async def hold(number: int) -> None:
+        nonlocal most
+        async with records.lock("t-1"):
+            inside.append(number)
+            most = max(most, len(inside))
+            await asyncio.sleep(0.001)
+            inside.remove(number)
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(hold(number) for number in range(20)))
+    assert most == 1
+    assert list(records.root.iterdir()) == []
+
+
+async def test_a_cancelled_waiter_leaves_the_lock_to_others(records: Records) -> None:
+    async with asyncio.timeout(20):
+        async with records.lock("t-1"):
+            waiter = asyncio.ensure_future(records.lock("t-1").__aenter__())
+            await asyncio.sleep(0.05)
+            waiter.cancel()
+            await asyncio.wait([waiter])
+        async with records.lock("t-1"):
+            assert os.listdir(records.root) == ["t-1.lock"]

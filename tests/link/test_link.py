@@ -1,0 +1,127 @@
+"""The link against a resident that breaks off or lies."""
+
+import asyncio
+
+import pytest
+
+from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess
+from hermetic.link import answers
+from hermetic.link.calls import Following
+from hermetic.link.connection import Misbehaved
+from hermetic.link.link import ResidentGone
+from hermetic.link.wire import pack_frame
+from hermetic.resident.frames import CREDIT, ERROR, EVENT, REPLY
+from tests.link.fake_resident import FakeResident
+
+# To a request with the number 1.
+LIES = {
+    "a reply of another shape": pack_frame(REPLY, 1, {"processes": "five"}),
+    "a reply to nothing": pack_frame(REPLY, 99, {}),
+    "an event for a plain request": pack_frame(EVENT, 1, {"start": 0}, b"x"),
+    "a frame only clients send": pack_frame(CREDIT, 1, {"n": 1}),
+    "an unknown kind": pack_frame(77, 1, {}),
+    "no frame at all": b"\xff" * 64,
+    "an error without a name": pack_frame(ERROR, 1, {"message": "x"}),
+    "a field that is not text": pack_frame(ERROR, 1, {"error": "X", "message": b"\xff"}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+async def test_a_lie_ends_the_link_and_says_so(lie: bytes) -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    await resident.send(lie)
+    with pytest.raises(Misbehaved, match="misbehaved"):
+        await question
+    with pytest.raises(Misbehaved):
+        await link.ask("list", answers.listed)
+    assert resident.dialled == 1  # it is not asked again
+    await link.close()
+    resident.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("greeting", "error"),
+    [
+        (pack_frame(REPLY, 0, {"version": 1}), Misbehaved),
+        (pack_frame(REPLY, 0, {"version": 9, "resident": "r", "pid": 1}), Misbehaved),
+        (pack_frame(REPLY, 3, {"version": 1, "resident": "r", "pid": 1}), Misbehaved),
+        (pack_frame(ERROR, 0, {"error": "EnvironmentUnavailable", "message": "too old"}), EnvironmentUnavailable),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Misbehaved),
+    ],
+    ids=["incomplete", "a version not offered", "another number", "refused", "not a resident"],
+)
+async def test_a_bad_greeting_is_an_error_and_leaves_nothing_open(greeting: bytes, error: type[Exception]) -> None:
+    resident = FakeResident(greeting)
+    with pytest.raises(error):
+        await resident.link().open()
+    resident.hang_up()
+
+
+async def test_errors_are_what_the_resident_named() -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    questions = [asyncio.ensure_future(link.ask("list", answers.listed)) for _ in range(4)]
+    await asyncio.sleep(0)
+    await resident.send(pack_frame(ERROR, 1, {"error": "UnknownProcess", "message": "m", "process": "p1"}))
+    await resident.send(pack_frame(ERROR, 2, {"error": "InvalidArgument", "message": "m", "argument": "cwd"}))
+    await resident.send(pack_frame(ERROR, 3, {"error": "FileNotFoundError", "message": "no such file: x"}))
+    await resident.send(pack_frame(ERROR, 4, {"error": "SystemExit", "message": "m"}))
+    unknown, invalid, missing, other = await asyncio.gather(*questions, return_exceptions=True)
+    assert isinstance(unknown, UnknownProcess)
+    assert unknown.process_id == "p1"
+    assert isinstance(invalid, InvalidArgument)
+    assert invalid.argument == "cwd"
+    assert isinstance(missing, FileNotFoundError)
+    assert str(other) == "SystemExit: m"
+    await link.close()
+    resident.hang_up()
+
+
+async def test_a_resident_that_is_gone_fails_every_open_request_at_once() -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    questions = [asyncio.ensure_future(link.ask("list", answers.listed)) for _ in range(5)]
+    await asyncio.sleep(0)
+    resident.hang_up()
+    failed = await asyncio.gather(*questions, return_exceptions=True)
+    assert [type(error) for error in failed] == [ResidentGone] * 5
+    assert resident.dialled == 2
+    await link.close()
+
+
+async def test_output_that_goes_backwards_is_a_lie() -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    came: list[tuple[int, bytes]] = []
+    following = Following("p1", 0, lambda start, data: came.append((start, data)))
+    end = link.send(following)
+    await resident.send(pack_frame(EVENT, 1, {"start": 0}, b"abc") + pack_frame(EVENT, 1, {"start": 9}, b"x"))
+    await resident.send(pack_frame(EVENT, 1, {"start": 2}, b"c"))
+    with pytest.raises(Misbehaved, match="again"):
+        await end
+    assert came == [(0, b"abc"), (9, b"x")]
+    await link.close()
+    resident.hang_up()
+
+
+async def test_a_cancelled_question_may_still_be_answered() -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    question.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await question
+    await resident.send(pack_frame(REPLY, 1, {"processes": 0}) + pack_frame(REPLY, 2, {"processes": 0}))
+    said, _ = await link.ask("list", answers.listed)
+    assert said.processes == 0
+    await link.close()
+    resident.hang_up()

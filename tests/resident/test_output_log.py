@@ -1,0 +1,134 @@
+"""The output log: every byte by its offset, bounded, and exact about what fell out."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermetic.resident import output_log
+from hermetic.resident.output_log import MEMORY_BYTES, OutputLog, Ring
+
+CAP = 1000
+
+
+def fill(log: OutputLog, sizes: list[int]) -> bytes:
+    """Appends pieces of these sizes; returns all that was ever written."""
+    written = b""
+    for size in sizes:
+        piece = bytes((len(written) + i) % 251 for i in range(size))
+        log.append(piece)
+        written += piece
+    return written
+
+
+@given(sizes=st.lists(st.integers(0, 1500), max_size=12), offset=st.integers(0, 80_000), limit=st.integers(1, 5000))
+def test_any_range_that_was_kept_reads_back_exactly(sizes: list[int], offset: int, limit: int) -> None:
+    log = OutputLog("/tmp", spool_bytes=CAP)
+    try:
+        written = fill(log, [MEMORY_BYTES - 300, *sizes])
+        assert log.total == len(written)
+        hole_start, hole_end = log.hole
+        start, data = log.read(offset, limit)
+        assert written[start : start + len(data)] == data
+        assert start == offset or (hole_start <= offset < hole_end and start == hole_end) or offset >= log.total
+        assert hole_end - hole_start == max(0, len(written) - MEMORY_BYTES - CAP)
+        if start < log.total:
+            assert data
+    finally:
+        log.close()
+
+
+@given(sizes=st.lists(st.integers(0, 70_000), max_size=6), limit=st.integers(1, 200_000))
+def test_an_excerpt_is_whole_or_head_and_tail_within_the_limit(sizes: list[int], limit: int) -> None:
+    log = OutputLog("/tmp", spool_bytes=CAP * 50)
+    try:
+        written = fill(log, sizes)
+        head, tail = log.excerpt(limit)
+        assert len(head) + len(tail) <= limit
+        assert written.startswith(head)
+        assert written.endswith(tail)
+        if len(written) <= limit and log.hole[0] == log.hole[1]:
+            assert head + tail == written
+    finally:
+        log.close()
+
+
+def test_a_small_log_never_touches_the_disk(tmp_path: Path) -> None:
+    log = OutputLog(str(tmp_path / "does-not-exist"))
+    log.append(b"x" * MEMORY_BYTES)
+    assert log.read(0, 10 * MEMORY_BYTES) == (0, b"x" * MEMORY_BYTES)
+    assert log.spooled_bytes == 0
+
+
+def test_without_a_disk_a_short_tail_stays_in_memory_and_the_hole_is_counted(tmp_path: Path) -> None:
+    log = OutputLog(str(tmp_path / "does-not-exist"))
+    written = fill(log, [MEMORY_BYTES, 600_000])
+    start, end = log.hole
+    assert (start, end) == (MEMORY_BYTES, len(written) - output_log.FALLBACK_BYTES)
+    assert log.read(end, 10_000_000) == (end, written[end:])
+
+
+def test_a_disk_that_fills_up_makes_the_tail_shorter_and_costs_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    room = 300_000
+    real_pwrite = os.pwrite
+
+    def pwrite_on_a_small_disk(fd: int, data: bytes, offset: int) -> int:
+        if offset >= room:
+            raise OSError(28, "No space left on device")
+        return real_pwrite(fd, data[: room - offset], offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite_on_a_small_disk)
+    log = OutputLog(str(tmp_path))
+    try:
+        written = fill(log, [MEMORY_BYTES] + [50_000] * 20)
+        start, end = log.hole
+        assert (start, end) == (MEMORY_BYTES, len(written) - room)
+        assert log.read(end, len(written)) == (end, written[end:])
+    finally:
+        log.close()
+
+
+def test_the_spool_has_no_name_so_that_nothing_can_be_left_behind(tmp_path: Path) -> None:
+    ring = Ring(str(tmp_path), CAP)
+    ring.write(b"y" * 100)
+    assert list(tmp_path.iterdir()) == []
+    ring.close()
+
+
+def test_listeners_hear_of_every_append() -> None:
+    log = OutputLog("/tmp")
+    heard: list[int] = []
+    log.listeners.append(lambda: heard.append(log.total))
+    fill(log, [3, 4])
+    assert heard == [3, 7]
+
+
+@given(cuts=st.lists(st.integers(1, 12), min_size=1, max_size=20), before=st.integers(0, 40))
+def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(cuts: list[int], before: int) -> None:
+    secret = b"open sesame"
+    log = OutputLog("/tmp", spool_bytes=CAP)
+    try:
+        log.append(b"x" * (MEMORY_BYTES - before))
+        log.mask(secret)
+        text = b"say " + secret + b", twice: " + secret * 2 + b"."
+        at, turn = 0, 0
+        while at < len(text):
+            size = cuts[turn % len(cuts)]
+            log.append(text[at : at + size])
+            at, turn = at + size, turn + 1
+        expected = text.replace(secret, b"*" * len(secret))
+        assert log.total == MEMORY_BYTES - before + len(text)
+        assert log.read(MEMORY_BYTES - before, 1000)[1] == expected
+    finally:
+        log.close()
+
+
+def test_a_secret_too_short_to_tell_apart_is_not_masked() -> None:
+    log = OutputLog("/tmp")
+    log.mask(b"abc")
+    log.append(b"abcabc")
+    assert log.read(0, 10) == (0, b"abcabc")

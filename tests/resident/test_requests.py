@@ -1,0 +1,231 @@
+"""Requests at awkward moments: each is answered, once, and nobody else waits for it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermetic.resident.frames import CREDIT, ERROR, REPLY, REQUEST, pack_frame
+from tests.resident.running import Client, running
+
+
+def send(client: Client, op: str, body: bytes = b"", **fields: Any) -> int:
+    """Sends a request without waiting for its answer."""
+    client.number += 1
+    client.stream.sendall(pack_frame(REQUEST, client.number, {"op": op, **fields}, body))
+    return client.number
+
+
+def answers(client: Client, *numbers: int) -> dict[int, Any]:
+    """The last answers to these requests, in whatever order they come."""
+    found: dict[int, Any] = {}
+    while set(found) != set(numbers):
+        kind, number, fields, _ = client.next_frame()
+        if kind in (REPLY, ERROR):
+            found[number] = fields
+    return found
+
+
+@pytest.fixture
+def slow_profile(tmp_path: Path) -> dict[str, str]:
+    """An environment whose login profile takes its time."""
+    (tmp_path / ".bash_profile").write_text("sleep 3\nexport FROM_PROFILE=yes\n")
+    return {**os.environ, "HOME": str(tmp_path)}
+
+
+def test_a_command_that_waits_for_a_shell_can_be_killed(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        run = send(client, "run", b"echo hi", id="r", text=7)
+        kill = send(client, "kill", process="r")
+        said = answers(client, run, kill)
+        assert said[run]["ending"] == said[kill]["process"]["ending"] == ["cancelled"]
+
+
+def test_ending_a_session_answers_the_commands_that_wait_in_it(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        run = send(client, "run", b"echo hi", id="r", text=7)
+        end = send(client, "end_session", session="")
+        assert answers(client, run, end)[run]["ending"] == ["cancelled"]
+
+
+def test_a_process_started_before_the_profile_is_through_gets_what_it_exports(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        client.ask("start", b"echo $FROM_PROFILE", id="p", text=18)
+        client.ask("wait", process="p")
+        assert client.ask("read", log="p")[1] == b"yes\n"
+
+
+@pytest.mark.parametrize("head_start", [0, 0.001, 0.003, 0.01, 0.05])
+def test_ending_a_session_ends_the_tree_of_its_running_command(head_start: float) -> None:
+    """Also when its shell has not read the command yet, or has just begun."""
+    with running() as resident, resident.client() as client:
+        client.run("true")
+        run = send(client, "run", b"sleep 1234.5 & sleep 1234.5", id="r", text=27, timeout=20.0)
+        time.sleep(head_start)
+        end = send(client, "end_session", session="")
+        said = answers(client, run, end)
+        assert said[run]["ending"] == ["cancelled"]
+        assert b"1234.5" not in b"".join(
+            path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
+        )
+
+
+def test_a_shell_that_dies_while_it_is_asked_costs_nobody_an_answer() -> None:
+    with running() as resident, resident.client() as client:
+        pid = int(client.run("echo $$; A=1")[1])
+        os.kill(pid, signal.SIGSTOP)
+        start = send(client, "start", b"echo $A", id="p", text=7)
+        client_2 = resident.connect()
+        client_2.close()
+        os.kill(pid, signal.SIGKILL)
+        assert "process" in answers(client, start)[start]
+
+
+def test_a_follower_of_a_forgotten_log_is_told() -> None:
+    with running(spool="/var/tmp") as resident, resident.client() as client:
+        client.ask("run", b"head -c 300000 /dev/zero", id="r", text=24)
+        follow = send(client, "follow", log="r", offset=0, credit=10)
+        forget = send(client, "forget", process="r")
+        client.stream.sendall(pack_frame(CREDIT, follow, {"n": 1_000_000}))
+        said = answers(client, follow, forget)
+        assert said[follow]["error"] == "UnknownProcess"
+        assert client.run("echo fine")[1] == b"fine\n"
+
+
+def test_a_repeated_run_of_an_argv_starts_one_process() -> None:
+    with running() as resident, resident.client() as client:
+        marker = Path(resident.directory) / "once"
+        words = f"bash\0-c\0echo x >> {marker}".encode()
+        first = send(client, "run", words, id="a", text=len(words), argv=True)
+        second = send(client, "run", words, id="a", text=len(words), argv=True)
+        said = answers(client, first, second)
+        assert said[first]["ending"] == said[second]["ending"] == ["exited", 0]
+        assert marker.read_text() == "x\n"
+
+
+def test_a_list_of_many_processes_fits_its_answer() -> None:
+    with running() as resident, resident.client() as client:
+        for i in range(300):
+            client.ask("start", b"true " + b"x" * 3000, id=f"p{i}", text=3005, stdin="null")
+        said, body = client.ask("list")
+        assert said["processes"] == 300
+        assert body.count(b"true x") == 300
+
+
+def test_a_session_with_huge_exports_tells_them() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("export BIG=$(head -c 90000 /dev/zero | tr '\\0' b)")
+        _, body = client.ask("state", session="")
+        assert b"b" * 90000 in body
+
+
+def test_a_process_that_is_being_started_can_be_asked_about(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        start = send(client, "start", b"echo out", id="p", text=8)
+        wait = send(client, "wait", process="p")
+        follow = send(client, "follow", log="p", offset=0, credit=1000)
+        said = answers(client, start, wait, follow)
+        assert said[follow] == {"end": 4, "ending": ["exited", 0]}
+        assert said[wait]["process"]["ending"] == ["exited", 0]
+
+
+def test_a_list_that_does_not_fit_tells_of_the_newest(tmp_path: Path) -> None:
+    deep = tmp_path
+    while len(str(deep)) < 1500:
+        deep = deep / ("d" * 100)
+    deep.mkdir(parents=True)
+    with running() as resident, resident.client() as client:
+        for i in range(900):
+            client.ask("start", b"true", id=f"p{i}", text=4, stdin="null", cwd=str(deep))
+        said, body = client.ask("list")
+        assert said["processes"] == 900
+        assert b"p899" in body
+        assert len(body) <= 1 << 20
+
+
+def test_an_answer_that_does_not_fit_is_an_error_and_not_silence() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("for i in {1..12}; do export BIG$i=$(head -c 100000 /dev/zero | tr '\\0' b); done")
+        state = send(client, "state", session="")
+        assert "does not fit" in answers(client, state)[state]["message"]
+        assert client.run("echo fine")[1] == b"fine\n"
+
+
+def test_a_listener_that_does_not_read_costs_nothing_and_learns_that_it_missed_something() -> None:
+    with running() as resident, resident.client() as listener, resident.client() as client:
+        send(listener, "events")
+        before, _ = client.ask("info")
+        for i in range(1500):
+            client.ask("run", b"true " + b"x" * 3000, id=f"c{i}", text=3005)
+        after, _ = client.ask("info")
+        assert after["rss"] - before["rss"] < 6 << 20
+        heard = [listener.next_frame()[2]["event"] for _ in range(300)]
+        assert "started" in heard
+        while heard[-1] != "missed":
+            heard.append(listener.next_frame()[2]["event"])
+
+
+def test_what_the_starter_had_open_is_not_held() -> None:
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, True)
+    try:
+        with running(pass_fds=(write_end,)) as resident, resident.client() as client:
+            os.close(write_end)
+            assert os.read(read_end, 1) == b"", "somebody still holds the other end"
+            assert client.run("echo fine")[1] == b"fine\n"
+    finally:
+        os.close(read_end)
+
+
+def test_exits_in_a_row_do_not_nest_without_end() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("X=kept; f() { echo $X; }")
+        deepest = 0
+        for _ in range(400):
+            said, output = client.run("echo $BASH_SUBSHELL; exit 3")
+            assert said["ending"] == ["exited", 3]
+            deepest = max(deepest, int(output))
+        assert 200 < deepest < 300
+        assert client.run("f")[1] == b"kept\n"
+
+
+def test_a_directory_that_is_gone_is_left_for_its_ancestor_by_everything(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    with running() as resident, resident.client() as client:
+        client.run(f"cd {tmp_path}/a/b; rm -r {tmp_path}/a/b")
+        client.ask("write_file", b"content", path="x")
+        assert (tmp_path / "a" / "x").read_text() == "content"
+        said, _ = client.ask("start", b"pwd", id="p", text=3, stdin="null")
+        assert said["process"]["cwd"] == str(tmp_path / "a")
+        said, output = client.run("pwd")
+        assert output.decode().strip() == str(tmp_path / "a")
+        assert any("no longer exists" in note for note in said["notes"])
+
+
+def test_a_tree_that_takes_its_mark_away_is_still_ended() -> None:
+    with running() as resident, resident.client() as client:
+        text = "env -i setsid bash -c 'ulimit -S -q 5000; sleep 4321.5 & sleep 4321.5' & sleep 4321.5"
+        said, _ = client.run(text, timeout=0.3)
+        assert said["ending"] == ["timed_out", 0.3]
+        client.run("ulimit -q 5000")
+        client.run("sleep 4321.25 &")
+        said, _ = client.run("env -i setsid sleep 4321.5 & sleep 4321.5", timeout=0.3)
+        assert said["ending"] == ["timed_out", 0.3]
+        words = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+        assert b"4321.5" not in words
+        assert b"4321.25" in words, "an earlier job was touched"
+
+
+def test_a_large_file_is_written_while_others_are_served(tmp_path: Path) -> None:
+    with running(spool="/var/tmp") as resident, resident.client() as client:
+        for _ in range(20):
+            client.ask("blob", b"z" * (1 << 20), blob="b")
+        write = send(client, "write_file", path=str(tmp_path / "large"), blob="b", mode=0o640)
+        assert answers(client, write)[write] == {"size": 20 << 20}
+        assert (tmp_path / "large").stat().st_size == 20 << 20
+        assert (tmp_path / "large").stat().st_mode & 0o777 == 0o640
+        write = send(client, "write_file", path=str(tmp_path), blob="none")
+        assert answers(client, write)[write]["error"] == "InvalidArgument"

@@ -1,0 +1,61 @@
+"""The two clocks: an environment that nobody attends ends by itself, and not before."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import hermetic
+from tests.scenarios.living import gone, with_argument
+
+OPENER = """
+import asyncio, sys, hermetic
+async def main():
+    env = await hermetic.open("local", task=sys.argv[1], lease=float(sys.argv[2]), unattended=float(sys.argv[3]))
+    await env.run(sys.argv[4])
+    info = await env.info()
+    print(info.pid, info.guardian, flush=True)
+asyncio.run(main())
+"""
+
+
+def open_and_leave(task: str, lease: float, unattended: float, command: str) -> tuple[int, int]:
+    """Opens an environment in another process that ends at once; returns the pids of resident and guardian."""
+    said = subprocess.run(
+        [sys.executable, "-c", OPENER, task, str(lease), str(unattended), command],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    resident, guardian = map(int, said.stdout.split())
+    return resident, guardian
+
+
+async def test_with_nobody_attached_and_nothing_running_the_lease_ends_it() -> None:
+    resident, guardian = open_and_leave(f"lease-{os.getpid()}", 0.3, 600, "true")
+    async with asyncio.timeout(30):
+        await gone(resident)
+        await gone(guardian)
+
+
+async def test_what_runs_in_the_background_outlives_the_lease_and_ends_with_the_second_clock() -> None:
+    odd = f"9{os.getpid()}.25"
+    resident, guardian = open_and_leave(f"unattended-{os.getpid()}", 0.1, 1.5, f"sleep {odd} >/dev/null &")
+    assert with_argument(odd) != []
+    ended = asyncio.create_task(gone(resident))
+    done, _ = await asyncio.wait([ended], timeout=0.7)
+    assert done == set(), "it ended with its lease though something ran"
+    async with asyncio.timeout(30):
+        await ended
+        await gone(guardian)
+    assert with_argument(odd) == []
+
+
+async def test_an_attached_caller_stops_both_clocks() -> None:
+    async with hermetic.open("local", task=f"attended-{os.getpid()}", lease=0.1, unattended=0.1) as env:
+        resident = (await env.info()).pid
+        ended = asyncio.create_task(gone(resident))
+        done, _ = await asyncio.wait([ended], timeout=0.6)
+        assert done == set()
+    async with asyncio.timeout(30):
+        await ended

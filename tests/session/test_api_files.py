@@ -1,0 +1,44 @@
+"""Files of an environment, read and written whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import hermetic
+
+
+@pytest.mark.parametrize("size", [0, 5, 1 << 20, (1 << 20) + 1, 3_500_000])
+async def test_a_file_of_any_size_goes_there_and_back(tmp_path: Path, size: int) -> None:
+    data = os.urandom(size)
+    async with hermetic.open("local", cwd=tmp_path) as env:
+        await env.write_file("a/b/file", data)
+        assert (tmp_path / "a/b/file").read_bytes() == data
+        assert await env.read_bytes("a/b/file") == data
+        await env.download("a/b/file", str(tmp_path / "down"))
+        assert (tmp_path / "down").read_bytes() == data
+        await env.upload(str(tmp_path / "down"), "up")
+        assert (tmp_path / "up").read_bytes() == data
+        assert sorted(os.listdir(tmp_path)) == ["a", "down", "up"]
+
+
+async def test_relative_paths_start_at_the_sessions_directory(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=tmp_path) as env:
+        await env.run("mkdir sub; cd sub; echo grün > text")
+        assert await env.read_file("text") == "grün\n"
+        assert await env.read_file(str(tmp_path / "sub/text")) == "grün\n"
+        await env.write_file("other", "ö")
+        assert (tmp_path / "sub/other").read_bytes() == "ö".encode()
+
+
+async def test_what_is_missing_or_no_file_is_pythons_own_error(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=tmp_path) as env:
+        with pytest.raises(FileNotFoundError):
+            await env.read_file("missing")
+        with pytest.raises(IsADirectoryError):
+            await env.read_file(".")
+        with pytest.raises(FileNotFoundError):
+            await env.download("missing", str(tmp_path / "x"))
+        assert os.listdir(tmp_path) == []
+        with pytest.raises(hermetic.InvalidArgument):
+            await env.read_file("")

@@ -1,0 +1,150 @@
+"""The blocking face: the same names and signatures, the same answers."""
+
+import inspect
+import os
+import signal
+import threading
+import time
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hermetic
+from hermetic import blocking
+from hermetic.contract.command import RunOptions
+from hermetic.contract.process import StartOptions
+from hermetic.session import environment, opening, process, session
+
+FACES: list[tuple[type, type]] = [
+    (session.Session, blocking.Session),
+    (environment.Environment, blocking.Environment),
+    (process.Process, blocking.Process),
+]
+OPTIONS = {"run": RunOptions, "start": StartOptions}
+
+
+def public(face: type) -> dict[str, Any]:
+    return {
+        name: inspect.getattr_static(face, name)
+        for name in dir(face)
+        if not name.startswith("_") and not isinstance(inspect.getattr_static(face, name), type)
+    }
+
+
+def parameters(function: Callable[..., object]) -> dict[str, tuple[object, ...]]:
+    """Name → kind, default, type; the names behind `**options` are looked up where they are written."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found: dict[str, tuple[object, ...]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            found[name] = (parameter.kind, parameter.default, hints.get(name))
+    return found
+
+
+@pytest.mark.parametrize(("ours", "theirs"), FACES, ids=lambda face: face.__module__)
+def test_both_faces_have_the_same_names(ours: type, theirs: type) -> None:
+    assert set(public(ours)) == set(public(theirs))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), FACES, ids=lambda face: face.__module__)
+def test_both_faces_have_the_same_signatures(ours: type, theirs: type) -> None:
+    for name, function in public(ours).items():
+        if isinstance(function, property):
+            assert isinstance(public(theirs)[name], property)
+            continue
+        expected = parameters(function)
+        if name in OPTIONS:
+            hints = typing.get_type_hints(OPTIONS[name])
+            options = {key: value for key, value in expected.items() if value[0] is inspect.Parameter.KEYWORD_ONLY}
+            assert {key: value[2] for key, value in options.items()} == hints, name
+            expected = {key: value for key, value in expected.items() if key not in options}
+        assert parameters(public(theirs)[name]) == expected, name
+
+
+def test_open_and_attach_have_the_same_signatures() -> None:
+    for name in ("open", "attach"):
+        assert parameters(getattr(blocking, name)) == parameters(getattr(opening, name))
+
+
+def test_the_same_work_without_await(tmp_path: Path) -> None:
+    with hermetic.blocking.open("local", cwd=tmp_path) as env:
+        assert env.run("echo hi; cd /; A=1").output == "hi\n"
+        assert env.run("pwd; echo $A").output == "/\n1\n"
+        assert env.session("b").run("echo [$A]").output == "[]\n"
+        child = env.start("read x; echo $x")
+        child.submit("hello")
+        child.wait_for("hello", timeout=10)
+        assert child.wait(10) == hermetic.Exited(0)
+        assert env.process(child.id).read().data == b"hello\n"
+        env.write_file(str(tmp_path / "f"), "text")
+        assert env.read_file(str(tmp_path / "f")) == "text"
+        with pytest.raises(hermetic.InvalidArgument):
+            env.run("true", timeout=0)
+        assert env.id in repr(env)
+
+
+def test_a_yielded_command_gives_a_blocking_process() -> None:
+    with hermetic.blocking.open("local") as env:
+        result = env.run("sleep 0.3; echo late", timeout=0.05, on_timeout="yield")
+        assert isinstance(result.process, blocking.Process)
+        assert result.process.wait(10) == hermetic.Exited(0)
+
+
+def test_events_are_a_plain_iterator() -> None:
+    with hermetic.blocking.open("local") as env, env.events() as events:
+        env.start("true", id="p").wait(10)
+        assert [next(events).event, next(events).event] == ["started", "ended"]
+
+
+def test_a_task_is_attached_to_and_removed() -> None:
+    with hermetic.blocking.open("local", task="blocking") as env:
+        env.run("X=1")
+    with hermetic.blocking.attach("blocking") as again:
+        assert again.run("echo $X").output == "1\n"
+        again.close(remove=True)
+    with pytest.raises(hermetic.EnvironmentUnavailable):
+        hermetic.blocking.attach("blocking")
+    with pytest.raises(hermetic.EnvironmentUnavailable):
+        again.run("true")
+
+
+def test_an_interrupt_ends_the_command_first() -> None:
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with hermetic.blocking.open("local") as env:
+            timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+            timer.start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                env.run("sleep 600")
+            assert time.monotonic() - began < 10
+            timer.join()
+            assert all(one.state == "ended" for one in env.processes())
+    finally:
+        signal.signal(signal.SIGUSR1, earlier)
+
+
+def test_threads_share_an_environment() -> None:
+    with hermetic.blocking.open("local") as env:
+        outputs: dict[int, str] = {}
+
+        def work(number: int) -> None:
+            outputs[number] = env.run(f"echo {number}").output
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert outputs == {number: f"{number}\n" for number in range(10)}
+
+
+def test_a_blocking_call_inside_on_output_is_refused() -> None:
+    with hermetic.blocking.open("local") as env, pytest.raises(RuntimeError, match="async API"):
+        env.run("echo x; sleep 5", on_output=lambda _: env.run("true"))

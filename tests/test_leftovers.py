@@ -1,0 +1,83 @@
+"""The watch over leftovers sees what tests can leave, and nothing else."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests import leftovers
+
+ORPHAN = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_test_that_leaves_nothing_passes() -> None:
+    before = leftovers.take_stock()
+    subprocess.run(["true"], check=True)
+    assert leftovers.left_since(before, patience=5) == []
+
+
+def test_a_child_left_running_is_named_and_ended() -> None:
+    before = leftovers.take_stock()
+    child = subprocess.Popen(["sleep", "600"])
+    (line,) = leftovers.left_since(before, patience=0.05)
+    assert line.endswith("sleep 600")
+    assert leftovers.left_since(before, patience=0) == []
+    child.returncode = 0  # collected above
+
+
+def test_an_orphan_in_a_session_of_its_own_with_no_environment_is_found() -> None:
+    before = leftovers.take_stock()
+    subprocess.run([sys.executable, "-c", ORPHAN], check=True)
+    (line,) = leftovers.left_since(before, patience=0.05)
+    assert line.endswith("sleep 600")
+
+
+def test_a_child_that_ends_in_time_is_waited_for_and_collected() -> None:
+    before = leftovers.take_stock()
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    threading.Timer(0.1, child.stdin.close).start()
+    assert leftovers.left_since(before, patience=50) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
+    child.returncode = 0  # collected above
+
+
+def test_a_thread_left_running_is_named() -> None:
+    before = leftovers.take_stock()
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait, name="forgotten")
+    thread.start()
+    assert leftovers.left_since(before, patience=0.05) == ["thread forgotten"]
+    go.set()
+    thread.join()
+
+
+def test_an_open_descriptor_is_named() -> None:
+    before = leftovers.take_stock()
+    reading, writing = os.pipe()
+    lines = leftovers.left_since(before, patience=0)
+    assert [line.split(":")[0] for line in lines] == [f"descriptor {reading}", f"descriptor {writing}"]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_descriptor_that_points_elsewhere_than_before_is_named() -> None:
+    reading, writing = os.pipe()
+    before = leftovers.take_stock()
+    other = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(other, reading)
+    os.close(other)
+    assert leftovers.left_since(before, patience=0) == [f"descriptor {reading}: /dev/null"]
+    os.close(reading)
+    os.close(writing)

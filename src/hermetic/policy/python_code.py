@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import base64
-import binascii
 import re
 import warnings
 
@@ -14,10 +12,11 @@ from .call import Call
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from .effects import delete, read, write
-from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, is_plain, marks_in, unknown_like
+from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, is_plain, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address
-from .python_folding import Folding, TooLarge
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, decode_text, element_of, marks_of, path_of, text_of
+from .python_files import UNHANDLED, FileCalls
+from .python_folding import TooLarge
+from .python_values import UNKNOWN, Bound, Name, Obj, Value, element_of, marks_of, path_of, text_of
 from .sql import destruction
 
 MAX_SOURCE = 30_000
@@ -37,31 +36,6 @@ _PROCESS_CALLS = {
     "subprocess.check_output",
     "subprocess.Popen",
     "asyncio.create_subprocess_exec",
-}
-_DELETES = {
-    "os.remove": False,
-    "os.unlink": False,
-    "os.rmdir": False,
-    "os.removedirs": False,
-    "shutil.rmtree": True,
-    "send2trash.send2trash": False,
-}
-_PATH_METHODS = {
-    "unlink": "delete",
-    "rmdir": "delete",
-    "write_text": "write",
-    "write_bytes": "write",
-    "touch": "write",
-    "mkdir": "",
-    "chmod": "chmod",
-    "rename": "move",
-    "replace": "move",
-    "read_text": "read",
-    "read_bytes": "read",
-    "symlink_to": "write",
-    "hardlink_to": "write",
-    "rmtree": "tree",
-    "remove": "tree",
 }
 _NET_MODULES = names(
     """
@@ -113,7 +87,7 @@ def _unparsed(call: Call, text: str) -> None:
         call.report(UNKNOWN_COMMAND, "runs Python code that cannot be read")
 
 
-class _Walker(Folding):
+class _Walker(FileCalls):
     """Judges the calls of a text."""
 
     def _call(self, node: ast.Call) -> Value:
@@ -199,57 +173,15 @@ types.FunctionType runpy.run_module
             return self._replace(name, args)
         if name == "pty.spawn":
             return self._process(first, keywords, args)
-        if name in _DELETES:
-            delete(self.call, path_of(first), recursive=_DELETES[name] or name == "os.removedirs")
-            return None
-        if name in ("open", "io.open", "codecs.open", "os.open", "builtins.open", "gzip.open", "bz2.open"):
-            return self._open(name, args, keywords)
-        if name in ("pathlib.Path", "Path", "pathlib.PosixPath", "pathlib.PurePath"):
-            return Obj("Path", "/".join(path_of(arg) for arg in args) if args else ".")
-        if name in ("pathlib.Path.home", "Path.home"):
-            return Obj("Path", self.call.shell.home)
-        if name in ("pathlib.Path.cwd", "os.getcwd", "Path.cwd"):
-            return Obj("Path", self.call.shell.cwd) if "Path" in name else self.call.shell.cwd
-        if name in ("os.path.expanduser", "os.path.expandvars"):
-            return self._expand(text_of(first))
-        if name in ("os.path.join", "posixpath.join"):
-            return self._join(args)
-        if name in (
-            "os.path.abspath",
-            "os.path.realpath",
-            "os.path.normpath",
-            "os.fspath",
-            "str",
-            "os.path.dirname",
-            "os.fsdecode",
-        ):
-            text = path_of(first) if isinstance(first, Obj) and first.path is not None else text_of(first)
-            return text.rpartition("/")[0] or "." if name.endswith("dirname") else text
-        if name in ("glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk"):
-            return self._listing(name, path_of(first))
-        if name in names(
-            """
-os.rename os.replace shutil.move shutil.copy shutil.copy2 shutil.copyfile shutil.copytree os.link os.symlink
-os.renames
-"""
-        ):
-            return self._transfer(name, args)
-        if name in ("os.chmod", "os.chown", "os.lchown", "shutil.chown"):
-            return self._permission(name, args)
-        if name in ("os.truncate", "os.mkfifo", "os.mknod"):
-            write(self.call, path_of(first))
-            return None
+        done = self.file_call(name, args, keywords)
+        if done is not UNHANDLED:
+            return done
         if name in ("os.kill", "os.killpg"):
             return self._kill(first)
         if name in ("os.fork", "multiprocessing.Process", "os.forkpty"):
             if self.loop:
                 self.call.report(FORK_BOMB, "starts processes without end")
             return UNKNOWN
-        if name == "os.chdir":
-            self.call.shell.cwd = (
-                path_of(first) if path_of(first).startswith("/") else self.call.shell.cwd + "/" + path_of(first)
-            )
-            return None
         if name in ("os.getenv", "os.environ.get"):
             return self._environment(first)
         if name in ("os.setuid", "os.seteuid", "os.setreuid"):
@@ -344,65 +276,6 @@ os.renames
         self._run(argv)
         return UNKNOWN
 
-    def _open(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-        path = path_of(args[0] if args else keywords.get("file"))
-        mode = args[1] if len(args) > 1 else keywords.get("mode", "r")
-        if name == "os.open":
-            mode = "w" if not (isinstance(mode, Name) and mode.endswith("O_RDONLY")) else "r"
-        if not isinstance(mode, str) or any(letter in mode for letter in "wax+"):
-            write(self.call, path)
-            return Obj("file", None, FILE)
-        if path.isdigit() or path == "0":
-            return Obj("file", None, self.call.input())
-        return Obj("file", None, read(self.call, path))
-
-    def _expand(self, text: str) -> str:
-        if text.startswith("~/") or text == "~":
-            return self.call.shell.home + text[1:]
-        if text.startswith("~"):
-            return "/home/" + text[1:]
-        return re.sub(r"\$\{?(\w+)\}?", lambda match: self.call.shell.scalar(match[1]), text)
-
-    def _join(self, args: list[Value]) -> str:
-        out = ""
-        for arg in args:
-            text = path_of(arg)
-            out = text if text.startswith("/") else f"{out.rstrip('/')}/{text}" if out else text
-        return out
-
-    def _listing(self, name: str, path: str) -> Value:
-        if name.startswith("glob"):
-            return [path.replace("*", "\ue010").replace("?", "\ue011")]
-        if name == "os.walk":
-            return [[path, ["\ue010"], ["\ue010"]]]
-        if name == "os.scandir":
-            return [Obj("Path", path.rstrip("/") + "/\ue010")]
-        return ["\ue010"]
-
-    def _transfer(self, name: str, args: list[Value]) -> Value:
-        if len(args) < 2:
-            return None
-        source, target = path_of(args[0]), path_of(args[1])
-        program = (
-            "mv"
-            if name in ("os.rename", "os.replace", "shutil.move", "os.renames")
-            else "ln"
-            if "link" in name
-            else "cp"
-        )
-        self.call.run([program, source, target])
-        return target
-
-    def _permission(self, name: str, args: list[Value]) -> Value:
-        mode = args[1] if len(args) > 1 else None
-        path = path_of(args[0]) if args else ""
-        self.call.run(
-            ["chmod", format(mode, "o") if isinstance(mode, int) else "777", path]
-            if "chmod" in name
-            else ["chown", "nobody", path]
-        )
-        return None
-
     def _kill(self, first: Value) -> Value:
         if isinstance(first, int):
             self.call.run(["kill", "-9", "--", str(first)])
@@ -432,49 +305,6 @@ os.renames
         if name.endswith("urlretrieve") and len(args) > 1:
             write(self.call, path_of(args[1]), content=NET)
         return Obj("socket" if "socket" in name else "net", None, NET)
-
-    def _bound(self, function: Bound, args: list[Value], keywords: dict[str, Value]) -> Value:
-        base, attr = function.base, function.attr
-        if isinstance(base, str) and attr == "join" and args:
-            parts = args[0] if isinstance(args[0], list) else [args[0]]
-            return base.join(text_of(part) for part in parts)
-        if isinstance(base, bytes) and attr == "join" and args and isinstance(args[0], list):
-            return base.join(part for part in args[0] if isinstance(part, bytes))
-        if isinstance(base, str) and attr == "format":
-            try:
-                return base.format(
-                    *[text_of(arg) for arg in args], **{key: text_of(value) for key, value in keywords.items()}
-                )
-            except (IndexError, KeyError, ValueError, AttributeError):
-                return unknown_like(base)
-        if isinstance(base, list) and attr in ("append", "insert", "extend") and args:
-            base += args[-1] if attr == "extend" and isinstance(args[-1], list) else [args[-1]]
-            return None
-        if isinstance(base, dict):
-            if attr == "get" and args and isinstance(args[0], str):
-                return base.get(args[0], args[1] if len(args) > 1 else None)
-            return list(base.values()) if attr == "values" else UNKNOWN
-        simple = names(
-            """
-replace lower upper strip lstrip rstrip split encode decode title swapcase translate hex removeprefix splitlines
-zfill
-"""
-        )
-        if (
-            isinstance(base, str | bytes)
-            and attr in simple
-            and all(isinstance(arg, str | int | bytes | dict) for arg in args)
-        ):
-            try:
-                result: Value = (
-                    getattr(base, attr)(*args)
-                    if attr != "decode" or not args or args[0] not in ("rot13", "hex", "base64")
-                    else decode_text(base, str(args[0]))
-                )
-            except (TypeError, ValueError, LookupError, UnicodeError):
-                return unknown_like(base if isinstance(base, str) else "")
-            return result
-        return Obj("?", text=marks_of(base))
 
     def _method(self, function: Obj, args: list[Value], keywords: dict[str, Value]) -> Value:
         base, _, method = function.call.rpartition(".")
@@ -541,103 +371,3 @@ system unlink remove execve execvp execl reboot kill popen syscall rmdir
                     self.call.report(SQL_DESTROYS, reason)
         if _CLOUD_DELETE.search("." + method):
             self.call.report(CLOUD_DESTROYS, f"deletes shared resources: {method}")
-
-    def _path_method(self, function: Obj, method: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-        path = function.path or ""
-        kind = _PATH_METHODS.get(method)
-        if kind in ("delete", "tree"):
-            delete(self.call, path, recursive=kind == "tree")
-        elif kind == "write":
-            write(self.call, path)
-        elif kind == "chmod":
-            mode = args[0] if args else None
-            self.call.run(["chmod", format(mode, "o") if isinstance(mode, int) else "777", path])
-        elif kind == "move":
-            self.call.run(["mv", path, path_of(args[0]) if args else ""])
-        elif kind == "read":
-            return Obj("text", None, read(self.call, path))
-        elif method == "open":
-            return self._open("open", [path, *args], keywords)
-        elif method in ("glob", "rglob", "iterdir"):
-            pattern = text_of(args[0]).replace("*", "\ue010") if args else "\ue010"
-            return [Obj("Path", path.rstrip("/") + "/" + pattern.rsplit("/", 1)[-1])]
-        elif method == "expanduser":
-            return Obj("Path", self._expand(path))
-        elif method in ("joinpath", "with_name", "with_suffix"):
-            return Obj("Path", path.rstrip("/") + "/" + "/".join(path_of(arg) for arg in args))
-        elif method in ("resolve", "absolute"):
-            return Obj("Path", path)
-        elif method in ("exists", "is_file", "is_dir", "stat"):
-            return UNKNOWN
-        return UNKNOWN
-
-    def _pure(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-        first = args[0] if args else None
-        last = name.rsplit(".", 1)[-1]
-        data = first.encode("latin-1", "replace") if isinstance(first, str) and not isinstance(first, Name) else first
-        try:
-            if isinstance(data, bytes):
-                if last in ("b64decode", "urlsafe_b64decode", "decodebytes", "a2b_base64", "standard_b64decode"):
-                    return base64.b64decode(
-                        data + b"=" * (-len(data) % 4), altchars=b"-_" if "urlsafe" in last else None
-                    )
-                if last in ("b32decode", "b16decode", "b85decode", "a85decode"):
-                    found: bytes = getattr(base64, last)(data)
-                    return found
-                if last in ("unhexlify", "a2b_hex"):
-                    return binascii.unhexlify(data)
-                if last == "fromhex":
-                    return bytes.fromhex(data.decode("latin-1"))
-            if last == "chr" and isinstance(first, int) and 0 <= first < 0x110000:
-                return chr(first)
-            if last == "ord" and isinstance(first, str) and len(first) == 1:
-                return ord(first)
-            if last in ("bytes", "bytearray") and isinstance(first, list) and all(isinstance(n, int) for n in first):
-                return bytes(n & 255 for n in first if isinstance(n, int))
-            if last == "reversed" and isinstance(first, str | list | bytes):
-                return list(first)[::-1]
-            if last in ("list", "tuple", "sorted") and isinstance(first, str | list) and not isinstance(first, Name):
-                return list(first)
-            if last == "map" and len(args) > 1:
-                items = (
-                    args[1]
-                    if isinstance(args[1], list)
-                    else [chr(n) if isinstance(n, int) else n for n in args[1]]
-                    if isinstance(args[1], str | bytes) and not isinstance(args[1], Name)
-                    else [element_of(args[1])]
-                )
-                if isinstance(args[1], bytes):
-                    items = list(args[1])
-                return [self.invoke(args[0], [item], {}) for item in items[:64]]
-            if last == "int" and isinstance(first, str) and is_plain(first):
-                return int(first, args[1] if len(args) > 1 and isinstance(args[1], int) else 10)
-            if name == "codecs.decode" and len(args) > 1 and isinstance(first, str | bytes):
-                return decode_text(first, str(args[1]))
-            if last == "range" and isinstance(first, int) and first <= 64 and len(args) == 1:
-                return list(range(first))
-            if name.startswith(("zlib.", "gzip.", "bz2.", "lzma.")):
-                return Obj("?", text=DECODED + marks_of(first))
-            if last == "iter":
-                return Obj("iter")
-            if name.startswith("shlex.split") and isinstance(first, str):
-                return list(first.split())
-            if last in names(
-                """
-filter reduce partial submit Thread Timer call_soon apply starmap run_in_executor register
-"""
-            ):
-                self._callback(args, keywords)
-        except (ValueError, TypeError, binascii.Error, LookupError, UnicodeError, OverflowError):
-            return Obj("?", text=DECODED)
-        if not isinstance(first, Obj | str) and name.startswith("itertools."):
-            return Obj(name)
-        decoded = (
-            DECODED if re.search(r"decode|decompress|decrypt|unhex|loads", last) and last not in ("loads",) else ""
-        )
-        return Obj(name, None, decoded + "".join(marks_of(arg) for arg in [*args, *keywords.values()]))
-
-    def _callback(self, args: list[Value], keywords: dict[str, Value]) -> None:
-        target = keywords.get("target", args[0] if args else None)
-        given = keywords.get("args", args[1:])
-        if isinstance(target, Name):
-            self.invoke(target, given if isinstance(given, list) else [], {})

@@ -16,6 +16,7 @@ from .shell import Shell
 
 MAX_CHARACTERS = 128_000
 MAX_NESTED = 400
+MAX_PARTS = 200
 
 UNREADABLE = Rule(
     name="unreadable",
@@ -203,7 +204,12 @@ def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         if key not in seen:
             seen.add(key)
             kept.append(part)
-    return tuple(kept[:200])
+    kept.sort(key=_badness, reverse=True)  # the worst are shown when there are too many
+    return tuple(sorted(kept[:MAX_PARTS], key=lambda part: part.start))
+
+
+def _badness(part: Part) -> tuple[int, bool, int]:
+    return LABELS.index(part.label), part.hardline, part.severity
 
 
 def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
@@ -217,7 +223,7 @@ def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
             end=len(command),
             decoded=command,
         )
-    worst = max(parts, key=lambda part: (LABELS.index(part.label), part.hardline, part.severity))
+    worst = max(parts, key=_badness)
     effects = tuple(dict.fromkeys(effect for part in parts for effect in part.effects))
     return Verdict(
         label=worst.label,

@@ -5,16 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 
+from .marks import UNSET
 from .syntax import Lit, Piece, Var, Word
 
 MAX_WORDS = 256
+MAX_NESTED = 20
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?")
+
+_UNSEEN = Lit(UNSET, True)
 
 Atom = str | Piece  # one active character, or a piece that braces do not look into
 
 
 def expand_braces(word: Word) -> list[Word]:
-    """The words a brace expression stands for. A numeric range too long to list becomes a star."""
+    """The words a brace expression stands for. What is too long to list becomes a star or unknown."""
     if not any(isinstance(piece, Lit) and not piece.quoted and "{" in piece.text for piece in word.pieces):
         return [word]
     atoms: list[Atom] = []
@@ -56,8 +60,8 @@ def _joined_names(pieces: list[Piece]) -> list[Piece]:
 
 
 def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
-    if depth > 20:
-        return [atoms]
+    if depth > MAX_NESTED:
+        return [[_UNSEEN]]
     for start, atom in enumerate(atoms):
         if atom != "{":
             continue
@@ -73,9 +77,14 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
             for tail in tails:
                 out.append([*atoms[:start], *choice, *tail])
                 if len(out) > MAX_WORDS:
-                    return [[*atoms[:start], "*", *tails[0]], *out]
+                    return [*out, [*atoms[:start], "*", *tails[0]] if _is_plain(atoms[start:]) else [_UNSEEN]]
         return out
     return [atoms]
+
+
+def _is_plain(atoms: list[Atom]) -> bool:
+    """True when words beyond the bound are plain names, for which a star may stand."""
+    return all(isinstance(atom, str) and (atom.isalnum() or atom in "{},.-_") for atom in atoms)
 
 
 def _choices(atoms: list[Atom], start: int, end: int, commas: list[int], depth: int) -> list[list[Atom]] | None:

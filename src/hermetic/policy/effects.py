@@ -211,6 +211,9 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     if not path:
         return
     full, place = call.place(path)
+    behind = follow(full, call.shell)
+    if behind != full and (path.endswith("/") or full not in call.shell.links):
+        full, place = call.place(behind)  # a link itself may go, what lies behind it is deleted with `link/`
     name = shown(path)
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
         what = (

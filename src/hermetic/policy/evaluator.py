@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from .assignments import assign
+from .branches import decided, either, join, undecided, widen, worlds
 from .call import Call, Judge, program_name
 from .commands.catalog import find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
-from .marks import LOCAL, NET, SECRET, TOKEN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
+from .marks import LOCAL, NET, NUMBER, SECRET, TOKEN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
 from .reader import Reader, Unreadable
 from .redirects import Streams, open_streams
 from .rules import Finding, Rule
-from .shell import Shell, Value
+from .shell import Shell
 from .syntax import (
     Assign,
     Calc,
@@ -42,6 +45,9 @@ from .words import MAX_TEXT, Folder
 MAX_STEPS = 30_000
 MAX_NESTING = 60
 MAX_PROBES = 4
+MAX_ROUNDS = 500  # lines a `while read` loop is followed for
+MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
+MAX_COUNTED = 64  # rounds of a counting loop
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
@@ -61,7 +67,7 @@ class Evaluator:
         self.nesting = 0
         self.span = (0, 0)
         self.fixed = False
-        self.active: list[str] = []
+        self.active: list[tuple[str, tuple[str, ...]]] = []  # functions being run, with their arguments
         self.aliasing: list[str] = []
         self.forking = 0  # inside a pipeline or a background command
         self.processes = 0
@@ -146,11 +152,20 @@ class Evaluator:
         self._enter()
         out: list[str] = []
         size = 0
+        after = ";"
+        skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
         for node, operator in seq.items:
-            background = operator == "&"
-            self.forking += background
+            if after in ("&&", "||"):
+                skipped.append(shell.fork())
+            self.forking += operator == "&"
             text = self.node(node, shell, stdin)
-            self.forking -= background
+            self.forking -= operator == "&"
+            if operator not in ("&&", "||") and skipped:
+                join(shell, [shell.fork(), *skipped], places=False)
+                skipped.clear()
+            if after == "||" and out and out[-1] and text:
+                out[-1], text = "", either([out[-1], text])
+            after = operator
             size += len(text)
             if size <= MAX_TEXT:
                 out.append(text)
@@ -160,7 +175,25 @@ class Evaluator:
         return "".join(out)
 
     def node(self, node: Node, shell: Shell, stdin: str | None) -> str:
-        """Evaluate one command; gives what it prints."""
+        """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
+        choices = undecided(shell) if shell.choices else None
+        if not choices:
+            return self._node(node, shell, stdin)
+        first = decided(shell, {name: values[0] for name, values in choices.items()})
+        output = self._node(node, first, stdin)
+        read = [name for name in choices if name in first.seen]
+        shell.seen |= first.seen
+        if not read:
+            shell.adopt(first, choices)
+            return output
+        ends, outputs = [first], [output]
+        for world in worlds(shell, choices, read):
+            outputs.append(self._node(node, world, stdin))
+            ends.append(world)
+        join(shell, ends)
+        return either(outputs)
+
+    def _node(self, node: Node, shell: Shell, stdin: str | None) -> str:
         if not self.fixed:
             self.span = (node.start, node.end)
         if isinstance(node, Simple):
@@ -171,6 +204,7 @@ class Evaluator:
                 return self._pipe(node, shell, stdin)
             if isinstance(node, Function):
                 shell.functions[node.name] = node.body
+                shell.unsure -= {node.name}
                 return ""
             if isinstance(node, Coproc):
                 self.forking += 1
@@ -206,10 +240,7 @@ class Evaluator:
         if isinstance(node, For):
             return self._for(node, shell, stdin, folder)
         if isinstance(node, CFor):
-            folder.text(node.header)
-            for name in ("i", "j", "n", "k"):
-                shell.variables.setdefault(name, "\ue008")
-            return self.run(node.body, shell, stdin)
+            return self._count(node, shell, stdin, folder)
         if isinstance(node, Case):
             return self._case(node, shell, stdin, folder)
         if isinstance(node, Condition):
@@ -221,75 +252,121 @@ class Evaluator:
         return ""
 
     def _if(self, node: If, shell: Shell, stdin: str | None) -> str:
-        out: list[str] = []
+        conditions: list[str] = []
+        outputs: list[str] = []
         ends: list[Shell] = []
         for condition, body in node.branches:
             if condition is not None:
-                out.append(self.run(condition, shell, stdin))
+                conditions.append(self.run(condition, shell, stdin))
             branch = shell.fork()
-            out.append(self.run(body, branch, stdin))
+            outputs.append(self.run(body, branch, stdin))
             ends.append(branch)
         if node.branches[-1][0] is not None:
             ends.append(shell.fork())
-        _join(shell, ends)
-        return "".join(out)
+        join(shell, ends)
+        return "".join(conditions) + either(outputs)
 
     def _case(self, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
         folder.text(node.subject)
-        out: list[str] = []
+        outputs: list[str] = []
         ends: list[Shell] = [shell.fork()]
-        for patterns, body in node.items:
+        for at, (patterns, body) in enumerate(node.items):
             for pattern in patterns:
                 folder.pattern(pattern)
             branch = shell.fork()
-            out.append(self.run(body, branch, stdin))
+            if at and at - 1 in node.falling:
+                join(branch, [shell.fork(), ends[-1]])
+            outputs.append(self.run(body, branch, stdin))
             ends.append(branch)
-        _join(shell, ends)
-        return "".join(out)
+        join(shell, ends)
+        return either(outputs)
 
     def _loop(self, node: Loop, shell: Shell, stdin: str | None) -> str:
-        rounds: list[str | None] = [stdin]
+        def once(given: str | None) -> str:
+            return self.run(node.condition, shell, given) + self.run(node.body, shell, given)
+
+        endless = _is_endless(node.condition)
+        before = shell.fork()
+        self.endless += endless
         if stdin and _reads_lines(node.condition):
             lines = stdin.split("\n")
-            rounds = [*lines[:-1], lines[-1]] if lines[-1] else list(lines[:-1])
-        endless = _is_endless(node.condition)
-        self.endless += endless
-        out: list[str] = []
-        for one in rounds[:500]:
-            out.append(self.run(node.condition, shell, one))
-            out.append(self.run(node.body, shell, one))
+            rounds = lines if lines[-1] else lines[:-1]
+            out = "".join([once(line) for line in rounds[:MAX_ROUNDS]])
+            if len(rounds) > MAX_ROUNDS:
+                out += once(unknown_like(stdin))
+        else:
+            out = self._until_settled(shell, lambda: once(stdin))
         self.endless -= endless
-        return "".join(out)
+        join(shell, [shell.fork(), before], places=False)
+        return out
+
+    def _until_settled(self, shell: Shell, once: Callable[[], str]) -> str:
+        """Go round a loop until it changes no variable; what still changes then is unknown in a last round."""
+        out: list[str] = []
+        for _ in range(MAX_UNSETTLED):
+            before = dict(shell.variables)
+            out.append(once())
+            if all(before.get(name) == value for name, value in shell.variables.items()):
+                return "".join(out)
+        widen(shell, before)
+        return "".join([*out, once()])
 
     def _for(self, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
+        def once(value: str) -> str:
+            shell.variables[node.name] = value
+            return self.run(node.body, shell, stdin)
+
         if node.words is None:
             values = list(shell.positional) if shell.positional is not None else [UNSET]
         else:
             values = folder.fields(node.words)
+        return "".join(
+            [once(value) if is_plain(value) else self._until_settled(shell, partial(once, value)) for value in values]
+        )
+
+    def _count(self, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:
+        """`for ((start; test; step))`, round by round while the test can be computed."""
+        start, test, step = [*folder.text(node.header).split(";"), "", "", ""][:3]
+
+        def once() -> str:
+            text = self.run(node.body, shell, stdin)
+            folder.calculate(step)
+            return text
+
+        folder.calculate(start)
         out: list[str] = []
-        for value in values:
-            shell.variables[node.name] = value
-            out.append(self.run(node.body, shell, stdin))
-        return "".join(out)
+        before = dict(shell.variables)
+        for _ in range(MAX_COUNTED):
+            wanted = folder.calculate(test) if test.strip() else NUMBER
+            if wanted == "0":
+                return "".join(out)
+            if not wanted.lstrip("-").isdigit():
+                break
+            before = dict(shell.variables)
+            out.append(once())
+        folder.calculate(step)
+        widen(shell, before)
+        return "".join([*out, self._until_settled(shell, once)])
 
     # --- simple commands
 
     def _simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         self.spend(4)
         if node.words and shell.aliases:
-            text = self._alias(node, shell)
-            if text is not None:
-                return text if not isinstance(text, tuple) else self._aliased(text, shell, stdin)
+            alias = self._alias(node, shell)
+            if alias is not None:
+                # Whether a shell follows aliases depends on its options: judged both ways.
+                self._aliased(alias, shell.fork(), stdin)
         folder = Folder(self, shell)
         argv = self._argv(node, shell, folder)
         env: dict[str, str] = {}
         if argv:
-            for assign in node.assigns:
-                env[assign.name] = folder.text(assign.value) if assign.value is not None else ""
+            for one in node.assigns:
+                env[one.name] = folder.text(one.value) if one.value is not None else ""
             self.span = self.span if self.fixed else (node.start, node.end)
         else:
-            for assign in node.assigns:
-                self._assign(assign, shell, folder)
+            for one in node.assigns:
+                assign(self, one, shell, folder)
                 self.span = self.span if self.fixed else (node.start, node.end)
         call = self._call(argv or [">"], shell, stdin, env)
         streams = open_streams(node.redirects, folder, call, stdin)
@@ -336,7 +413,10 @@ class Evaluator:
         if not word:
             return ""
         if word in call.shell.functions:
-            return self._function(call, word)
+            unsure = word in call.shell.unsure
+            output = self._function(call, word)
+            if not unsure:
+                return output
         if self.endless and self.forking and call.name in (*_SHELLS, "sleep") and word == call.shell.name0:
             call.report(FORK_BOMB, "starts itself again and again without end")
             return ""
@@ -358,16 +438,18 @@ class Evaluator:
         return None
 
     def _function(self, call: Call, name: str) -> str:
-        if name in self.active:
-            if self.forking:
-                call.report(FORK_BOMB, f"the function {name} starts copies of itself without end")
+        running = (name, tuple(call.args))
+        if any(other == name for other, _ in self.active) and self.forking:
+            call.report(FORK_BOMB, f"the function {name} starts copies of itself without end")
+            return LOCAL
+        if running in self.active:
             return LOCAL
         body = call.shell.functions[name]
         shell = call.shell
         before = (shell.positional, self.fixed)
         shell.positional = list(call.args)
         self.fixed = True
-        self.active.append(name)
+        self.active.append(running)
         try:
             return self.node(body, shell, call.stdin)
         finally:
@@ -382,7 +464,7 @@ class Evaluator:
         argv: list[str] = []
         for word in node.words:
             if isinstance(word, Assign):
-                self._assign(word, shell, folder)
+                assign(self, word, shell, folder)
                 argv.append(word.name)
             else:
                 argv += folder.fields([word])
@@ -403,41 +485,6 @@ class Evaluator:
             return self.run_text(alias[1], shell, stdin)
         finally:
             self.aliasing.pop()
-
-    def _assign(self, assign: Assign, shell: Shell, folder: Folder) -> None:
-        old: Value | None = shell.variables.get(assign.name)
-        if assign.value is None:
-            shell.variables[assign.name] = _array(assign, old, folder)
-            return
-        text = folder.text(assign.value)
-        if assign.index is not None:
-            self._assign_element(assign, text, shell, folder)
-            return
-        if assign.append:
-            if isinstance(old, list):
-                shell.variables[assign.name] = [(old[0] if old else "") + text, *old[1:]]
-                return
-            text = (old if isinstance(old, str) else shell.scalar(assign.name)) + text
-        shell.variables[assign.name] = text
-        judge_variable(self._call([f"{assign.name}={text}"], shell, None, {}), assign.name, text, temporary=False)
-
-    def _assign_element(self, assign: Assign, text: str, shell: Shell, folder: Folder) -> None:
-        assert assign.index is not None
-        old = shell.variables.get(assign.name)
-        if isinstance(old, dict):
-            old[folder.text(assign.index)] = text
-            return
-        values = list(old) if isinstance(old, list) else [old] if isinstance(old, str) else []
-        number = folder.arithmetic(assign.index)
-        if not number.lstrip("-").isdigit() or abs(int(number)) > 4096:
-            key = folder.text(assign.index)
-            shell.variables[assign.name] = {**{str(n): v for n, v in enumerate(values)}, key: text}
-            return
-        at = int(number)
-        while len(values) <= at:
-            values.append("")
-        values[at] = values[at] + text if assign.append else text
-        shell.variables[assign.name] = values
 
     def _call(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> Call:
         return Call(argv, shell, stdin, env, self)
@@ -464,62 +511,6 @@ def _default_output(call: Call) -> str:
     """What a program prints of which only the origin is known."""
     carried = "".join(mark for mark in _CARRIED if call.stdin and mark in call.stdin)
     return LOCAL + carried + "\n"
-
-
-def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
-    if any(index is not None for index, _ in assign.items) or isinstance(old, dict):
-        pairs: dict[str, str] = dict(old) if isinstance(old, dict) and assign.append else {}
-        for number, (index, word) in enumerate(assign.items):
-            pairs[folder.text(index) if index is not None else str(number)] = folder.text(word)
-        if all(key.isdigit() for key in pairs) and not isinstance(old, dict):
-            return [pairs[key] for key in sorted(pairs, key=lambda text: int(text[:9]))]
-        return pairs
-    values = folder.fields([word for _, word in assign.items])
-    if assign.append:
-        return [*(old if isinstance(old, list) else [old] if isinstance(old, str) else []), *values]
-    return values
-
-
-def _join(shell: Shell, ends: list[Shell]) -> None:
-    """After a branch: what all ends agree on stays, the rest is unknown."""
-    names = {name for end in ends for name, value in end.variables.items() if shell.variables.get(name) is not value}
-    for name in names:
-        values = [end.variables.get(name) for end in ends]
-        if all(value == values[0] for value in values) and values[0] is not None:
-            shell.variables[name] = values[0]
-            continue
-        texts = [value for value in values if isinstance(value, str)]
-        dangerous = [
-            text
-            for text in texts
-            if classify(resolve(text or ".", shell), shell) not in ("workspace", "temp", "unknown")
-        ]
-        known = shell.variables.get(name)
-        if len(texts) == len(ends) and not dangerous and all(_looks_like_path(text) for text in texts):
-            shell.variables[name] = texts[-1]
-        elif dangerous and "/" in dangerous[-1]:
-            shell.variables[name] = dangerous[-1]
-        elif texts and known is None and len(texts) < len(ends):
-            shell.variables[name] = texts[-1]
-        elif texts:
-            shell.variables[name] = (
-                texts[-1] if all(text.startswith("-") or not text for text in texts) else unknown_like(*texts)
-            )
-    for end in ends:
-        shell.functions.update(end.functions)
-        shell.aliases.update(end.aliases)
-    cwds = {end.cwd for end in ends}
-    if cwds != {shell.cwd}:
-        shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
-
-
-def _looks_like_path(text: str) -> bool:
-    return "/" in text and is_plain(text)
-
-
-def _worst_directory(cwds: set[str], shell: Shell) -> str:
-    order = sorted(cwds, key=lambda cwd: classify(cwd, shell) in ("workspace", "workspace root", "temp"))
-    return order[0]
 
 
 def _first_word(seq: Seq) -> str:

@@ -10,7 +10,7 @@ from hermetic.policy.tables import names
 from .call import Call
 from .commands.unseen import UNKNOWN_COMMAND
 from .marks import SECRET, UNSET, unknown_like
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, element_of, marks_of, text_of
+from .python_values import UNKNOWN, Bound, Name, Obj, Value, bounded, element_of, marks_of, text_of
 
 MAX_NODES = 6_000
 
@@ -113,7 +113,7 @@ system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chm
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         values = self.value(node.iter)
-        items = values[:24] if isinstance(values, list) and values else [element_of(values)]
+        items = bounded(values, 24) if isinstance(values, list) and values else [element_of(values)]
         endless = isinstance(values, Obj) and values.call in (
             "iter",
             "itertools.count",
@@ -296,7 +296,7 @@ system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chm
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
         generator = node.generators[0]
         values = self.value(generator.iter)
-        items = values[:64] if isinstance(values, list) else [element_of(values)]
+        items = bounded(values, 64) if isinstance(values, list) else [element_of(values)]
         endless = isinstance(values, Obj) and values.call in (
             "iter",
             "itertools.count",

@@ -10,7 +10,7 @@ from hermetic.policy.tables import names
 
 from .marks import DECODED, is_plain, unknown_like
 from .python_folding import Folding
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, decode_text, element_of, marks_of, text_of
+from .python_values import UNKNOWN, Bound, Name, Obj, Value, bounded, decode_text, element_of, marks_of, text_of
 
 
 class Computing(Folding):
@@ -87,7 +87,7 @@ zfill
             if last in ("list", "tuple", "sorted") and isinstance(first, str | list) and not isinstance(first, Name):
                 return list(first)
             if last == "map" and len(args) > 1:
-                items = (
+                items: list[Value] = (
                     args[1]
                     if isinstance(args[1], list)
                     else [chr(n) if isinstance(n, int) else n for n in args[1]]
@@ -96,7 +96,7 @@ zfill
                 )
                 if isinstance(args[1], bytes):
                     items = list(args[1])
-                return [self.invoke(args[0], [item], {}) for item in items[:64]]
+                return [self.invoke(args[0], [item], {}) for item in bounded(items, 64)]
             if last == "int" and isinstance(first, str) and is_plain(first):
                 return int(first, args[1] if len(args) > 1 and isinstance(args[1], int) else 10)
             if name == "codecs.decode" and len(args) > 1 and isinstance(first, str | bytes):

@@ -35,15 +35,20 @@ def element_of(value: Value) -> Value:
     return Obj("?", value.path, value.text) if isinstance(value, Obj) else UNKNOWN
 
 
+def bounded(values: list[Value], most: int) -> list[Value]:
+    """The first values; the rest are one that is unknown."""
+    return values if len(values) <= most else [*values[:most], UNKNOWN]
+
+
 def marks_of(value: Value) -> str:
     if isinstance(value, Obj):
         return marks_in(value.text)
     if isinstance(value, str) and not isinstance(value, Name):
         return marks_in(value)
     if isinstance(value, list):
-        return "".join(marks_of(item) for item in value[:32])
+        return "".join(marks_of(item) for item in value)
     if isinstance(value, dict):
-        return "".join(marks_of(item) for item in list(value.values())[:32])
+        return "".join(marks_of(item) for item in value.values())
     return ""
 
 

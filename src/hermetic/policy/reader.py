@@ -228,6 +228,7 @@ class Reader(WordReader):
         self._skip_lines()
         self._keyword("in")
         items: list[tuple[list[Word], Seq]] = []
+        falling: set[int] = set()
         while True:
             self._skip_lines()
             if self._reserved() == "esac":
@@ -249,9 +250,11 @@ class Reader(WordReader):
             for end in (";;&", ";;", ";&"):
                 if self.text.startswith(end, self.pos):
                     self.pos += len(end)
+                    if end != ";;":
+                        falling.add(len(items) - 1)
                     break
         self._keyword("esac")
-        return self._place(Case(subject, items, self._redirects(), start, self.pos))
+        return self._place(Case(subject, items, self._redirects(), start, self.pos, frozenset(falling)))
 
     def _condition(self, start: int) -> Node:
         self.pos += 2

@@ -12,7 +12,7 @@ from .destroys import SQL_DESTROYS
 from .effects import delete, read, write
 from .marks import SECRET, UNSET, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address
-from .script_tokens import Token, tokens_of
+from .script_tokens import Token, TooLong, tokens_of
 from .sql import destruction
 
 _SHELL = frozenset(
@@ -118,7 +118,11 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
     elif language == "applescript":
         for match in re.finditer(r'do shell script\s+"((?:[^"\\]|\\.)*)"', text):
             call.shell_text(match[1].replace('\\"', '"'))
-    tokens = tokens_of(text, language)
+    try:
+        tokens = tokens_of(text, language)
+    except TooLong:
+        call.report(UNKNOWN_COMMAND, f"runs {language} code too long to be read")
+        return
     masked = " ".join(token.text if token.kind not in ("string", "command") else '""' for token in tokens)
     network = bool(_NETWORK.search(masked)) or any(
         token.kind == "string"

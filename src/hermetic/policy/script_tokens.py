@@ -11,6 +11,7 @@ from hermetic.policy.tables import names
 from .marks import UNSET
 from .quoting import decode_backslashes
 
+MAX_TOKENS = 5_000
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<comment>//[^\n]*|/\*.*?\*/|--\[\[.*?\]\])
@@ -28,6 +29,10 @@ _TOKEN = re.compile(
     |(?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
+
+
+class TooLong(Exception):
+    """A script with more tokens than a check may look at."""
 
 
 class Token(msgspec.Struct, gc=False):
@@ -48,7 +53,9 @@ def tokens_of(text: str, language: str) -> list[Token]:
     hash_comments = language not in ("node", "lua", "java", "groovy", "scala", "swift", "csharp", "go")
     line_comments = language in ("node", "php", "java", "groovy", "scala", "swift", "csharp", "go", "deno", "bun")
     pos, size = 0, len(text)
-    while pos < size and len(found) < 5000:
+    while pos < size:
+        if len(found) > MAX_TOKENS:
+            raise TooLong
         match = _TOKEN.match(text, pos)
         if match is None:
             break

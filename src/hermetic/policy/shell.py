@@ -70,7 +70,10 @@ class Shell:
         }
         for name, value in state.variables.items():
             self.variables[name] = value if isinstance(value, str) else list(value)
+        self.choices: dict[str, tuple[Value, ...]] = {}  # variables on whose value several ways disagree
+        self.seen: set[str] = set()  # variables that were read
         self.functions: dict[str, Node] = {}
+        self.unsure: frozenset[str] = frozenset()  # functions that only some ways define
         self.aliases: dict[str, str] = {}
         self.positional: list[str] | None = None
         self.name0 = "bash"
@@ -90,16 +93,25 @@ class Shell:
         twin = object.__new__(Shell)
         twin.__dict__.update(self.__dict__)
         twin.variables = dict(self.variables)
+        twin.choices = dict(self.choices)
         twin.functions = dict(self.functions)
         twin.aliases = dict(self.aliases)
         twin.descriptors = dict(self.descriptors)
         twin.stack = list(self.stack)
         return twin
 
+    def adopt(self, twin: Shell, choices: dict[str, tuple[Value, ...]]) -> None:
+        """Become what the twin is; choices that it left alone stay open."""
+        seen = self.seen
+        self.__dict__.update(twin.__dict__)
+        self.choices = {**choices, **twin.choices}
+        self.seen = seen
+
     def elsewhere(self) -> Shell:
         """A login shell on another machine or in another container: nothing there is our workspace."""
         twin = self.fork()
         twin.variables = {"HOME": self.home, "IFS": " \t\n", "TMPDIR": "/tmp"}
+        twin.choices = {}
         twin.functions, twin.aliases, twin.files, twin.fetched = {}, {}, {}, set()
         twin.cwd = self.home
         twin.workspace = "\x00nowhere"
@@ -109,6 +121,7 @@ class Shell:
 
     def get(self, name: str) -> Value | None:
         """A variable's value; None when it is certainly unset; a mark when nobody has seen it."""
+        self.seen.add(name)
         value = self.variables.get(name)
         if value is not None:
             return value

@@ -28,7 +28,7 @@ temporary
 def statements(text: str) -> list[list[str]]:
     """The statements of a text as lower-case tokens; comments are gone, strings stay as they are."""
     found: list[list[str]] = [[]]
-    for match in _TOKEN.finditer(text[:100_000]):
+    for match in _TOKEN.finditer(text):
         token = match[0]
         if token.isspace() or token.startswith(("--", "/*")) or (token.startswith("#") and len(token) > 1):
             if token.startswith("/*!"):

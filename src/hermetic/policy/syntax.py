@@ -138,6 +138,7 @@ class Case(msgspec.Struct):
     redirects: list[Redirect]
     start: int
     end: int
+    falling: frozenset[int] = frozenset()  # items after which the next one may run too: ;& and ;;&
 
 
 class Condition(msgspec.Struct):

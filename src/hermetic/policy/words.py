@@ -14,6 +14,7 @@ from .syntax import Arith, Lit, Piece, Proc, Seq, Sub, Var, Word
 
 MAX_TEXT = 65_536
 MAX_FIELDS = 2_000
+_STEPPED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
 _WHITE = re.compile(r"[ \t\n]+")
 
 
@@ -141,9 +142,16 @@ class Folder:
 
     def arithmetic(self, word: Word) -> str:
         """The value of an arithmetic text as a string."""
-        text = "".join(self._single(piece) for piece in word.pieces)
+        return self.calculate("".join(self._single(piece) for piece in word.pieces))
+
+    def calculate(self, text: str) -> str:
+        """The value of a folded arithmetic text; what it assigns without a known value is an unknown number."""
         value = calculate(text, self._number, self._assign_number)
-        return NUMBER if value is None else str(value)
+        if value is not None:
+            return str(value)
+        for match in _STEPPED.finditer(text):
+            self.shell.variables[match[1] or match[2]] = NUMBER
+        return NUMBER
 
     def _number(self, name: str) -> int | None:
         base, _, index = name.partition("[")
@@ -152,7 +160,9 @@ class Folder:
             value = self._element(base, Word([Lit(index[:-1], True)], 0, 0))
         else:
             held = self.shell.get(base)
-            value = "0" if held is None and base not in self.shell.variables else self.shell.scalar(base)
+            if held is None and not self.shell.complete:
+                return None
+            value = self.shell.scalar(base)
         if value is None or not value.isascii():
             return None
         if "$(" in value or "`" in value:
@@ -298,8 +308,9 @@ class Folder:
         if op in (":-", "-", ":=", "=", ":?", "?", ":+", "+"):
             there = value is not None and (value != "" or len(op) == 1)
             if op[-1] == "+":
-                if not there and value is None and not self.shell.complete:
-                    return self._default(var)
+                if value is None and not self.shell.complete:
+                    text = self._default(var)  # or nothing, when the variable is unset
+                    return unknown_like(text) if text[:1].isalpha() and is_plain(text) else text
                 return self._default(var) if there else ""
             if there and value is not None:
                 return value
@@ -354,7 +365,7 @@ class Folder:
         if not alone:
             return text
         if head == "~":
-            held = self.shell.variables.get("HOME")
+            held = self.shell.get("HOME")
             return (held if isinstance(held, str) else self.shell.home) + slash + rest
         if head == "~+":
             return self.shell.cwd + slash + rest

@@ -112,8 +112,10 @@ def judge_unset(call: Call) -> str | None:
             continue
         if name == "HISTFILE":
             call.report(HISTORY_CLEAR, "stops the shell from recording its history")
-        call.shell.variables[name] = ""
-        call.shell.functions.pop(name, None)
+        if "-f" not in call.args:
+            call.shell.variables[name] = ""
+        if "-v" not in call.args:
+            call.shell.functions.pop(name, None)
         if "[" in name:
             run_index(call, name.partition("[")[2])
     return ""

@@ -17,6 +17,7 @@ from hermetic.policy.tables import names
 
 from .unseen import run_program
 
+MAX_REPEATS = 500
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?([a-zA-Z]|\([^)]*\)T))")
 _TR_CLASSES = {
     "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -69,7 +70,7 @@ def format_printf(template: str, values: list[str]) -> str:
         return unknown_like(template, *values)
     out: list[str] = []
     rest = list(values)
-    for _ in range(500):
+    for _ in range(MAX_REPEATS):
         before = len(rest)
         pos = 0
         for match in _FORMAT.finditer(template):
@@ -78,8 +79,8 @@ def format_printf(template: str, values: list[str]) -> str:
             out.append(_formatted(match, rest))
         out.append(decode_backslashes(template[pos:], octal_needs_zero=False)[0])
         if not rest or len(rest) == before:
-            break
-    return "".join(out)
+            return "".join(out)
+    return "".join(out) + unknown_like(*rest)
 
 
 def _formatted(match: re.Match[str], rest: list[str]) -> str:

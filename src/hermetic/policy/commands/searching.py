@@ -7,7 +7,7 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import INPUT, LOCAL, STAR, is_known, is_plain, marks_in
+from hermetic.policy.marks import INPUT, LOCAL, STAR, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import parse_options
 from hermetic.policy.words import split_ifs
 
@@ -44,11 +44,16 @@ def judge_xargs(call: Call) -> str | None:
     if replace:
         if replace in command[0] and items:
             call.report(OPAQUE_CODE, "runs programs whose names it reads")
-        out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in items[:50]]
+        out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in _bounded(items, 50)]
         return "".join(out)
     if not items and options.has("r", "no-run-if-empty"):
         return ""
-    return call.run([*command, *items[:500]], stdin="")
+    return call.run([*command, *_bounded(items, 500)], stdin="")
+
+
+def _bounded(items: list[str], most: int) -> list[str]:
+    """The first items; the rest are one that is unknown."""
+    return items if len(items) <= most else [*items[:most], unknown_like(*items[most:])]
 
 
 def judge_parallel(call: Call) -> str | None:
@@ -67,7 +72,7 @@ def judge_parallel(call: Call) -> str | None:
         source = options.value("a", "arg-file")
         lines = (read(call, source) if source else call.input()).split("\n")
         sources = [line for line in lines if line]
-    for item in sources[:50] or [LOCAL]:
+    for item in _bounded(sources, 50) or [LOCAL]:
         line = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text) if "{" in text else f"{text} {item}"
         run_code(call, line.strip(), "parallel")
     return None

@@ -1,4 +1,4 @@
-"""Nothing fails open: what lies beyond a bound, on another way, or in a later round is judged or unknown, never safe."""
+"""Nothing fails open: beyond a bound, on another way and in a later round, what is not judged is unknown."""
 
 import pytest
 
@@ -33,7 +33,7 @@ BRANCHES = [
     "$(case a in b) echo ls;; a) echo rm;; esac) -rf /usr",
     "IFS=,; if x; then IFS=:; fi; a=rm,-rf,/usr; $a",
     "x=rm; y=${z:+ls}; ${y:-$x} -rf /usr",
-    "c=ls; " + "".join(f"if x; then v{n}=; else v{n}=; c=$c; fi; " for n in range(9)) + "if x; then c=rm; fi; $c -rf /usr",
+    "c=ls; " + "if x; then c=$c; fi; " * 9 + "if x; then c=rm; fi; $c -rf /usr",
     "".join(f"if x; then v{n}=a; else v{n}=b; fi; " for n in range(9))
     + "rm -rf /" + "".join(f"$v{n}" for n in range(9)),
 ]  # fmt: skip

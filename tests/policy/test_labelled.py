@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.cli.policy import Row, score
+from hermetic.policy.scoring import Row, score
 
 FILES = sorted(Path(__file__).parent.glob("*.jsonl"))
 

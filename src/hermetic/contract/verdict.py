@@ -59,12 +59,3 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
     aliases: dict[str, str] = {}
     complete: bool = False  # True: a variable that is not listed is certainly unset
-
-
-class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands between the command and the host: paths of the host it can reach, and the network."""
-
-    contained: bool = False  # the file system and the processes are not the host's
-    mounts: tuple[str, ...] = ()  # paths inside that are the host's, writable
-    network: bool = True
-    host_socket: bool = False  # an engine's socket or another way to the host is mounted

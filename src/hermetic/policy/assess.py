@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hermetic.contract.verdict import LABELS, Effect, Isolation, Label, Part, ShellState, Verdict
-from hermetic.policy.tables import names
+from hermetic.contract.environment import Isolation
+from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
 
 from .commands.catalog import all_judges
+from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .evaluator import Evaluator, Overflow
 from .grammar import is_doubtful
@@ -39,18 +40,6 @@ DOUBTFUL = Rule(
 RULES = (UNREADABLE, DOUBTFUL)
 
 _JUDGES = all_judges()
-# What a container without a way to the host keeps to itself.
-_HOST_ONLY = frozenset(
-    names(
-        """
-recursive-delete system-path-delete home-delete system-config-write disk-write kernel-tamper log-wipe
-persistence process-mass-kill system-power service-stop user-account firewall permission-ownership fork-bomb
-package-config-tamper remote-code opaque-code
-"""
-    )
-)
-# What cannot happen where there is no network.
-_NEEDS_NETWORK = frozenset({"secret-exfil", "reverse-shell", "cloud-destroy", "remote-code"})
 
 
 def assess(
@@ -147,9 +136,9 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
     rule = finding.rule
     label: Label = rule.label
     severity, reason, hardline = rule.severity, finding.reason, rule.hardline
-    if label == "dangerous" and isolation is not None and _is_contained(finding, isolation):
+    if label == "dangerous" and isolation is not None and is_contained(finding, isolation):
         label, severity, hardline = "caution", min(severity, 4), False
-        reason += " (inside the container only)"
+        reason += " (inside its own environment only)"
     start, end = _characters(command, finding.start, finding.end)
     effects: tuple[Effect, ...] = rule.effects
     return Part(
@@ -164,27 +153,6 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
         effects=effects,
         hardline=hardline,
     )
-
-
-def _is_contained(finding: Finding, isolation: Isolation) -> bool:
-    """True when what was found stays inside the container the command runs in."""
-    if isolation.contained and not isolation.network and finding.rule.category in _NEEDS_NETWORK:
-        return True
-    if not isolation.contained or isolation.host_socket or finding.rule.category not in _HOST_ONLY or finding.inside:
-        return False
-    path = finding.path
-    if path is None:
-        return not (isolation.mounts and finding.rule.category in ("remote-code", "opaque-code", "recursive-delete"))
-    for mount in isolation.mounts:
-        base = mount.rstrip("/") or "/"
-        if (
-            path == base
-            or path.startswith(base.rstrip("/") + "/")
-            or base.startswith(path.rstrip("/") + "/")
-            or not path.startswith("/")
-        ):
-            return False
-    return True
 
 
 def _characters(command: str, start: int, end: int) -> tuple[int, int]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from .assignments import assign
-from .branches import decided, either, join, undecided, widen, worlds
+from .branches import decided, either, join, undecided, worlds
 from .call import Call, Judge, program_name
 from .commands.catalog import find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
-from .marks import LOCAL, NET, NUMBER, SECRET, TOKEN, UNSET, has_glob, is_known, is_plain, marks_in, shown, unknown_like
+from .compounds import first_word, run_compound
+from .marks import LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
 from .reader import Reader, Unreadable
@@ -21,17 +21,9 @@ from .rules import Finding, Rule
 from .shell import Shell
 from .syntax import (
     Assign,
-    Calc,
-    Case,
-    CFor,
-    Condition,
     Coproc,
-    For,
     Function,
-    Group,
-    If,
     Lit,
-    Loop,
     Node,
     Pipe,
     Proc,
@@ -45,9 +37,6 @@ from .words import MAX_TEXT, Folder
 MAX_STEPS = 30_000
 MAX_NESTING = 60
 MAX_PROBES = 4
-MAX_ROUNDS = 500  # lines a `while read` loop is followed for
-MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
-MAX_COUNTED = 64  # rounds of a counting loop
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
@@ -227,126 +216,8 @@ class Evaluator:
         assert not isinstance(node, Simple | Pipe | Function | Coproc)
         folder = Folder(self, shell)
         streams = open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
-        output = self._body(node, shell, streams.stdin, folder)
+        output = run_compound(self, node, shell, streams.stdin, folder)
         return self._close(streams, output, self._call(["{"], shell, stdin, {}))
-
-    def _body(self, node: Node, shell: Shell, stdin: str | None, folder: Folder) -> str:
-        if isinstance(node, Group):
-            return self.run(node.body, shell if node.kind == "{" else shell.fork(), stdin)
-        if isinstance(node, If):
-            return self._if(node, shell, stdin)
-        if isinstance(node, Loop):
-            return self._loop(node, shell, stdin)
-        if isinstance(node, For):
-            return self._for(node, shell, stdin, folder)
-        if isinstance(node, CFor):
-            return self._count(node, shell, stdin, folder)
-        if isinstance(node, Case):
-            return self._case(node, shell, stdin, folder)
-        if isinstance(node, Condition):
-            for word in node.words:
-                folder.text(word)
-            return ""
-        assert isinstance(node, Calc)
-        folder.arithmetic(node.word)
-        return ""
-
-    def _if(self, node: If, shell: Shell, stdin: str | None) -> str:
-        conditions: list[str] = []
-        outputs: list[str] = []
-        ends: list[Shell] = []
-        for condition, body in node.branches:
-            if condition is not None:
-                conditions.append(self.run(condition, shell, stdin))
-            branch = shell.fork()
-            outputs.append(self.run(body, branch, stdin))
-            ends.append(branch)
-        if node.branches[-1][0] is not None:
-            ends.append(shell.fork())
-        join(shell, ends)
-        return "".join(conditions) + either(outputs)
-
-    def _case(self, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
-        folder.text(node.subject)
-        outputs: list[str] = []
-        ends: list[Shell] = [shell.fork()]
-        for at, (patterns, body) in enumerate(node.items):
-            for pattern in patterns:
-                folder.pattern(pattern)
-            branch = shell.fork()
-            if at and at - 1 in node.falling:
-                join(branch, [shell.fork(), ends[-1]])
-            outputs.append(self.run(body, branch, stdin))
-            ends.append(branch)
-        join(shell, ends)
-        return either(outputs)
-
-    def _loop(self, node: Loop, shell: Shell, stdin: str | None) -> str:
-        def once(given: str | None) -> str:
-            return self.run(node.condition, shell, given) + self.run(node.body, shell, given)
-
-        endless = _is_endless(node.condition)
-        before = shell.fork()
-        self.endless += endless
-        if stdin and _reads_lines(node.condition):
-            lines = stdin.split("\n")
-            rounds = lines if lines[-1] else lines[:-1]
-            out = "".join([once(line) for line in rounds[:MAX_ROUNDS]])
-            if len(rounds) > MAX_ROUNDS:
-                out += once(unknown_like(stdin))
-        else:
-            out = self._until_settled(shell, lambda: once(stdin))
-        self.endless -= endless
-        join(shell, [shell.fork(), before], places=False)
-        return out
-
-    def _until_settled(self, shell: Shell, once: Callable[[], str]) -> str:
-        """Go round a loop until it changes no variable; what still changes then is unknown in a last round."""
-        out: list[str] = []
-        for _ in range(MAX_UNSETTLED):
-            before = dict(shell.variables)
-            out.append(once())
-            if all(before.get(name) == value for name, value in shell.variables.items()):
-                return "".join(out)
-        widen(shell, before)
-        return "".join([*out, once()])
-
-    def _for(self, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
-        def once(value: str) -> str:
-            shell.variables[node.name] = value
-            return self.run(node.body, shell, stdin)
-
-        if node.words is None:
-            values = list(shell.positional) if shell.positional is not None else [UNSET]
-        else:
-            values = folder.fields(node.words)
-        return "".join(
-            [once(value) if is_plain(value) else self._until_settled(shell, partial(once, value)) for value in values]
-        )
-
-    def _count(self, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:
-        """`for ((start; test; step))`, round by round while the test can be computed."""
-        start, test, step = [*folder.text(node.header).split(";"), "", "", ""][:3]
-
-        def once() -> str:
-            text = self.run(node.body, shell, stdin)
-            folder.calculate(step)
-            return text
-
-        folder.calculate(start)
-        out: list[str] = []
-        before = dict(shell.variables)
-        for _ in range(MAX_COUNTED):
-            wanted = folder.calculate(test) if test.strip() else NUMBER
-            if wanted == "0":
-                return "".join(out)
-            if not wanted.lstrip("-").isdigit():
-                break
-            before = dict(shell.variables)
-            out.append(once())
-        folder.calculate(step)
-        widen(shell, before)
-        return "".join([*out, self._until_settled(shell, once)])
 
     # --- simple commands
 
@@ -513,15 +384,6 @@ def _default_output(call: Call) -> str:
     return LOCAL + carried + "\n"
 
 
-def _first_word(seq: Seq) -> str:
-    for node, _ in seq.items[:1]:
-        if isinstance(node, Simple) and node.words:
-            first = node.words[0]
-            if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
-                return first.pieces[0].text
-    return ""
-
-
 def _is_decoded(word: Word | Assign) -> bool:
     """True when a program's name comes out of a decoder."""
     if isinstance(word, Assign):
@@ -532,12 +394,4 @@ def _is_decoded(word: Word | Assign) -> bool:
 
 def _decodes(node: Node) -> bool:
     commands = node.commands if isinstance(node, Pipe) else [node]
-    return any(_first_word(Seq([(command, ";")])) in _DECODERS for command in commands)
-
-
-def _reads_lines(condition: Seq) -> bool:
-    return _first_word(condition) == "read"
-
-
-def _is_endless(condition: Seq) -> bool:
-    return _first_word(condition) in (":", "true")
+    return any(first_word(Seq([(command, ";")])) in _DECODERS for command in commands)

@@ -75,7 +75,7 @@ _STARTUP = names(
 .ipython/profile_default/startup .jupyter .config/ipython .oh-my-zsh .sdkmanrc .asdfrc .vscode/extensions
 .config/Code .config/Cursor .cursor .claude .claude.json .codex .hermes .config/hermetic .mcp.json
 Library/LaunchAgents Library/LaunchDaemons .crontab .atom .config/i3 .config/sway .config/hypr .config/kitty
-.config/alacritty .config/starship.toml .config/mimeapps.list .config/user-dirs.dirs .pyenv/versions .config/hub
+.config/alacritty .config/starship.toml .config/mimeapps.list .config/user-dirs.dirs .config/hub
 .ssh2 .perltidyrc .re.pl .config/bat .ripgreprc .config/yarn .config/helm .config/k9s .git-templates .githooks
 .config/husky .huskyrc .muttrc .procmailrc .config/procps .dput.cf .rpmmacros .subversion .config/openbox
 .fluxbox .config/neofetch

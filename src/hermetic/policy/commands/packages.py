@@ -36,7 +36,7 @@ TAMPER = Rule(
         "apt-key add x.gpg",
         "gem sources --add http://203.0.113.20/",
     ),
-    spares=("pip config list", "npm config get registry", "pip install -i https://pypi.org/simple x"),
+    spares=("pip config list", "npm config get registry"),
 )
 REMOVE = Rule(
     name="package-remove",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .call import Call, Machine
 from .commands.environment import judge_variable
 from .shell import Shell, Value
@@ -9,6 +11,8 @@ from .syntax import Assign
 from .words import Folder
 
 MAX_INDEX = 4096
+# An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name or a number.
+HIDDEN_INDEX = re.compile(r"\s*[A-Za-z_]\w*\[.*(\$\(|`)", re.DOTALL)
 
 
 def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> None:
@@ -28,6 +32,8 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
             return
         text = (old if isinstance(old, str) else shell.scalar(assign.name)) + text
     shell.variables[assign.name] = text
+    if HIDDEN_INDEX.match(text):
+        machine.fold_text(text, shell)
     call = Call([f"{assign.name}={text}"], shell, None, {}, machine)
     judge_variable(call, assign.name, text, temporary=False)
 
@@ -35,6 +41,8 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
 def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> None:
     assert assign.index is not None
     old = shell.get(assign.name)
+    if assign.name in ("BASH_ALIASES", "BASH_CMDS"):
+        shell.aliases[folder.text(assign.index)] = text
     if isinstance(old, dict):
         shell.variables[assign.name] = {**old, folder.text(assign.index): text}
         return

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from .assignments import HIDDEN_INDEX
 from .branches import either, join, widen
 from .marks import NUMBER, UNSET, is_plain, unknown_like
 from .shell import Shell
@@ -41,7 +42,9 @@ def run_compound(machine: Walker, node: Node, shell: Shell, stdin: str | None, f
         return _case(machine, node, shell, stdin, folder)
     if isinstance(node, Condition):
         for word in node.words:
-            folder.text(word)
+            text = folder.text(word)
+            if HIDDEN_INDEX.match(text):
+                folder.runner.fold_text(text, shell)
         return ""
     assert isinstance(node, Calc)
     folder.arithmetic(node.word)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
 from .call import Call, Judge, program_name
-from .commands.catalog import find_judge
+from .commands.catalog import FALLBACK, find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
@@ -291,11 +291,25 @@ class Evaluator:
         if self.endless and self.forking and call.name in (*_SHELLS, "sleep") and word == call.shell.name0:
             call.report(FORK_BOMB, "starts itself again and again without end")
             return ""
+        replaced = self._replacement(call, word)
+        if replaced is not None:
+            return self.run_argv([replaced, *call.args], call.shell, call.stdin, call.env)
         if "/" in word:
             ran = run_file(call, word)
             if ran is not None:
                 return ran
-        return find_judge(self.judges, call)(call)
+        judge = find_judge(self.judges, call)
+        if judge is FALLBACK and "/" not in word and "command_not_found_handle" in call.shell.functions:
+            self._function(call, "command_not_found_handle")
+        return judge(call)
+
+    def _replacement(self, call: Call, word: str) -> str | None:
+        """The program behind a copy or a link of that name, when PATH was changed to find such."""
+        if "/" in word or not ("PATH" in call.env or "PATH" in call.shell.variables):
+            return None
+        return next(
+            (name for path, name in call.shell.copies.items() if path.endswith("/" + word) and name != word), None
+        )
 
     def _unknown_program(self, call: Call, word: str) -> str | None:
         if "/" in word and is_plain(call.name) and call.name and not has_glob(word):

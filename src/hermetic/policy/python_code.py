@@ -132,6 +132,8 @@ class _Walker(FileCalls):
 
     def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         first = args[0] if args else next(iter(keywords.values()), None)
+        if name.startswith(("posix.", "nt.")):
+            name = "os." + name.partition(".")[2]
         if name in ("__import__", "importlib.import_module", "importlib.__import__"):
             return (
                 Name(first)

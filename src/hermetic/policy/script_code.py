@@ -12,6 +12,7 @@ from .destroys import SQL_DESTROYS
 from .effects import delete, read, write
 from .marks import SECRET, UNSET, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address
+from .script_strings import judge_strings
 from .script_tokens import Token, TooLong, tokens_of
 from .sql import destruction
 
@@ -99,7 +100,7 @@ _EVAL = frozenset(
     names(
         """
 eval instance_eval class_eval module_eval runInThisContext runInNewContext loadstring Function assert
-create_function execScript importScripts string-to-expr runInContext
+create_function load execScript importScripts string-to-expr runInContext
 """
     )
 )
@@ -144,6 +145,22 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         elif token.kind == "substitution":
             judge_code(call, token.text, language, depth=depth + 1)
     _judge_whole(call, tokens, masked, network, language)
+    if language not in ("mongo", "redis", "awk"):
+        judge_strings(call, tokens, _joined_strings(tokens, constants), language)
+
+
+def _joined_strings(tokens: list[Token], constants: dict[str, str]) -> list[str]:
+    """Every constant string of a script, with those joined that it joins."""
+    found: list[str] = []
+    at = 0
+    while at < len(tokens):
+        if tokens[at].kind != "string":
+            at += 1
+            continue
+        text, after = _string_at(tokens, at, constants)
+        found.append(text or "")
+        at = max(after, at + 1)
+    return found
 
 
 def _is_executed(tokens: list[Token], at: int) -> bool:

@@ -12,6 +12,7 @@ from .marks import UNSET
 from .quoting import decode_backslashes
 
 MAX_TOKENS = 5_000
+_PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)+/[a-z]*")
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<comment>//[^\n]*|/\*.*?\*/|--\[\[.*?\]\])
@@ -57,6 +58,11 @@ def tokens_of(text: str, language: str) -> list[Token]:
         if len(found) > MAX_TOKENS:
             raise TooLong
         match = _TOKEN.match(text, pos)
+        if text[pos] == "/" and _begins_pattern(found):
+            pattern = _PATTERN.match(text, pos)
+            if pattern:
+                pos = pattern.end()
+                continue
         if match is None:
             break
         kind, value = _kind(match), match[0]
@@ -75,7 +81,9 @@ def tokens_of(text: str, language: str) -> list[Token]:
         elif kind == "tick":
             found.append(
                 Token(
-                    "string" if language in ("node", "deno", "bun", "go") else "command",
+                    "string"
+                    if language in ("node", "deno", "bun", "go") and not (found and found[-1].text == "$")
+                    else "command",
                     _unquoted(value[1:-1], True, language),
                 )
             )
@@ -98,6 +106,30 @@ def tokens_of(text: str, language: str) -> list[Token]:
         elif kind not in ("regex", "swap", "match"):
             found.append(Token(kind, value))
     return found
+
+
+def _begins_pattern(found: list[Token]) -> bool:
+    """True where a slash begins a pattern, as it cannot divide anything."""
+    if not found:
+        return True
+    last = found[-1]
+    if last.kind == "name":
+        return last.text in (
+            "if",
+            "unless",
+            "and",
+            "or",
+            "not",
+            "when",
+            "while",
+            "until",
+            "split",
+            "grep",
+            "return",
+            "puts",
+            "print",
+        )
+    return last.kind == "symbol" and last.text in "=(,!&|{;~?:["
 
 
 def _unquoted(body: str, interpolates: bool, language: str) -> str:

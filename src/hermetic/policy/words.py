@@ -251,6 +251,8 @@ class Folder:
             if not is_plain(target) or not target:
                 return UNSET
             base, _, index = target.partition("[")
+            if "$(" in index or "`" in index:
+                self.runner.fold_text(target, self.shell)
             value = self._element(base, Word([Lit(index[:-1], True)], 0, 0)) if index else self._parameter(base)
             return self._apply_default(var, value)
         value = self._element(name, var.index) if var.index is not None else self._parameter(name)
@@ -341,7 +343,8 @@ class Folder:
         if op[0] in "^,":
             return parameters.change_case(value, op, self.pattern(var.arg) if var.arg else "")
         if op == "@":
-            return parameters.transform(value, self.text(var.arg) if var.arg else "")
+            how = self.text(var.arg) if var.arg else ""
+            return self.runner.fold_text(value, self.shell) if how == "P" else parameters.transform(value, how)
         return unknown_like(value)
 
     # --- tilde

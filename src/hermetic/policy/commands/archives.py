@@ -113,7 +113,7 @@ index-file
         held = "".join(read(_in_directory(call, options), path, tree=True) for path in options.operands)
         if options.has("remove-files"):
             for path in options.operands:
-                delete(call, path, recursive=True)
+                delete(_in_directory(call, options), path, recursive=True)
         if archive and archive != "-":
             write(call, archive, content=held)
             return ""
@@ -160,7 +160,8 @@ def judge_zip(call: Call) -> str | None:
         return held
     if operands:
         write(call, operands[0], content=held)
-    if any(re.fullmatch(r"-\w*m\w*", arg) for arg in call.args) and call.name == "zip":
+    moves = any(re.fullmatch(r"-\w*m\w*", arg) for arg in call.args) if call.name == "zip" else "-sdel" in call.args
+    if moves:
         for path in operands[1:]:
             delete(call, path, recursive=True)
     return None
@@ -193,6 +194,8 @@ def judge_cpio(call: Call) -> str | None:
         write(call, options.operands[-1], tree=True)
     if options.value("D", "directory"):
         write(call, options.value("D", "directory") or "", tree=True)
+    if options.has("i", "extract") and not options.has("t", "list") and call.place(".")[1] != "workspace":
+        write(call, ".", tree=True)
     if options.has("i", "extract") and options.has("absolute-filenames"):
         call.report(EXTRACT_ABSOLUTE, "unpacks files to wherever the archive says")
     return None

@@ -7,6 +7,7 @@ from hermetic.policy.marks import INPUT, LOCAL, SECRET, UNSET, is_known, is_plai
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
+from hermetic.policy.words import split_ifs
 
 from .environment import judge_variable
 from .unseen import OPTION_RUNS, UNKNOWN_COMMAND, run_code
@@ -37,7 +38,7 @@ def _change(call: Call, path: str) -> None:
 
 
 def judge_cd(call: Call) -> str | None:
-    """cd and pushd move; `cd` alone goes home."""
+    """cd and pushd move; `cd` alone goes home, CDPATH leads elsewhere."""
     args = [arg for arg in call.args if arg not in ("--", "-P", "-L", "-e", "-@", "-n")]
     if call.name == "pushd":
         call.shell.stack.append(call.shell.cwd)
@@ -50,7 +51,13 @@ def judge_cd(call: Call) -> str | None:
         return ""
     if not args[0]:
         return ""
-    _change(call, args[0])
+    path = args[0]
+    elsewhere = call.env.get("CDPATH", call.shell.scalar("CDPATH") if call.shell.is_set("CDPATH") else "")
+    for base in elsewhere.split(":") if not path.startswith(("/", ".", "~")) else ():
+        if base not in ("", "."):
+            path = f"{base.rstrip('/')}/{path}"
+            break
+    _change(call, path)
     return ""
 
 
@@ -150,6 +157,8 @@ def judge_read(call: Call) -> str | None:
     """read and mapfile take a line or all lines of standard input into variables."""
     options = parse_options(call.args, "adinNptuOsCc" if call.name == "read" else "dnOsuCc")
     text = INPUT if call.stdin is None else call.stdin
+    if options.has("n", "N", "d", "u", "t", "i", "s", "O", "c") and is_known(text):
+        text = unknown_like(text)  # only a part of the input is taken
     names = options.operands
     if call.name != "read":
         name = names[0] if names else "MAPFILE"
@@ -159,10 +168,10 @@ def judge_read(call: Call) -> str | None:
         return ""
     line = text.split("\n", 1)[0] if text.split("\n", 1)[0] else marks_in(text)
     array = options.value("a")
+    ifs = call.env.get("IFS", call.shell.scalar("IFS"))
     if array is not None:
-        call.shell.variables[array] = line.split() if is_known(line) else [line]
+        call.shell.variables[array] = split_ifs(line, ifs) if is_known(line) and ifs else [line]
         return ""
-    ifs = call.env.get("IFS", " \t\n")
     parts = line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0)) if ifs and is_known(line) else [line]
     for at, name in enumerate(names or ["REPLY"]):
         base, bracket, key = name.partition("[")
@@ -229,6 +238,8 @@ def judge_code_option(call: Call) -> str | None:
     for flag, value in zip(call.args, call.args[1:], strict=False):
         if (call.name == "complete" and flag in ("-C", "-F")) or (call.name == "compgen" and flag == "-C"):
             run_code(call, value, "a completion")
+        elif call.name in ("complete", "compgen") and flag == "-W":
+            call.machine.fold_text(value, call.shell)
         elif call.name == "bind" and flag == "-x":
             run_code(call, value.partition(":")[2].strip(" \"'"), "a key binding")
         elif call.name == "enable" and flag == "-f":

@@ -10,19 +10,23 @@ from hermetic.policy.rules import Rule
 
 from . import (
     archives,
+    awk,
     builtins,
+    carriers,
     cloud,
     connections,
     containers,
     databases,
     disks,
     environment,
+    exactness,
     execution,
     files,
     fleets,
     git,
     interpreters,
     managers,
+    outputs,
     packages,
     permissions,
     printing,
@@ -66,6 +70,7 @@ def all_judges() -> dict[str, Judge]:
         **connections.JUDGES,
         **transfer.JUDGES,
         **texts.JUDGES,
+        **awk.JUDGES,
         **processes.JUDGES,
         **printing.JUDGES,
         **files.JUDGES,
@@ -75,6 +80,9 @@ def all_judges() -> dict[str, Judge]:
         **execution.JUDGES,
     }
     judges.update(wrappers.judge_runner_with(judges))
+    judges.update(carriers.with_carried(judges, FALLBACK))
+    judges.update(exactness.exact(judges))
+    judges.update(outputs.with_outputs(judges, FALLBACK))
     return judges
 
 

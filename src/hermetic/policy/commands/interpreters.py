@@ -10,7 +10,7 @@ import msgspec
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, SECRET, is_known, is_plain
+from hermetic.policy.marks import DECODED, LOCAL, SECRET, is_known, is_plain
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.python_code import judge_python
@@ -106,6 +106,10 @@ INTERPRETERS: dict[str, Interpreter] = {
     "kotlin": _I("java", "e"),
 }
 _PYTHON_FLAGS_WITH_VALUE = "XW"
+# Code that computes text which nobody can read in it.
+_COMPUTES = re.compile(
+    r"decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}", re.IGNORECASE
+)
 
 
 def run_script(call: Call, content: str, path: str) -> str:
@@ -145,8 +149,12 @@ def judge_python_program(call: Call) -> str | None:
             rest = arg[at + 1 :]
             if letter == "c":
                 code = rest or (args[0] if args else "")
+                if call.name.startswith("ipython") and code.startswith("!"):
+                    return call.shell_text(code[1:])
                 judge_python(call, code)
-                return SECRET + "\n" if re.search(r"print.*os\.environ(?!\s*\[|\.get)", code) else None
+                if re.search(r"print.*os\.environ(?!\s*\[|\.get)", code):
+                    return SECRET + "\n"
+                return DECODED + "\n" if _COMPUTES.search(code) else None
             if letter == "m":
                 return _module(call, rest or (args.pop(0) if args else ""), args)
             if letter in _PYTHON_FLAGS_WITH_VALUE:
@@ -179,6 +187,9 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
         if module == "timeit":
             judge_python(call, "\n".join(arg for arg in args if not arg.startswith("-")))
         elif args:
+            for flag, value in itertools.pairwise(args):
+                if module == "pdb" and flag in ("-c", "--command"):
+                    judge_python(call, value.lstrip("!"))
             paths = [arg for arg in args if not arg.startswith("-")]
             return _file(call, paths[0], "python") if paths else None
         return None
@@ -205,6 +216,8 @@ def _django(call: Call, args: list[str]) -> None:
         call.report(SQL_LOCAL, "undoes all migrations")
     elif verb in ("shell", "shell_plus"):
         code = next((value for flag, value in itertools.pairwise(args) if flag in ("-c", "--command")), None)
+        if code is None and call.stdin is not None and is_known(call.stdin):
+            judge_python(call, call.stdin)
         if code:
             judge_python(call, code)
             judge_code(call, code, "ruby") if "delete()" not in code else call.report(SQL_DESTROYS, "deletes records")
@@ -258,7 +271,7 @@ def judge_interpreter(call: Call) -> str | None:
         if arg == "--":
             break
         if arg.startswith("--"):
-            name, equals, value = arg[2:].partition("=")
+            name, equals, value = arg[2:].replace(":", "=", 1).partition("=")
             if name in spec.code_long:
                 code.append(value if equals else args.pop(0) if args else "")
             elif name in ("version", "help"):
@@ -280,7 +293,7 @@ def judge_interpreter(call: Call) -> str | None:
             and re.search(r"\b(system|exec|eval|qx)\b|`", code[-1])
         ):
             execute(call, call.stdin, "a command", piped=True)
-        return None
+        return DECODED + "\n" if any(_COMPUTES.search(text) for text in code) else None
     if spec.language == "mongo":
         for text in parse_options(
             call.args, "upho", ("eval", "username", "password", "host", "port", "authenticationDatabase")
@@ -291,6 +304,9 @@ def judge_interpreter(call: Call) -> str | None:
         for path in args:
             if path.endswith(".js"):
                 _file(call, path, "mongo")
+        return None
+    if call.name == "crystal" and args[:1] == ["eval"]:
+        judge_code(call, " ".join(args[1:]), "ruby")
         return None
     if args and args[0].rsplit("/", 1)[-1] in ("artisan", "console", "yii", "rails", "rake"):
         return call.run([args[0].rsplit("/", 1)[-1], *args[1:]])

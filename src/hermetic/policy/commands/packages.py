@@ -415,9 +415,15 @@ def judge_make(call: Call) -> str | None:
             and call.machine.probe_text(value, call.shell)
         ):
             run_code(call, value, "make")
+    directory = options.value("C", "directory")
+    if directory:
+        call = call.again(call.argv)
+        call.shell = call.shell.fork()
+        call.shell.cwd = resolve(directory, call.shell)
     path = options.value("f", "file", "makefile")
     if path in ("-", "/dev/stdin") or (path and path.startswith("/dev/fd/")):
         text = call.input() if path in ("-", "/dev/stdin") else call.shell.files.get(path, "")
+        execute(call, text, "a makefile", piped=True)
         for line in text.split("\n"):
             if line.startswith("\t"):
                 run_code(call, line.strip().lstrip("@-"), "make")

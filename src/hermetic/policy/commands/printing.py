@@ -59,6 +59,8 @@ def judge_printf(call: Call) -> str | None:
         return ""
     text = format_printf(args[0], args[1:])
     if variable is not None:
+        if "[" in variable:
+            call.machine.fold_text(variable, call.shell)
         call.shell.variables[variable.partition("[")[0]] = text
         return ""
     return text
@@ -94,7 +96,7 @@ def _formatted(match: re.Match[str], rest: list[str]) -> str:
     value = rest.pop(0) if rest else ""
     if kind in ("b", "q", "s"):
         if kind == "b":
-            value = decode_backslashes(value, octal_needs_zero=True)[0]
+            value = decode_backslashes(value, octal_needs_zero=False)[0]
         if precision and precision.isdigit():
             value = value[: int(precision)] if is_plain(value) else value
         if width and width.lstrip("-").isdigit() and int(width) < 10_000:
@@ -147,11 +149,17 @@ def judge_cat(call: Call) -> str | None:
     if call.name in ("less", "more") and any(arg.startswith("+") and "!" in arg for arg in call.args):
         call.shell_text(next(arg for arg in call.args if arg.startswith("+")).partition("!")[2])
     text = inputs(call, [path for path in options.operands if not path.startswith("+")])
-    return (
-        text
-        if call.name in ("cat", "less", "more", "bat", "batcat", "pv", "most")
-        else (text if is_known(text) else unknown_like(text))
-    )
+    if call.name in ("cat", "less", "more", "bat", "batcat", "pv", "most"):
+        return text
+    width = options.value("w", "width") or "80"
+    if call.name == "fold" and is_plain(text) and width.isdigit() and int(width) and not options.has("s", "b"):
+        return "".join(_folded(line, int(width)) for line in text.splitlines(keepends=True))
+    return unknown_like(text).replace(UNSET, LOCAL) + "\n"
+
+
+def _folded(line: str, width: int) -> str:
+    body = line.rstrip("\n")
+    return "\n".join(body[at : at + width] for at in range(0, len(body), width)) + line[len(body) :]
 
 
 def judge_head(call: Call) -> str | None:
@@ -430,7 +438,7 @@ def judge_sort(call: Call) -> str | None:
     if call.name == "sort" and not options.has("n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"):
         return "".join(sorted(text.splitlines(keepends=True), reverse=options.has("r", "reverse")))
     if call.name == "paste" and options.has("s"):
-        glue = (options.value("d") or "\t")[:1]
+        glue = "\t" if options.value("d") is None else (options.value("d") or "")[:1]
         return glue.join(text.rstrip("\n").split("\n")) + "\n"
     return text
 
@@ -442,9 +450,8 @@ def judge_urldecode(call: Call) -> str | None:
 
 
 def judge_grep_output(call: Call) -> str | None:
-    """A filter that keeps some lines of its input."""
-    text = call.input()
-    return text if is_known(text) else unknown_like(text)
+    """A filter that keeps some lines of its input, nobody knows which."""
+    return unknown_like(call.input()).replace(UNSET, LOCAL) + "\n"
 
 
 JUDGES: dict[str, Judge] = {

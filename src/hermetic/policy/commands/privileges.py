@@ -7,6 +7,7 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import write
 from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -81,6 +82,11 @@ user group host prompt close-from chdir chroot role type other-user command-time
         ),
         stop_early=True,
     )
+    directory = options.value("D", "chdir")
+    if directory:
+        call = call.again(call.argv)
+        call.shell = call.shell.fork()
+        call.shell.cwd = resolve(directory, call.shell)
     rest = options.operands
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
         name, _, value = rest[0].partition("=")

@@ -132,14 +132,14 @@ def _hidden_command(call: Call) -> None:
         if word.startswith("-") or "=" in word or not is_plain(word):
             continue
         name = word.rsplit("/", 1)[-1]
-        tried = name in _WORTH_TRYING and (at == start or len(args) > at + 1)
+        tried = name in WORTH_TRYING and (at == start or len(args) > at + 1)
         if tried and call.machine.probe_argv(args[at:], call.shell):
             call.report(WRAPPED, f"runs a dangerous command behind {shown(call.name)}")
             call.run(args[at:])
             return
 
 
-_WORTH_TRYING = frozenset(
+WORTH_TRYING = frozenset(
     names(
         """
 rm dd shred truncate mv cp chmod chown sh bash zsh dash ksh python python3 perl ruby node php find xargs sudo

@@ -148,6 +148,9 @@ _RUNNERS = {  # program → words before the command begins
     "npm": ("exec", "x"),
     "bun": ("x",),
     "nix": ("run", "shell", "develop"),
+    "opam": ("exec",),
+    "stack": ("exec",),
+    "guix": ("shell", "environment"),
     "rustup": ("run",),
     "volta": ("run",),
     "fnm": ("exec",),
@@ -267,7 +270,11 @@ def judge_script(call: Call) -> str | None:
 
 def judge_busybox(call: Call) -> str | None:
     """busybox and toybox hold many programs; the first word says which."""
-    rest = [arg for arg in call.args if arg not in ("--list", "--list-full", "--install", "-s")]
+    rest = [
+        arg.removeprefix("--coreutils-prog=")
+        for arg in call.args
+        if arg not in ("--list", "--list-full", "--install", "-s")
+    ]
     return call.run(rest) if rest else None
 
 
@@ -408,6 +415,7 @@ JUDGES: dict[str, Judge] = {
     "script": judge_script,
     "busybox": judge_busybox,
     "toybox": judge_busybox,
+    "coreutils": judge_busybox,
     "box": judge_busybox,
     "ld.so": judge_loader,
     "ld-linux-x86-64.so.2": judge_loader,

@@ -107,9 +107,27 @@ class _Walker(FileCalls):
             if function.startswith("def:"):
                 return self._own(function[4:], args, keywords)
             return self._named(str(function), args, keywords)
-        if isinstance(function, Obj):
+        if isinstance(function, Obj) and function is not UNKNOWN:
+            if function.call.rpartition(".")[2] in (
+                "submit",
+                "apply",
+                "map",
+                "apply_async",
+                "call_soon",
+                "run_in_executor",
+            ):
+                self._callback(args, keywords)
             return self._method(function, args, keywords)
+        self._unknown_call(args)
         return UNKNOWN
+
+    def _unknown_call(self, args: list[Value]) -> None:
+        """A call of nobody knows what: arguments that are a dangerous command are taken for one."""
+        for arg in args[:2]:
+            if isinstance(arg, list) and len(arg) > 1:
+                argv = [text_of(item) for item in arg]
+                if self.call.machine.probe_argv(argv, self.call.shell):
+                    self.call.run(argv, stdin="")
 
     def _own(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         definition = self.functions[name]
@@ -132,6 +150,11 @@ class _Walker(FileCalls):
 
     def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         first = args[0] if args else next(iter(keywords.values()), None)
+        if name.startswith("sh.") and args:
+            self._run([name[3:], *[text_of(arg) for arg in args]])
+            return Obj("output", text=LOCAL)
+        if name == "operator.methodcaller" and args and text_of(args[0]) in ("system", "popen"):
+            return self._shell(args[1] if len(args) > 1 else UNKNOWN)
         if name.startswith(("posix.", "nt.")):
             name = "os." + name.partition(".")[2]
         if name in ("__import__", "importlib.import_module", "importlib.__import__"):

@@ -49,6 +49,9 @@ def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
         number = fd or "0"
         streams.opened[number] = full
         content = NET if network else effects.read(call, target)
+        if full.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
+            for place in ("/dev/fd", "/proc/self/fd"):
+                call.shell.copies[f"{place}/{number}"] = full.rsplit("/", 1)[-1]
         if number not in ("0", "1", "2") and full in call.shell.files:
             call.shell.files[f"/dev/fd/{number}"] = call.shell.files[full]
         if number == "0":

@@ -130,7 +130,8 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         and re.match(r"(net|tls|https?|dgram|socket|node:net|/inet\d?/tcp/.*|open-uri|axios)$", token.text)
         for token in tokens
     )
-    constants = _constants(tokens)
+    # What `=~ s`, `tr` and `y` change is no constant any more.
+    constants = {} if re.search(r"=~\s*(s|tr|y)\W", text) else _constants(tokens)
     for at, token in enumerate(tokens):
         call.machine.spend(1)
         if token.kind == "command":

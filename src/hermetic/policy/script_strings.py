@@ -1,5 +1,6 @@
 """What the strings of a script would do if it ran them, in languages whose calls are not all known by name."""
 
+import itertools
 import re
 
 from .call import Call
@@ -30,7 +31,9 @@ def judge_strings(call: Call, tokens: list[Token], strings: list[str], language:
     words = [token.text for token in tokens if token.kind == "name"]
     if any(_EVALS.match(word.rsplit(".", 1)[-1]) for word in words) and any(_DECODES.search(word) for word in words):
         call.report(OPAQUE_CODE, f"runs {language} code that only a decoder shows")
-    if any(_STARTS.search(word) for word in [*words, *strings]):
+    shape = " ".join(token.text if token.kind == "symbol" else '""' for token in tokens)
+    computed = re.search(r"[)\]]\s*\(\s*\"\"", shape)
+    if computed or any(_STARTS.search(word) for word in [*words, *strings]):
         for at, text in enumerate(strings):
             if _HARMFUL.match(text):
                 argv = [text.strip(), *strings[at + 1 :]]
@@ -38,8 +41,11 @@ def judge_strings(call: Call, tokens: list[Token], strings: list[str], language:
                     call.machine.probe_text(text, call.shell) and call.shell_text(text)
                 elif len(argv) > 1 and call.machine.probe_argv(argv, call.shell):
                     call.run(argv)
+    for name, path in itertools.pairwise(strings):
+        if re.fullmatch(r"(rm|unlink|rmdir|remove)(Sync|_rf|_r)?", name) and path.startswith(("/", "~")):
+            delete(call, path, recursive=True)
     for at, token in enumerate(tokens):
         if token.kind == "name" and _DELETES.search(token.text):
-            path = next((other for other in tokens[at + 1 : at + 9] if other.kind == "string"), None)
-            if path is not None and path.text.startswith(("/", "~")):
-                delete(call, path.text, recursive=True)
+            given = next((other.text for other in tokens[at + 1 : at + 9] if other.kind == "string"), "")
+            if given.startswith(("/", "~")):
+                delete(call, given, recursive=True)

@@ -72,6 +72,10 @@ partial-dir info debug
     else:
         write(call, target, tree=True)
         call.shell.files.pop(resolve(target, call.shell), None)
+        for path in sources:
+            if _is_remote(path):
+                name = re.split("[/:]", path.rstrip("/"))[-1]
+                call.shell.fetched |= {resolve(target, call.shell) + "/" + name, resolve(target, call.shell)}
     return None
 
 

@@ -65,6 +65,9 @@ def _awk_program(call: Call, program: str, text: str, variables: dict[str, str])
     bare = _AWK_STRING.sub(
         '""', re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program) if not _AWK_STRING.search(program) else program
     )
+    variables = {**dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)), **variables}
+    if re.search(r"@[A-Za-z_]\w*\s*\(", bare):
+        call.report(UNKNOWN_COMMAND, "calls a function of awk whose name is hidden")
     if any(re.match(r"/inet[46]?/(tcp|udp)/", one) for one in strings):
         call.report(REVERSE_SHELL, "opens a connection to another machine from awk")
     for match in _AWK_SYSTEM.finditer(program):
@@ -76,7 +79,7 @@ def _awk_program(call: Call, program: str, text: str, variables: dict[str, str])
         target = match[1]
         if target.strip('"') in ("sh", "bash", "/bin/sh", "/bin/bash", "zsh"):
             printed = re.search(r'print(?:f)?\s*\(?\s*"((?:[^"\\]|\\.)*)"', match[0])
-            if printed:
+            if printed and "%" not in printed[1]:
                 run_code(call, printed[1].replace("\\n", "\n"), "awk's output")
             else:
                 call.report(OPAQUE_CODE, "runs what awk prints as commands")

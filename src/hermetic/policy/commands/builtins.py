@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.marks import INPUT, LOCAL, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import INPUT, LOCAL, SECRET, TOKEN, UNSET, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
@@ -215,7 +215,7 @@ def judge_history(call: Call) -> str | None:
     """history shows or clears what was typed."""
     if any(arg.startswith("-") and any(letter in arg for letter in "cdw") for arg in call.args):
         call.report(HISTORY_CLEAR, "clears the shell's history")
-    return LOCAL
+    return LOCAL + TOKEN
 
 
 def judge_fc(call: Call) -> str | None:

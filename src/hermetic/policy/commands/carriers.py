@@ -15,8 +15,8 @@ npm yarn pnpm npx cargo go opam stack cabal guix nix nix-shell just task svn hg 
 rpm rpmspec gcc g++ clang clang++ cc c++ openssl mvn gradle sbt lein rebar3 dotnet swift flutter dart melos lerna
 turbo nx rush moon earthly dagger act mage invoke doit nox tox pre-commit husky lefthook overcommit git-lfs repo
 gclient bazel bazelisk buck2 pants please scons waf xmake ninja samu cmake ctest meson puppet chef-apply salt-call
-emacsclient gvim weechat irssi newsboat mpc cmus ncmpcpp ranger nnn lf mc vifm tig lazygit fzf sk peco entr cypher-
-shell coreutils hyperfine perf valgrind fish xonsh nu elvish rc es oil osh
+emacsclient gvim weechat irssi newsboat mpc cmus ncmpcpp ranger nnn lf mc vifm tig lazygit fzf sk peco entr
+cypher-shell coreutils hyperfine perf valgrind fish xonsh nu elvish rc es oil osh
 """
 )
 # Options whose value names a program or a library that is then run or loaded.
@@ -24,12 +24,16 @@ _PROGRAMS = re.compile(
     r"-{1,2}(toolexec|wrapper|engine|provider|diff-cmd|diff3-cmd|merge-cmd|editor-cmd|fplugin|load|ld-path|use-ld|"
     r"specs|exec|vettool|gccgoflags|script-shell|launcher|runner|test-runner|rustc-wrapper)$"
 )
+# `run` and `test` of these hand arguments to the workspace's own program.
+_OWN_ARGUMENTS = frozenset(names("cargo go dotnet swift dart flutter cabal npm yarn pnpm mvn gradle bazel"))
 _UNSEEN = re.compile(r"(?!/(usr/)?(local/)?s?bin/)(\.{0,2}/|~)")
 
 
 def judge_carried(call: Call) -> None:
     """Report a dangerous command among the arguments, and a program nobody has seen in an option that runs one."""
     args = call.args
+    if call.name in _OWN_ARGUMENTS and args[:1] in (["run"], ["test"], ["bench"]):
+        return
     for at, arg in enumerate(args):
         name, equals, value = arg.partition("=")
         following = value if equals else args[at + 1] if at + 1 < len(args) else ""

@@ -32,6 +32,7 @@ from . import (
     printing,
     privileges,
     processes,
+    recipes,
     searching,
     services,
     system,
@@ -81,6 +82,7 @@ def all_judges() -> dict[str, Judge]:
     }
     judges.update(wrappers.judge_runner_with(judges))
     judges.update(carriers.with_carried(judges, FALLBACK))
+    judges.update(recipes.with_recipes(judges, FALLBACK))
     judges.update(exactness.exact(judges))
     judges.update(outputs.with_outputs(judges, FALLBACK))
     return judges

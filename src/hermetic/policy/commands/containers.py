@@ -111,7 +111,9 @@ def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
 rm remove stop kill restart pause prune rmi down start unpause update rename
 """
     ):
-        if (re.search(r"\$\(|\ue001", text) and verb in ("rm", "kill", "stop", "rmi")) or "\ue001" in text:
+        if LOCAL in text and verb in ("rm", "kill", "stop", "remove"):
+            call.report(CLOUD_DESTROYS, "stops or deletes many containers")
+        elif LOCAL in text:
             call.report(PRUNE, "stops or deletes many containers or images")
         else:
             call.report(PRUNE, f"stops or deletes containers or images: {verb}")

@@ -7,13 +7,13 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, is_known, marks_in
+from hermetic.policy.marks import LOCAL, NET, is_known, marks_in
 from hermetic.policy.options import parse_options
 from hermetic.policy.script_code import judge_code
 from hermetic.policy.sql import destruction
 from hermetic.policy.tables import names
 
-from .unseen import run_code
+from .unseen import execute, run_code
 
 _TEXT_OPTIONS = {
     "psql": ("c", "command"),
@@ -105,6 +105,8 @@ command execute query host user dbname file database port output set variable pa
             texts.append(content)
     if call.stdin is not None:
         texts.append(call.stdin)
+        if NET in call.stdin:
+            execute(call, call.stdin, "SQL", piped=True)
     for pager in options.values("pager"):
         run_code(call, pager, "a pager")
     if options.value("o", "output"):

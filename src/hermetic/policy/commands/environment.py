@@ -99,6 +99,8 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
     """Judge that a variable is set: for one program, or for everything that follows."""
     if name in _COMMANDS:
         _judge_command(call, name, value)
+    elif re.match(r"TF_CLI_ARGS(_\w+)?$|GOFLAGS$", name) and re.search(r"-destroy|-(toolexec|exec|overlay)\b", value):
+        call.report(CODE_VARIABLE, f"makes another program do more than it is told: {name}={shown(value)}")
     elif name == "PATH":
         _judge_path(call, value)
     elif _TRUST.fullmatch(name):
@@ -118,6 +120,9 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
 
 def _judge_command(call: Call, name: str, value: str) -> None:
     text = value.lstrip("|").replace("%s", "FILE")
+    if name in ("CC", "CXX", "RUSTC") and call.machine.probe_text(text, call.shell):
+        call.shell_text(text)
+        return
     if not text.strip() or (
         name in ("PS1", "PS2", "PROMPT", "RPROMPT", "TAR_OPTIONS", "MAILPATH", "CC", "CXX", "RUSTC")
         and "$(" not in text

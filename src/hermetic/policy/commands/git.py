@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import LOCAL, NET, is_plain, shown
+from hermetic.policy.marks import LOCAL, NET, SECRET, is_plain, shown
 from hermetic.policy.network import is_local
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
@@ -112,6 +112,8 @@ def judge_git(call: Call) -> str | None:
     inner.shell = shell
     for setting in settings:
         name, _, value = setting.partition("=")
+        if re.fullmatch(r"remote\..*\.(push|mirror)", name.lower()) and value.startswith(("+", "true", ":")):
+            call.shell.git_aliases["\0forces"] = value
         _setting(inner, name, value)
     if not args:
         return None
@@ -120,6 +122,9 @@ def judge_git(call: Call) -> str | None:
         return None
     if call.name == "hub" and verb == "delete":
         call.report(HISTORY, "deletes a repository that others share")
+    for flag in rest:
+        if flag.startswith(("--exec=", "--upload-pack=", "--receive-pack=")):
+            run_code(inner, flag.partition("=")[2], "git")
     handler = _VERBS.get(verb)
     if handler:
         return handler(inner, verb, rest)
@@ -187,7 +192,7 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
     if exact & {"n", "dry-run"}:
         return None
     specs = options.operands[1:]
-    forced = "f" in exact or any(name == "force" for name in exact)
+    forced = "f" in exact or any(name == "force" for name in exact) or "\0forces" in call.shell.git_aliases
     if forced or exact & {"mirror", "prune"}:
         call.report(HISTORY, "overwrites history that others share")
     elif "d" in exact or "delete" in exact:
@@ -227,13 +232,16 @@ file blob type default get get-all get-regexp unset unset-all value comment
         )
         or len(words) < 2
     ):
-        return LOCAL + "\n"
+        secret = re.search(r"extraheader|token|password|credential", " ".join(rest), re.IGNORECASE)
+        return (SECRET if secret else LOCAL) + "\n"
     shared = options.has("global", "system")
     if options.has("system"):
         call.report(CONFIG, "changes git for every user of this machine")
     if options.value("f", "file"):
         write(call, options.value("f", "file") or "")
     _setting(call, words[0], words[1], lasting=True)
+    if re.fullmatch(r"remote\..*\.(push|mirror)", words[0].lower()) and words[1].startswith(("+", "true", ":")):
+        call.shell.git_aliases["\0forces"] = words[1]
     if shared and not call.shell.remote:
         call.report(LOCAL_UNDO, "changes git's settings for all repositories")
     return None
@@ -274,6 +282,8 @@ def _undo(call: Call, verb: str, rest: list[str]) -> str | None:
         call.report(HISTORY, "deletes the record that could undo a mistake")
     elif verb == "gc" and loses["gc"] and options.value("prune") in ("now", "all"):
         call.report(LOCAL_UNDO, "deletes what could undo a mistake")
+    elif loses.get(verb) and call.place(".")[1] in ("system", "root", "startup"):
+        write(call, ".", tree=True)
     elif loses.get(verb):
         call.report(LOCAL_UNDO, "throws away local work")
     if verb == "rm":

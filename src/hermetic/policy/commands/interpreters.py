@@ -183,6 +183,10 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
         return call.run([module, *args])
     if module == "site" and "--user-site" in args:
         return f"{call.shell.home}/.local/lib/python3/site-packages\n"
+    if module == "http.server" and call.place(".")[1] in ("home", "root", "startup"):
+        call.report(UNKNOWN_COMMAND, "offers everything a person has to whoever connects")
+    if module == "code" and call.stdin is not None:
+        judge_python(call, call.stdin)
     if module in ("timeit", "trace", "cProfile", "profile", "pdb", "code", "runpy", "doctest"):
         if module == "timeit":
             judge_python(call, "\n".join(arg for arg in args if not arg.startswith("-")))

@@ -13,7 +13,7 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .environment import is_known_registry
-from .unseen import execute, run_code
+from .unseen import REMOTE_CODE, execute, run_code
 
 INSTALL = Rule(
     name="package-install",
@@ -207,7 +207,7 @@ def _npx(call: Call, words: list[str]) -> str | None:
         return None
     name = re.sub(r"(?<=.)@[^/]*$", "", args[0]).rsplit("/", 1)[-1]
     if re.match(r"(https?|git\+|github:|file:)", args[0]):
-        call.report(INSTALL, "runs a package from an address")
+        call.report(REMOTE_CODE, "runs a package from an address")
         return None
     if name in names(
         """

@@ -68,7 +68,7 @@ def judge_printf(call: Call) -> str | None:
 
 def format_printf(template: str, values: list[str]) -> str:
     """What printf prints."""
-    if not is_plain(template):
+    if not is_plain(template) or re.search(r"%\d+\$", template):
         return unknown_like(template, *values)
     out: list[str] = []
     rest = list(values)
@@ -96,7 +96,7 @@ def _formatted(match: re.Match[str], rest: list[str]) -> str:
     value = rest.pop(0) if rest else ""
     if kind in ("b", "q", "s"):
         if kind == "b":
-            value = decode_backslashes(value, octal_needs_zero=False)[0]
+            value = decode_backslashes(re.sub(r"\\0([0-7]{1,3})", r"\\\1", value), octal_needs_zero=False)[0]
         if precision and precision.isdigit():
             value = value[: int(precision)] if is_plain(value) else value
         if width and width.lstrip("-").isdigit() and int(width) < 10_000:
@@ -390,6 +390,8 @@ def judge_mktemp(call: Call) -> str | None:
     """mktemp gives a fresh name below the temporary directory."""
     options = parse_options(call.args, "p", ("tmpdir", "suffix"))
     template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
+    if options.has("u"):
+        return LOCAL + "\n"
     if "/" in template and not options.has("t"):
         return template + "\n"
     base = options.value("p", "tmpdir") or "/tmp"

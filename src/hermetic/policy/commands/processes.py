@@ -85,7 +85,14 @@ def judge_kill(call: Call) -> str | None:
 def _kill_target(call: Call, target: str, signal: str) -> None:
     if target in ("-1", "1") or re.fullmatch(r"-0*1", target):
         call.report(KILL_ALL, "ends every process, or the first one")
-    elif PIDS in target or (not is_known(target) and "\ue010" in target) or "\ue010" in target or "\ue012" in target:
+    elif (
+        target == "$PPID"
+        or (target.isdigit() and len(call.args) > 20)
+        or PIDS in target
+        or (not is_known(target) and "\ue010" in target)
+        or "\ue010" in target
+        or "\ue012" in target
+    ):
         call.report(KILL_MANY, "ends many processes at once")
     elif marks_in(target).strip(NUMBER) or (signal in ("9", "KILL", "SIGKILL") and target.startswith("%")):
         call.report(KILL_SOME, f"ends processes: {shown(target)}")

@@ -205,7 +205,7 @@ def judge_ip(call: Call) -> str | None:
     elif call.name == "route":
         if re.search(r"\b(add|del|delete|flush|change)\b", text):
             call.report(NETWORK, "changes network settings")
-    elif re.search(r"\b(off|down|delete|modify|add|up|disconnect|del|replace|change)\b", text):
+    elif re.search(r"\b(off|down|delete|modify|mod|add|up|disconnect|del|replace|change)\b", text):
         call.report(NETWORK, "changes network settings")
     return None
 

@@ -8,6 +8,7 @@ from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import DECODED, LOCAL, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -42,7 +43,8 @@ def judge_sed(call: Call) -> str | None:
     text = ""
     for path in operands:
         if in_place:
-            write(call, path)
+            held = call.shell.files.get(resolve(path, call.shell))
+            write(call, path, content=_sed_output(scripts, held, False) if held else "")
         else:
             text += read(call, path)
     text = text or call.input()

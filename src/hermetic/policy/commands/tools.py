@@ -44,6 +44,14 @@ pre-commit detect-secrets gettext msgfmt
 """
     )
 )
+# Programs that delete their operands: the verbs by which they do, none when they always do.
+_DELETERS: dict[str, tuple[str, ...]] = {
+    "gio": ("remove", "trash"),
+    "gvfs-rm": (),
+    "tmpreaper": (),
+    "tmpwatch": (),
+    "cmake": ("remove_directory", "rm", "remove"),
+}
 # Programs that name files without showing their content.
 _NAMES_ONLY = frozenset(
     names(
@@ -77,6 +85,8 @@ _SURE = re.compile(
 
 def judge_anything(call: Call) -> str | None:
     """A program nobody has described: what its arguments give away."""
+    if call.name in _DELETERS:
+        return _deleter(call)
     if call.name not in _DATA:
         if any(arg in ("--help", "--version") for arg in call.args):
             return None
@@ -85,6 +95,15 @@ def judge_anything(call: Call) -> str | None:
         _verbs(call)
         _outputs(call)
     return _secrets(call)
+
+
+def _deleter(call: Call) -> str | None:
+    """gio, tmpreaper, tmpwatch, cmake -E: tools that delete by other names."""
+    verbs = _DELETERS[call.name]
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if not verbs or (words and words[0] in verbs):
+        call.run(["rm", "-rf", *words[1:]])
+    return None
 
 
 def _secrets(call: Call) -> str | None:

@@ -3,6 +3,8 @@
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import typing
@@ -148,3 +150,25 @@ def test_threads_share_an_environment() -> None:
 def test_a_blocking_call_inside_on_output_is_refused() -> None:
     with hermetic.blocking.open("local") as env, pytest.raises(RuntimeError, match="async API"):
         env.run("echo x; sleep 5", on_output=lambda _: env.run("true"))
+
+
+def python(text: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+
+
+def test_an_environment_used_after_a_fork_says_so() -> None:
+    done = python("""
+import os, hermetic
+with hermetic.blocking.open("local") as env:
+    if os.fork() == 0:
+        try:
+            env.run("true")
+        except hermetic.EnvironmentUnavailable as error:
+            print(error, flush=True)
+        env.close()
+        os._exit(0)
+    os.wait()
+    print(env.run("echo parent").output)
+""")
+    assert "was opened before a fork" in done.stdout
+    assert "parent" in done.stdout

@@ -4,6 +4,7 @@ An event loop in a thread of its own does the work; `open` and `attach` start it
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack
@@ -32,6 +33,7 @@ class Portal:
     """An event loop in a thread of its own, and a way to call coroutine functions there."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="hermetic-portal", daemon=True)
         self._thread.start()
@@ -45,6 +47,11 @@ class Portal:
         """What the coroutine function returns or raises; an interrupt here cancels it there, and waits for it."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
+        if os.getpid() != self._pid:
+            raise EnvironmentUnavailable(
+                f"the environment was opened before a fork, by process {self._pid}, and only that one can use it; "
+                "open or attach to it in this process"
+            )
         if not self.is_open:
             raise EnvironmentUnavailable("the environment was closed; open or attach to it again")
         call = _PortalCall(function(*args, **kwargs))

@@ -137,7 +137,7 @@ async def test_rm_all_ends_everything_and_rm_alone_asks_what() -> None:
 
 
 async def test_a_record_whose_resident_is_gone_is_shown_and_taken_away() -> None:
-    environment = await hermetic.open("local", task="short", lease=0.05)
+    environment = await hermetic.open("local", task="short", lease=0.1)
     pid = (await environment.info()).pid
     await environment.close()
 
@@ -154,3 +154,19 @@ async def test_a_record_whose_resident_is_gone_is_shown_and_taken_away() -> None
     assert all(not env["alive"] for env in await asyncio.to_thread(as_json, "envs"))
     assert (await call("rm", "--all"))[0] == 0
     assert await asyncio.to_thread(as_json, "envs") == []
+
+
+def test_a_task_with_other_options_says_how_to_end_it() -> None:
+    try:
+        assert program("run", "--task", "a b", "--", "true").returncode == 0
+        done = program("run", "--task", "a b", "-o", "lease=5", "--", "true")
+        assert done.returncode == 2
+        assert done.stderr.endswith(b"leave them out, or end it first: hermetic rm 'a b'\n")
+    finally:
+        assert program("rm", "a b").returncode == 0
+
+
+def test_removing_prints_no_control_characters() -> None:
+    task = "odd\x1b[2J\n"
+    assert program("run", "--task", task, "--", "true").returncode == 0
+    assert program("rm", task).stdout.decode() == "odd�[2J⏎\n"

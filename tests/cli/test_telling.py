@@ -10,11 +10,13 @@ import pytest
 import hermetic as package
 from hermetic.cli.dispatch import COMMANDS
 from hermetic.cli.report import age, one_line, size, span
+from hermetic.environments import catalog
 from tests.cli.program import COMMAND, as_json, hermetic
 
 
 def test_version_is_told() -> None:
     assert hermetic("version").stdout.decode().startswith(f"hermetic {package.__version__} ")
+    assert hermetic("--version").stdout == hermetic("version").stdout
     assert as_json("version")["hermetic"] == package.__version__
 
 
@@ -44,12 +46,17 @@ def test_every_option_is_in_the_documentation() -> None:
 
 def test_doctor_tries_what_is_here() -> None:
     checks = {check["name"]: check for check in as_json("doctor")}
-    assert {"python", "bash", "subreaper", "runtime directory", "spool", "local", "docker", "ssh"} <= checks.keys()
+    assert {"python", "bash", "subreaper", "runtime directory", "spool", "local"} <= checks.keys()
     assert checks["local"]["state"] in ("ok", "weak")
     assert checks["bash"]["found"]
     assert all(check["advice"] for check in checks.values() if check["state"] != "ok")
     plain = hermetic("doctor").stdout.decode()
     assert "runtime directory" in plain
+
+
+def test_doctor_advises_only_what_this_version_can_use() -> None:
+    plain = {"python", "bash", "subreaper", "runtime directory", "spool"}
+    assert {check["name"] for check in as_json("doctor")} - plain <= set(catalog.kinds())
 
 
 def test_doctor_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:

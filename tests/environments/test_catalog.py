@@ -45,13 +45,22 @@ def test_an_unknown_option_names_the_valid_ones_and_the_nearest() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"lease": "soon"}, {"lease": -1}, {"lease": float("nan")}, {"env": {"A": 1}}, {"login": "yes"}, {"cwd": 5}],
-    ids=str,
-)
+    [
+        {"lease": "soon"}, {"lease": -1}, {"lease": float("nan")}, {"login": "yes"}, {"cwd": 5}, {"env": {"A": 1}},
+        {"env": {"": "x"}}, {"env": {"A=B": "x"}}, {"env": {"1A": "x"}}, {"env": {"A": "\0"}}, {"env": {"A": "\udcff"}},
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_an_option_that_does_not_fit_is_named(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         Local(options)
     assert caught.value.setting in options
+
+
+def test_a_lease_that_would_end_before_anybody_attached_names_the_least() -> None:
+    with pytest.raises(ConfigError, match=r">= 0\.1"):
+        Local({"lease": 0})
+    assert Local({"lease": 0.1, "unattended": 0}).options["lease"] == 0.1
 
 
 async def test_a_cwd_that_is_a_file_or_missing_starts_nothing(tmp_path: Path) -> None:
@@ -67,3 +76,13 @@ def test_relative_directories_are_remembered_as_whole_paths(monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     assert Local({}).options["cwd"] == str(tmp_path)
     assert Local({"cwd": "sub"}).options["cwd"] == str(tmp_path / "sub")
+
+
+def test_a_current_directory_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match="current directory is gone") as caught:
+        Local({})
+    assert caught.value.setting == "cwd"
+    assert Local({"cwd": "/"}).options["cwd"] == "/"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermetic.resident.frames import CREDIT, ERROR, REPLY, REQUEST, pack_frame
+from hermetic.resident.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
 from tests.resident.running import Client, running
+from tests.sizes import scale
 
 
 def send(client: Client, op: str, body: bytes = b"", **fields: Any) -> int:
@@ -229,3 +230,139 @@ def test_a_large_file_is_written_while_others_are_served(tmp_path: Path) -> None
         assert (tmp_path / "large").stat().st_mode & 0o777 == 0o640
         write = send(client, "write_file", path=str(tmp_path), blob="none")
         assert answers(client, write)[write]["error"] == "InvalidArgument"
+
+
+def test_a_cancelled_start_never_begins(slow_profile: dict[str, str], tmp_path: Path) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        text = f"touch {tmp_path}/begun".encode()
+        words = f"touch\0{tmp_path}/begun".encode()
+        start = send(client, "start", text, id="s", text=len(text))
+        run = send(client, "run", words, id="r", text=len(words), argv=True)
+        for number in (start, run):
+            client.stream.sendall(pack_frame(CANCEL, number, {}))
+        said = answers(client, start, run)
+        assert said[start]["error"] == "Cancelled"
+        assert said[run]["ending"] == ["cancelled"]
+        client.run("true")
+        assert not (tmp_path / "begun").exists()
+        assert client.ask("info")[0]["processes"] == 0
+
+
+def test_the_time_of_an_argv_counts_from_the_call(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        began = time.monotonic()
+        said, _ = client.ask("run", b"true", id="r", text=4, argv=True, timeout=0.2)
+        assert said["ending"] == ["timed_out", 0.2]
+        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("head_start", [0, 0.0005, 0.001, 0.002])
+def test_a_command_that_is_ended_at_once_is_ended_and_runs_no_second_time(head_start: float, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with running() as resident, resident.client() as client:
+        for turn in range(scale(300)):
+            client.run("V=1")
+            text = f"echo {turn} >> {ran}; sleep 3".encode()
+            began = time.monotonic()
+            said, _ = client.ask("run", text, id=f"r{turn}", text=len(text), timeout=head_start or 0.0002)
+            assert said["ending"][0] == "timed_out"
+            assert time.monotonic() - began < 2.5
+            assert client.run("echo $V")[1] == b"1\n"
+        lines = ran.read_text().split() if ran.exists() else []
+        assert len(lines) == len(set(lines))
+
+
+def test_a_child_that_prints_outlives_the_log_of_its_command() -> None:
+    with running() as resident, resident.client() as client:
+        _, output = client.run("(while sleep 0.02; do echo x; done) & echo $!")
+        for _ in range(140):
+            client.run("true")
+        with pytest.raises(AssertionError, match="no process"):
+            client.ask("read", log="c1")
+        time.sleep(0.2)
+        assert client.run(f"kill -0 {int(output)} && echo alive")[1] == b"alive\n"
+
+
+def test_a_kill_of_the_whole_group_costs_one_command(tmp_path: Path) -> None:
+    with running() as resident, resident.client() as client:
+        client.run("X=1")
+        client.run("bash -c 'trap \"kill 0\" EXIT; echo work'")
+        assert client.run("echo $X")[1] == b"1\n"
+        client.run("kill -9 0")
+        assert client.run("echo $X")[1] == b"1\n"
+
+
+def test_a_directory_that_cannot_be_entered_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with running() as resident, resident.client() as client:
+        for place in (tmp_path / "file", tmp_path / "none"):
+            with pytest.raises(AssertionError, match="cwd"):
+                client.run("pwd", cwd=str(place))
+        before = client.ask("info")[0]["descriptors"]
+        for turn in range(30):
+            run = send(client, "run", b"catabc", id=f"x{turn}", text=3, stdin="inline", cwd=str(tmp_path / "no"))
+            start = send(client, "start", b"catabc", id=f"y{turn}", text=3, stdin="inline", cwd=str(tmp_path / "no"))
+            answers(client, run, start)
+        assert client.ask("info")[0]["descriptors"] <= before + 2
+
+
+def test_the_first_process_of_a_session_starts_where_the_session_does(tmp_path: Path) -> None:
+    with running(cwd=str(tmp_path)) as resident, resident.client() as client:
+        for name in ("a", "b", "c", "d"):
+            client.ask("start", b"pwd", id=name, text=3, session=name)
+            client.ask("wait", process=name)
+            assert client.ask("read", log=name)[1].decode().strip() == str(tmp_path)
+
+
+def test_a_process_beside_a_busy_lane_gets_the_newest_exports() -> None:
+    with running() as resident, resident.client() as client:
+        for turn in range(20):
+            client.run(f"export X={turn}")
+            run = send(client, "run", b"sleep 0.02", id=f"s{turn}", text=10)
+            start = send(client, "start", b"echo $X", id=f"p{turn}", text=7)
+            answers(client, run, start)
+            client.ask("wait", process=f"p{turn}")
+            assert client.ask("read", log=f"p{turn}")[1] == b"%d\n" % turn
+
+
+def test_a_client_that_asks_and_does_not_read_costs_little(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"z" * 1_000_000)
+    with running() as resident, resident.client() as client, resident.client() as silent:
+        before = client.ask("info")[0]["rss"]
+        asked = {"op": "read_file", "path": str(tmp_path / "large")}
+        silent.stream.sendall(b"".join(pack_frame(REQUEST, number, asked) for number in range(100, 400)))
+        assert client.run("echo fine")[1] == b"fine\n"
+        assert client.ask("info")[0]["rss"] - before < 16 << 20
+        assert len(answers(silent, *range(100, 400))) == 300
+
+
+def test_names_and_limits_that_a_user_changes_do_no_harm() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("command() { echo fake; }")
+        assert client.run("echo A=$A", env={"A": "1"})[1] == b"A=1\n"
+        assert client.run("trap 'echo bye' EXIT; echo hi")[1] == b"hi\n"
+        client.run("set -e; ulimit -q 1000")
+        assert client.run("echo on")[1] == b"on\n"
+    with running() as resident, resident.client() as client:
+        client.run("readonly HERMETIC_COMMAND")
+        said, _ = client.run("setsid bash -c 'sleep 6543.5 & disown' & sleep 6543.5", timeout=0.3)
+        assert said["ending"] == ["timed_out", 0.3]
+        words = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+        assert b"6543.5" not in words
+
+
+def test_a_directory_removed_by_a_command_from_elsewhere_is_left_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    with running() as resident, resident.client() as client:
+        client.run(f"cd {tmp_path}/d")
+        client.run(f"rmdir {tmp_path}/d", cwd="/")
+        said, output = client.run("pwd")
+        assert output.decode().strip() == str(tmp_path)
+        assert any("no longer exists" in note for note in said["notes"])
+
+
+def test_a_terminal_is_typed_what_it_is_given_and_reads_its_end() -> None:
+    with running() as resident, resident.client() as client:
+        client.ask("start", b"catabc\n", id="p", text=3, pty=True, stdin="inline")
+        client.ask("wait", process="p")
+        assert client.ask("read", log="p")[1] == b"abc\r\nabc\r\n"

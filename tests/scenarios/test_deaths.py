@@ -106,3 +106,13 @@ async def test_the_guardian_ends_when_the_resident_is_told_to() -> None:
         assert info.guardian is not None
         await gone(info.guardian)
     await env.close()
+
+
+async def test_a_guardian_that_is_killed_is_missed() -> None:
+    async with hermetic.open("local") as env:
+        info = await env.info()
+        assert info.guardian
+        os.kill(info.guardian, signal.SIGKILL)
+        await gone(info.guardian)
+        assert (await env.run("echo fine")).output == "fine\n"
+        assert any("guardian" in sentence for sentence in (await env.info()).weak)

@@ -116,8 +116,12 @@ async def test_a_killed_resident_is_seen_at_once_and_leaves_nothing() -> None:
         results = await asyncio.gather(*running)
         assert time.monotonic() - began < 2
         assert all(isinstance(result.ending, Lost) and result.exit_code is None for result in results)
+        assert isinstance(await waiting, Lost)
+        assert isinstance(await child.wait(), Lost)
         with pytest.raises(EnvironmentUnavailable, match="gone"):
-            await waiting
+            await child.read()
+        with pytest.raises(EnvironmentUnavailable, match="gone"):
+            await child.wait_for("x", timeout=5)
         with pytest.raises(EnvironmentUnavailable, match="gone"):
             await env.run("true")
         await env.close()

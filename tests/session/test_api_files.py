@@ -42,3 +42,20 @@ async def test_what_is_missing_or_no_file_is_pythons_own_error(tmp_path: Path) -
         assert os.listdir(tmp_path) == []
         with pytest.raises(hermetic.InvalidArgument):
             await env.read_file("")
+
+
+async def test_paths_that_are_no_text_go_as_they_are(tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(odd)
+    async with hermetic.open("local", cwd=tmp_path) as env:
+        await env.write_file(f"{odd}/file", "content")
+        assert os.listdir(odd) == ["file"]
+        assert await env.read_file(f"{odd}/file") == "content"
+        assert (await env.run("cat file", cwd=odd)).output == "content"
+        assert await (await env.start("cat file", cwd=odd)).wait(10) == hermetic.Exited(0)
+        await env.download(f"{odd}/file", f"{odd}/copy")
+        await env.upload(f"{odd}/copy", f"{odd}/again")
+        assert sorted(os.listdir(odd)) == ["again", "copy", "file"]
+    with pytest.raises(hermetic.ConfigError, match="UTF-8") as caught:
+        await hermetic.open("local", cwd=odd)
+    assert caught.value.setting == "cwd"

@@ -103,11 +103,29 @@ async def test_signals_and_kills_reach_the_process() -> None:
 async def test_waiting_raises_and_leaves_the_process_alone() -> None:
     async with hermetic.open("local") as env:
         process = await env.start("sleep 600")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="still runs"):
             await process.wait(0.05)
         with pytest.raises(TimeoutError, match="did not appear"):
             await process.wait_for("never", timeout=0.05)
         assert (await process.status()).state == "running"
+
+
+async def test_a_timeout_of_zero_looks_once() -> None:
+    async with hermetic.open("local") as env:
+        process = await env.start("echo first; read x", pty=True)
+        await process.wait_for("first", timeout=10)
+        with pytest.raises(TimeoutError, match="still runs"):
+            await process.wait(0)
+        with pytest.raises(TimeoutError, match="did not appear"):
+            await process.wait_for("first", timeout=0)
+        with pytest.raises(TimeoutError, match="did not appear"):
+            await process.wait_for("second", timeout=0, on="screen")
+        assert await process.wait_for("first", timeout=0, on="screen") == (0, 5)
+        again = await env.process(process.id)
+        assert await again.wait_for("first", timeout=0) == (0, 5)
+        await process.submit("")
+        assert await process.wait(10) == Exited(0)
+        assert await process.wait(0) == await process.wait(timeout=0) == Exited(0)
 
 
 async def test_wait_for_searches_on_from_the_last_match() -> None:
@@ -193,7 +211,7 @@ async def test_what_is_unknown_or_closed_is_a_typed_error() -> None:
             await env.read_log("nobody")
         process = await env.start("cat", stdin="null")
         await process.wait(10)
-        with pytest.raises(InputClosed) as closed:
+        with pytest.raises(InputClosed, match=r"start it anew with start\(…, stdin=") as closed:
             await process.write("x")
         assert closed.value.process_id == process.id
         plain = await env.start("sleep 600")
@@ -222,3 +240,11 @@ async def test_bad_input_is_an_invalid_argument() -> None:
         for call in (process.signal("NOPE"), process.signal(0), process.keys("nope"), process.kill(-1)):
             with pytest.raises(InvalidArgument):
                 await call
+
+
+async def test_a_secret_that_is_too_long_is_refused() -> None:
+    async with hermetic.open("local") as env:
+        process = await env.start("cat")
+        with pytest.raises(InvalidArgument, match="the secret has 1048576 bytes, the most is 1048575"):
+            await process.write_secret("x" * (1 << 20))
+        await process.kill()

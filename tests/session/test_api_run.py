@@ -204,6 +204,21 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("true", {"env": {"A=B": "c"}}, "env"),
     ("true", {"env": {"A": 1}}, "env"),
     ("true", {"env": {"A": "x" * 100_000}}, "env"),
+    (5, {}, "command"),
+    (None, {}, "command"),
+    ({"echo"}, {}, "command"),
+    ([1], {}, "command"),
+    ("true", {"timeout": 10**400}, "timeout"),
+    ("true", {"timeout": 10**5000}, "timeout"),
+    ("true", {"env": [1]}, "env"),
+    ("true", {"env": {"A-B": "c"}}, "env"),
+    ("true", {"env": {"A": "\udcff"}}, "env"),
+    ("true", {"stdin": 5}, "stdin"),
+    ("true", {"on_output": 5}, "on_output"),
+    ("true", {"on_output": asyncio.sleep}, "on_output"),
+    ("true", {"cwd": 5}, "cwd"),
+    ("true", {"cwd": ""}, "cwd"),
+    ("true", {"cwd": "\ud800"}, "cwd"),
     ("true", {"cwd": "/no/such/place"}, "cwd"),
     ("true", {"cwd": "/etc/passwd"}, "cwd"),
 ]
@@ -216,6 +231,7 @@ async def test_bad_input_is_named_and_starts_nothing() -> None:
                 await env.run(command, **options)
             assert caught.value.argument == argument, (options, str(caught.value))
         assert (await env.run("echo fine")).output == "fine\n"
+        assert [process.command for process in await env.processes()] == ["echo fine"]
 
 
 @pytest.mark.parametrize("size", [1_000_000, 3_000_000])

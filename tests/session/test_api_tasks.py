@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import hermetic
-from hermetic import ConfigError, EnvironmentUnavailable
+from hermetic import ConfigError, EnvironmentUnavailable, InvalidArgument
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.environments.local import Local
 from hermetic.environments.records import Records, runtime_root
 
 
@@ -17,6 +21,10 @@ def records() -> list[str]:
 
 def lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def exists(path: str | None) -> bool:
+    return path is not None and Path(path).exists()
 
 
 def variables(pid: int) -> bytes:
@@ -117,4 +125,49 @@ async def test_a_failing_start_says_why_and_leaves_nothing(monkeypatch: pytest.M
     monkeypatch.setattr("hermetic.environments.local.BOOT", "import sys; sys.exit('no luck today')")
     with pytest.raises(EnvironmentUnavailable, match=r"(?s)did not start.*no luck today"):
         await hermetic.open("local")
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["unreachable", "cancelled"])
+async def test_an_opening_that_breaks_off_leaves_nothing(is_cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[EnvironmentRecord] = []
+    reached = asyncio.Event()
+
+    async def reach(self: Local, record: EnvironmentRecord) -> socket.socket:
+        started.append(record)
+        reached.set()
+        if is_cancelled:
+            await asyncio.Event().wait()
+        raise ConnectionRefusedError("nobody listens")
+
+    monkeypatch.setattr(Local, "reach", reach)
+    opening = asyncio.ensure_future(_opened())
+    async with asyncio.timeout(60):
+        await reached.wait()
+        if is_cancelled:
+            opening.cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else EnvironmentUnavailable):
+            await opening
+    (record,) = started
+    assert leftovers() == []
+    assert not lives(record.pid)
+    assert not exists(record.spool)
+
+
+async def _opened() -> hermetic.Environment:
+    return await hermetic.open("local", task="breaks off")
+
+
+async def test_what_cannot_be_opened_is_named() -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"kind": 5}, "kind"), ({"kind": None}, "kind"), ({"kind": []}, "kind"),
+        ({"kind": "local", "task": 5}, "task"), ({"kind": "local", "task": ""}, "task"),
+        ({"kind": "local", "env": {"A=B": "x"}}, "env"), ({"kind": "local", "lease": 0}, "lease"),
+    ]  # fmt: skip
+    for options, setting in bad:
+        with pytest.raises(ConfigError) as caught:
+            await hermetic.open(**options)
+        assert caught.value.setting == setting
+    with pytest.raises(InvalidArgument):
+        await hermetic.attach(cast(str, 5))
     assert leftovers() == []

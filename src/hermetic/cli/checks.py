@@ -22,6 +22,16 @@ OLDEST_BASH = (4, 4)
 PR_GET_CHILD_SUBREAPER = 37
 
 
+# Kind, the programs of which it needs one, how that is tried, and what to install.
+ENGINES = (
+    ("sandbox", ("bwrap",), ("--ro-bind", "/", "/", "--proc", "/proc", "true"), "bubblewrap"),
+    ("docker", ("docker",), ("version", "--format", "{{.Server.Version}}"), "a docker engine and start it"),
+    ("podman", ("podman",), ("info", "--format", "{{.Version.Version}}"), "podman"),
+    ("apptainer", ("apptainer", "singularity"), ("--version",), "apptainer"),
+    ("ssh", ("ssh",), ("-V",), "openssh-client"),
+)
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was tried."""
 
@@ -34,13 +44,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 async def all_checks() -> list[Check]:
     """Every check, in the order a person reads them."""
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
-    engines = await asyncio.gather(
-        _engine("sandbox", ["bwrap"], ["--ro-bind", "/", "/", "--proc", "/proc", "true"], "bubblewrap"),
-        _engine("docker", ["docker"], ["version", "--format", "{{.Server.Version}}"], "a docker engine and start it"),
-        _engine("podman", ["podman"], ["info", "--format", "{{.Version.Version}}"], "podman"),
-        _engine("apptainer", ["apptainer", "singularity"], ["--version"], "apptainer"),
-        _engine("ssh", ["ssh"], ["-V"], "openssh-client"),
-    )
+    known = catalog.kinds()
+    engines = await asyncio.gather(*(_engine(*engine) for engine in ENGINES if engine[0] in known))
     return [*plain, await _local(), *engines]
 
 
@@ -125,17 +130,13 @@ async def _local() -> Check:
 
 
 async def _engine(kind: str, programs: Sequence[str], probe: Sequence[str], package: str) -> Check:
-    """A program that a kind of environment needs, tried out; and whether this version has that kind."""
+    """A program that a kind of environment needs, tried out."""
     path = next(filter(None, map(shutil.which, programs)), None)
     if path is None:
         return Check(name=kind, state="missing", found=f"no {programs[0]} on PATH", advice=f"install {package}")
     code, said = await _probe([path, *probe])
     if code != 0:
         return Check(name=kind, state="broken", found=said or f"exit code {code}", advice=f"make `{path}` work")
-    if kind not in catalog.kinds():
-        return Check(
-            name=kind, state="weak", found=f"{path} works", advice=f"this version has no environment of kind {kind}"
-        )
     return Check(name=kind, state="ok", found=" ".join(filter(None, (path, said))))
 
 

@@ -9,9 +9,9 @@ from hermetic.contract.errors import InputClosed
 from hermetic.contract.process import Chunk
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.reading import LONG_WAIT
 
 PIECE_BYTES = 1 << 16
-LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output
 
 
 class LogCopy:

@@ -1,12 +1,13 @@
 """Which command was meant, and what its errors mean to a shell."""
 
 import argparse
+import contextlib
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from hermetic.cli.streams import discard_output, open_missing_streams
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
+    open_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        words = ["version"]
     command = _module(words[0]) if words and words[0] in COMMANDS else None
     arguments = _parser(words[0] if command else None, command).parse_args(words)
     if command is None:
@@ -58,15 +62,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads our output any more; Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # nobody reads it any more
         return BROKEN_PIPE
+    except OSError as error:
+        return give_up_output(error, FAILED)
     return code
+
+
+def give_up_output(error: OSError, code: int) -> int:
+    """Says that the system does not take what we print, and prints nothing more; returns the code."""
+    discard_output()
+    return complain(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
 
 
 def complain(error: BaseException | str, code: int) -> int:
     """Says on stderr, in one line, what is wrong and what to do; returns the code."""
-    sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
+    with contextlib.suppress(OSError):  # nothing is left to say it to
+        sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
     return code
 
 
@@ -81,6 +93,7 @@ def _parser(chosen: str | None, command: Command | None) -> argparse.ArgumentPar
         description="The execution layer for AI agents. `hermetic COMMAND --help` tells more.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="store_true", help="the same as `hermetic version`")
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for name, meaning in COMMANDS.items():
         if name == chosen and command is not None:

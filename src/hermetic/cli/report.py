@@ -12,6 +12,7 @@ UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160)), "�") | {9: " ", 10
 def print_json(value: object) -> None:
     """Prints a value as indented JSON; Structs become objects, bytes base64."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

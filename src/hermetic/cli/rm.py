@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.dispatch import BAD_USAGE, FAILED, complain
 from hermetic.cli.places import find_record
+from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.starting import is_resident
 from hermetic.session.environment import forget
 from hermetic.session.opening import attach
 
@@ -38,7 +40,7 @@ async def _remove_all(records: Records, names: list[str]) -> int:
         try:
             record = find_record(records, name)
             await _remove(records, record)
-            print(record.task or record.id)
+            print(one_line(record.task or record.id))
         except ExecutionError as error:
             code = complain(error, FAILED)
     return code
@@ -55,18 +57,9 @@ async def _remove(records: Records, record: EnvironmentRecord) -> None:
 
 async def _forget(records: Records, record: EnvironmentRecord) -> None:
     """Takes away the record of an environment that is gone."""
-    if _lives(record.pid):
+    if is_resident(record.pid):
         raise EnvironmentUnavailable(
             f"environment {record.id} does not answer; end its resident with: kill {record.pid}", environment=record.id
         )
     async with records.lock(record.id):
         forget(record, records)
-
-
-def _lives(pid: int) -> bool:
-    """Whether the number still belongs to a resident."""
-    try:
-        with open(f"/proc/{pid}/comm") as name:
-            return name.read().startswith("hermetic")
-    except OSError:
-        return False

@@ -1,16 +1,18 @@
 """`hermetic run`: one command, its output live, its exit code ours."""
 
 import argparse
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hermetic.cli.choosing import add_environment_options, chosen_options
 from hermetic.cli.copying import has_input
-from hermetic.cli.dispatch import INTERRUPTED, complain
+from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
+from hermetic.session.opening import LivesOtherwise
 from hermetic.session.opening import open as open_environment
 
 if TYPE_CHECKING:
@@ -47,10 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
         return run_interruptibly(lambda interrupts: _run(arguments, interrupts))
     except Interrupted:
         return INTERRUPTED
+    except LivesOtherwise as error:
+        return complain(f"{error.problem}, or end it first: hermetic rm {shlex.quote(arguments.task)}", BAD_USAGE)
     except (InvalidArgument, ConfigError):
         raise
     except ExecutionError as error:
         return complain(error, NOT_DONE)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return give_up_output(error, NOT_DONE)
 
 
 async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

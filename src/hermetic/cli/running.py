@@ -40,7 +40,7 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
     feeding = asyncio.create_task(feed(process)) if has_input() else None
     try:
         ending = await _until_its_end(process, copying, wanted.timeout)
-    except (asyncio.CancelledError, Interrupted, BrokenPipeError):
+    except (asyncio.CancelledError, Interrupted, OSError):
         await in_any_case(process.kill())
         raise
     finally:

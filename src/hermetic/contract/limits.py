@@ -70,6 +70,9 @@ START = Limit("start", 30.0, "seconds", "time for a local resident to say that i
 
 COPIES = Limit("copies", 2, "shells", "proven copies of a session's shell that stay")
 COPY_REPORT = Limit("copy_report", 0.2, "seconds", "for a copy that was forked to report; then nobody waits for it")
+BESIDE_REPORT = Limit(
+    "beside_report", 2, "seconds", "for a shell beside the lane to come; then another is asked for"
+)
 MOVE = Limit("move", 10.0, "seconds", "for a fresh bash to take a session's state in; then the session stays as it is")
 NESTING = Limit("nesting", 128, "levels", "of hand-overs in a session, before it moves to a fresh bash when idle")
 LARGE_COMMAND = Limit("large_command", 1 << 20, "bytes", "longest text after which a session keeps its bash")
@@ -95,7 +98,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH,
     TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START,
-    COPIES, COPY_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND, SPARE_PROCESSES, MARKS,
+    COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND, SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
     SCREEN_REPLAY, SEARCH_WINDOW,
 )  # fmt: skip

@@ -20,6 +20,8 @@ def kinds() -> list[str]:
 
 def find(kind: str) -> type[Backend]:
     """The backend class of a kind. Raises ConfigError that names the kinds there are."""
+    if not isinstance(kind, str):
+        raise ConfigError(f"the kind must be text, not {type(kind).__name__}; {choices('', kinds())}", setting="kind")
     if place := KINDS.get(kind):
         module, _, name = place.partition(":")
         return cast("type[Backend]", getattr(importlib.import_module(module), name))

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Mapping
 
+from hermetic.contract.variables import is_text
+
 # Words of a name (split at "_") that tell of a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
 _CREDENTIAL = re.compile(
     r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
@@ -41,12 +43,4 @@ def is_credential(name: str) -> bool:
 
 def _without_broken_text(variables: Mapping[str, str]) -> dict[str, str]:
     """Only what is UTF-8: bytes that are no text cannot be told to a resident."""
-    return {name: value for name, value in variables.items() if _is_text(name) and _is_text(value)}
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return {name: value for name, value in variables.items() if is_text(name) and is_text(value)}

@@ -14,15 +14,19 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
-from hermetic.environments.starting import ended, start_resident
+from hermetic.environments.starting import ended, is_resident, start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
 
+LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
+
+Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -32,7 +36,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # None: the opener's
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials
-    lease: Seconds = LEASE.value
+    lease: Lease = LEASE.value
     unattended: Seconds = UNATTENDED.value
     login: bool = True  # take the user's profile in
 
@@ -44,7 +48,9 @@ class Local:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)
-        self._options = msgspec.structs.replace(chosen, cwd=os.path.abspath(os.path.expanduser(chosen.cwd or ".")))
+        if fault := fault_of(chosen.env):
+            raise ConfigError(fault, setting="env")
+        self._options = msgspec.structs.replace(chosen, cwd=_whole_path(chosen.cwd or "."))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -93,7 +99,7 @@ class Local:
 async def _see_ended(pid: int) -> None:
     """Returns when a resident or guardian has ended: by itself, or because we help."""
     for help_with in (0, signal.SIGTERM, signal.SIGKILL):
-        if not _is_resident(pid):
+        if not is_resident(pid):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, help_with)
@@ -103,12 +109,20 @@ async def _see_ended(pid: int) -> None:
                 return
 
 
-def _is_resident(pid: int) -> bool:
-    """False when it has ended, and something else may have its number."""
+def _whole_path(path: str) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
-    except OSError:
-        return False
+        whole = os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory is gone; change to one that exists, or give the option cwd as a whole path",
+            setting="cwd",
+        ) from None
+    if not is_text(whole):
+        raise ConfigError(
+            f"cwd {whole!r} is not valid UTF-8; open the environment elsewhere and pass this one to run(cwd=…)",
+            setting="cwd",
+        )
+    return whole
 
 
 def _directory(path: str) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
@@ -56,6 +57,14 @@ async def ended(pid: int) -> None:
     finally:
         loop.remove_reader(handle)
         os.close(handle)
+
+
+def is_resident(pid: int) -> bool:
+    """False when a resident or guardian has ended, and something else may have its number."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
+    except OSError:
+        return False
 
 
 def _fill(fd: int, data: bytes) -> None:

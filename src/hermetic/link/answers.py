@@ -141,7 +141,9 @@ _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
     "EnvironmentUnavailable": lambda said: errors.EnvironmentUnavailable(said.message),
     "Unsupported": lambda said: errors.Unsupported(said.message, capability=said.capability),
     "UnknownProcess": lambda said: errors.UnknownProcess(said.message, process_id=said.process),
-    "InputClosed": lambda said: errors.InputClosed(said.message, process_id=said.process),
+    "InputClosed": lambda said: errors.InputClosed(
+        f'{said.message}; to write to one, start it anew with start(…, stdin="pipe")', process_id=said.process
+    ),
     "BridgeError": lambda said: errors.BridgeError(said.message),
 }
 

@@ -33,7 +33,7 @@ def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidArgument(f"cannot be sent: {error}; give text that is valid Unicode", argument="") from None
     size = len(header)
-    if size > MAX_HEADER or len(body) > MAX_BODY:
+    if size > MAX_HEADER or len(body) > MAX_BODY or 2 + size + len(body) > MAX_FRAME:
         raise InvalidArgument(
             f"options of {size} bytes and content of {len(body)} do not fit a frame ({MAX_HEADER} and {MAX_BODY}); "
             "pass large variables through a file or through stdin",

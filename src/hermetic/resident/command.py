@@ -76,6 +76,8 @@ class Command(Job):
         self.order = order
         self.shell: Shell | None = None
         self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+        self.left_cwd = ""  # where the session stood before it
+        self.is_plain = False  # one plain program: it cannot change the shell
         self.descriptors: list[int] = []
         self.listening: Timer | None = None
 
@@ -97,7 +99,7 @@ class Command(Job):
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         wrap = b""
         if self.order.env:
-            wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' command eval "$__h_u"'))
+            wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' builtin command eval "$__h_u"'))
         return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
 
     def _listen(self) -> None:
@@ -150,7 +152,7 @@ class Order:
 
 
 def _assignments(env: dict[str, str]) -> bytes:
-    """`A='…' B='…'` in front of `command eval`: they hold for all of that text and are exported to its children.
+    """`A='…' B='…'` in front of `builtin command eval`: they hold for all of that text and its children get them.
 
     In front of `builtin eval` they would hold for the first command of the text alone.
     """

@@ -33,6 +33,10 @@ class Exports:
             return
         shell = session.lane
         if shell is None or shell.command is not None:
+            if session.flock.ordered and not session.closed:  # the newest state is in a copy that has still to report
+                session.flock.when_reported.add(lambda: self.ask(answer))
+                session.await_proof()
+                return
             shell = session.flock.copies[-1] if session.flock.copies else None
         if shell is None or session.closed:
             answer(dict(session.resident.environ))

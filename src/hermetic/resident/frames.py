@@ -34,7 +34,7 @@ class FrameError(Exception):
 def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
     """One frame as bytes; the body is joined in, so keep it small enough to copy."""
     header = pack([kind, number, fields])
-    if len(header) > 65535 or len(body) > MAX_BODY:
+    if len(header) > 65535 or len(body) > MAX_BODY or 2 + len(header) + len(body) > MAX_FRAME:
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
     return b"".join((PREFIX.pack(2 + len(header) + len(body), len(header)), header, body))
 

@@ -25,11 +25,27 @@ F_SETPIPE_SZ = 1031
 READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
 
 
+class Nowhere:
+    """Takes what nobody wants any more."""
+
+    total = 0
+
+    def __init__(self) -> None:
+        self.when_released: list[Callable[[], None]] = []
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Nothing is kept."""
+
+    def is_held(self) -> bool:
+        return False
+
+
 class Drain:
     """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
 
     def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
-        self.loop, self.fd, self.log = loop, fd, log
+        self.loop, self.fd = loop, fd
+        self.log: OutputLog | Nowhere = log
         self.is_open = True
         self.watch: Watch | None = None
         self.full_reads = 0
@@ -60,6 +76,12 @@ class Drain:
                 return
             if count == PIPE_BYTES:
                 self._widen()
+
+    def discard(self) -> None:
+        """Go on reading, and keep nothing."""
+        self.log = Nowhere()
+        self.read()
+        self.listen()
 
     def _pause(self) -> None:
         """A reader that must miss nothing is far behind: what prints waits, as it would for any full pipe."""
@@ -114,6 +136,7 @@ class Job:
         self.started, self._clock = time.time(), time.monotonic()
         self.duration: float | None = None
         self.ending: Ending | None = None
+        self.is_ending = False  # somebody has asked for its end: it must not begin any more
         self.forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
         self.sweep: object | None = None  # not None: its tree is being ended
         self.notes: list[str] = []
@@ -172,6 +195,7 @@ class Job:
         """End the whole tree; the job ends with `ending`, None: as its process did, once nothing of it is left."""
         if self.has_ended:
             return
+        self.is_ending = True
         if self.forced is None:
             self.forced = ending
         if self.sweep is None:
@@ -204,8 +228,9 @@ class Job:
         self.resident.job_ended(self)
 
     def close(self) -> None:
+        """Its output is forgotten. A child that still prints is read on, to nowhere: it must not get SIGPIPE."""
         for drain in self.drains:
-            drain.close()
+            drain.discard()
         for log in self.logs():
             log.close()
 

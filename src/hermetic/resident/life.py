@@ -22,6 +22,7 @@ class Lease:
     def __init__(self, life: Life, lease: float, unattended: float) -> None:
         self.life, self.lease, self.unattended = life, lease, unattended
         self.timer: Timer | None = None
+        self.strayed = 0.0  # seconds that only background jobs of a session have run
         self.is_running: bool | None = None
 
     def set(self, lease: float, unattended: float) -> None:
@@ -35,6 +36,7 @@ class Lease:
             self.timer = None
         if self.life.is_attended() or self.life.ending:
             return
+        self.strayed = 0.0
         running = bool(self.life.resident.running())
         self.timer = self.life.loop.call_later(self.unattended if running else self.lease, self._run_out)
         self.is_running = running
@@ -42,8 +44,11 @@ class Lease:
     def _run_out(self) -> None:
         # A background job of a session is nobody's process, yet it runs.
         if not self.is_running and self.life.has_strays():
-            self.is_running = True
-            self.timer = self.life.loop.call_later(max(self.unattended - self.lease, 0), self._run_out)
+            # Their end is not told to us: look again after another lease, as long as the second clock allows.
+            self.strayed += self.lease
+            self.is_running = self.strayed >= self.unattended
+            left = max(self.unattended - self.strayed, 0)
+            self.timer = self.life.loop.call_later(min(self.lease, left), self._run_out)
             return
         self.life.end(0.25, lambda: None)
 
@@ -64,6 +69,11 @@ class Life:
         self.server = server
         server.on_count = self.lease.restart
         self.lease.restart()
+
+    def guardian_lost(self) -> None:
+        """Nobody else can take its place: what runs goes on, and whoever asks is told what that means."""
+        self.guardian = 0
+        self.weak.append("the guardian is gone: what runs here would outlive a killed resident; open it anew")
 
     def is_attended(self) -> bool:
         return self.server is not None and self.server.attached > 0

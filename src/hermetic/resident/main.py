@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .frames import Fields
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LOG_BYTES = 65536  # of our own failures
 
@@ -91,6 +92,9 @@ def begin(config: Fields) -> Life:
     resident = Resident(loop, config, limits)
     life = Life(resident, weaknesses(config), os.getppid(), config["lease"], config["unattended"])
     signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
+    if config["guardian"]:
+        signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
+        hear_of_parents_death(signal.SIGUSR1)
     life.attach(Server(loop, config["directory"] + "/s", config["token"], Requests(resident, life)))
     os.umask(config.get("umask", 0o022))
     resident.session("")
@@ -111,6 +115,11 @@ def become_subreaper() -> bool:
     if ctypes is None:
         return os.getpid() == 1
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def hear_of_parents_death(number: int) -> None:
+    if ctypes is not None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def set_title(title: bytes) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from .job import Drain, Job, ending_of
 from .loop import WRITE
 from .shell import START
+from .waiting import place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Process(Job):
         self.closing = False
         self.input_fd: int | None = None
         self.input_watch: Watch | None = None
-        self.input_inode: int | None = None  # of the terminal or pipe that its input comes from
+        self.input_place: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
         try:
             streams = self._open_streams(launch)
             self.pid = spawn(launch, streams, self.pty, resident)
@@ -57,6 +58,8 @@ class Process(Job):
         finally:
             for fd in set(launch.opened):
                 os.close(fd)
+        if launch.stdin_fd is not None:
+            os.close(launch.stdin_fd)  # on failure it is the caller's
         resident.loop.on_exit(self.pid, self._exited)
         for drain in self.drains:
             drain.listen()
@@ -69,10 +72,12 @@ class Process(Job):
             launch.opened.append(slave)
             os.set_blocking(master, False)
             set_size(master, launch.rows, launch.cols)
-            self.input_inode = os.fstat(slave).st_ino
+            self.input_place = place_of(os.fstat(slave))
             self.drains.append(Drain(loop, master, self.out))
             self.input_fd = os.dup(master)
             self.input_open = True
+            if launch.stdin_fd is not None:
+                self._type(launch.stdin_fd)
             return slave, slave, slave
         read_in = self._open_input(launch)
         outs = []
@@ -84,16 +89,20 @@ class Process(Job):
             outs.append(write_end)
         return read_in, outs[0], outs[-1]
 
+    def _type(self, source: int) -> None:
+        """A whole input given to a terminal: typed in, and then its end."""
+        self.write(os.pread(source, INPUT_BYTES, 0), lambda error: None)
+        self.close_input()
+
     def _open_input(self, launch: Launch) -> int:
         if launch.stdin_fd is not None:
-            launch.opened.append(launch.stdin_fd)
             return launch.stdin_fd
         if launch.stdin != "pipe":
             return self.resident.null
         read_end, self.input_fd = os.pipe2(os.O_CLOEXEC)
         launch.opened.append(read_end)
         os.set_blocking(self.input_fd, False)
-        self.input_inode = os.fstat(read_end).st_ino
+        self.input_place = place_of(os.fstat(read_end))
         self.input_open = True
         return read_end
 
@@ -104,7 +113,7 @@ class Process(Job):
 
     @property
     def inodes(self) -> set[int | None]:
-        return super().inodes | {self.input_inode}
+        return super().inodes | {self.input_place[1] if self.input_place else None}
 
     def members(self) -> list[int]:
         """The process, all below it, and its orphans."""

@@ -77,24 +77,46 @@ class Requests(FileRequests):
             self._answer_run(request, known, limit, grace)
             return
 
+        began: list[Job] = []
+
         def begun(job: Job | None, refusal: Refusal | None) -> None:
+            if job is not None:
+                began.append(job)
+                self._answer_run(request, job, limit, grace)
+            if timer is not None and job is not None:
+                job.when_ended(timer.cancel)
+            elif timer is not None:
+                timer.cancel()
             if refusal is not None:
                 request.refuse(refusal)
-                return
-            assert job is not None, "it was begun or refused"
-            if timeout is not None:
-                timer = self.loop.call_later(timeout, lambda: self._time_out(job, timeout, on_timeout, grace))
-                job.when_ended(timer.cancel)
-            self._answer_run(request, job, limit, grace)
+
+        def time_out(after: float) -> None:
+            if began:
+                self._time_out(began[0], after, on_timeout, grace)
+            else:
+                self._give_up_start(request, job_id, begun, ["timed_out", after])
+        timer = None if timeout is None else self.loop.call_later(timeout, lambda: time_out(timeout or 0.0))
         if job_id in self.resident.starting:
             self.resident.starting[job_id].append(begun)
             return
         if take.flag(fields, "argv"):
+            request.on_cancel = lambda: self._give_up_start(request, job_id, begun, ["cancelled"])
             self._start(request, job_id, begun)
             return
         text, stdin = self._split(request)
-        order = Order(take.path(fields, "cwd"), take.environ(fields), self._stdin_fd(request, stdin))
-        begun(self.resident.run(job_id, take.text(fields, "session"), text, order, take.flag(fields, "separate")), None)
+        separate = take.flag(fields, "separate")
+        order = Order(take.path(fields, "cwd"), take.environ(fields))
+        command = self.resident.command(job_id, take.text(fields, "session"), text, order, separate)
+        order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
+        self.resident.run(command)
+        begun(command, None)
+
+    def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
+        """The session's first shell is not there yet, and nobody wants to wait for it any longer: it never begins."""
+        self.resident.withdraw_start(job_id, begun)
+        session = self.resident.session(take.text(request.fields, "session"))
+        request.reply({"ending": ending, "duration": 0.0, "cwd": session.cwd, "notes": ["it never began"],
+                       "out": [0, 0, 0], "err": None, "log": job_id})
 
     def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
         if job.has_ended:
@@ -130,7 +152,8 @@ class Requests(FileRequests):
             head, tail = log.excerpt(limit // len(job.logs()))
             counts.append([log.total, len(head), len(tail)])
             body += head + tail
-        cwd = job.home.cwd if isinstance(job, Command) else job.cwd
+        session = self.resident.sessions.get(job.session)
+        cwd = session.cwd if session is not None else job.cwd
         fields = {
             "ending": ending, "duration": job.duration or job.elapsed, "cwd": cwd, "notes": job.notes, "out": counts[0],
             "err": counts[1] if job.err is not None else None, "log": job.id}
@@ -150,6 +173,10 @@ class Requests(FileRequests):
                 request.refuse(refusal)
             elif job is not None:
                 request.reply({"process": job.describe(), "existing": False})
+        def cancel() -> None:
+            self.resident.withdraw_start(job_id, begun)
+            request.refuse(Refusal("Cancelled", "cancelled before the process began"))
+        request.on_cancel = cancel
         if job_id in self.resident.starting:
             self.resident.starting[job_id].append(begun)
         else:
@@ -170,6 +197,8 @@ class Requests(FileRequests):
         cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
         if separate and options["pty"]:
             raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
+        if kind == "null" and options["pty"]:
+            raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
         session = take.text(fields, "session")
         options["stdin_fd"] = self._stdin_fd(request, data)
         self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
@@ -178,7 +207,10 @@ class Requests(FileRequests):
         """The command and what comes behind it in the body; a command too long for a frame is a blob."""
         if request.fields.get("command") is not None:
             with open(self._take_blob(request, "command"), "rb") as file:
-                text, size = file.read(COMMAND_BYTES), 0
+                text, size = file.read(COMMAND_BYTES + 1), 0
+            if len(text) > COMMAND_BYTES:
+                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND_BYTES
+                raise take.invalid("command", message)
         else:
             size = take.number(request.fields, "text", 0, 0, len(request.body))
             text = request.body[:size]
@@ -245,7 +277,7 @@ class Requests(FileRequests):
     def _waiting(job: Job) -> bool | None:
         if job.has_ended or not isinstance(job, Process) or not job.input_open:
             return False
-        return waits_for_input(job.members(), {job.input_inode})
+        return None if job.input_place is None else waits_for_input(job.members(), job.input_place)
 
     def do_wait(self, request: Request) -> None:
         job = self._job(request)

@@ -112,16 +112,17 @@ class Resident:
     def new_log(self) -> OutputLog:
         return OutputLog(self.spool)
 
-    def run(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
-        """A command in a session's shell."""
+    def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
+        """A command for a session's shell, ready to run."""
         session = self.session(session_name)
         if order.cwd is not None:
             order.cwd = self.resolve_cwd(session, order.cwd)
         err = self.new_log() if separate else None
-        command = Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+        return Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+
+    def run(self, command: Command) -> None:
         self._add(command)
-        session.run(command)
-        return command
+        command.home.run(command)
 
     def start(
         self, job_id: str, session_name: str, argv: list[str], text: bytes, launch_options: Fields, cwd: str | None,
@@ -129,18 +130,32 @@ class Resident:
     ) -> None:
         """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
         session = self.session(session_name)
-        place = self.resolve_cwd(session, cwd)
         self.starting[job_id] = [answer]
 
         def launch(exports: dict[str, str]) -> None:
             job, refusal = None, None
             try:
+                if job_id not in self.starting:
+                    raise Refusal("Cancelled", "withdrawn before it began")
+                place = self.resolve_cwd(session, cwd)
                 job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
             except OSError as error:
                 refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
-            for callback in self.starting.pop(job_id):
+            except Refusal as error:
+                refusal = error
+            if refusal is not None and launch_options["stdin_fd"] is not None:
+                os.close(launch_options["stdin_fd"])
+            for callback in self.starting.pop(job_id, []):
                 callback(job, refusal)
         session.exports.ask(launch)
+
+    def withdraw_start(self, job_id: str, answer: Begun) -> None:
+        """Somebody who waits for a process to begin has gone; with the last of them goes the process."""
+        waiting = self.starting.get(job_id, [])
+        if answer in waiting:
+            waiting.remove(answer)
+        if not waiting:
+            self.starting.pop(job_id, None)
 
     def _launch(
         self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,
@@ -173,8 +188,9 @@ class Resident:
         if cwd is None:
             return session.living_cwd()[0]
         path = self.resolve_path(session, cwd)
-        if not os.path.isdir(path):
+        if not os.path.isdir(path) or not os.access(path, os.X_OK):
             what = "is not a directory" if os.path.exists(path) else "does not exist"
+            what = "cannot be entered" if os.path.isdir(path) else what
             message = "cwd %s %s: give a directory that exists in the environment" % (path, what)
             raise Refusal("InvalidArgument", message, argument="cwd")
         return os.path.normpath(path)
@@ -225,12 +241,12 @@ class Resident:
         return tree.descendants(list(roots) + orphans, stop)
 
     def _comes_from(self, pid: int, job: Job) -> bool:
+        number = self.marks.number_of(pid, self.number)
+        if number is not None:
+            return number == job.number  # before the environment, which is easily carried on or changed
         mark = tree.mark_of(pid)
         if mark is not None and mark.startswith(self.id + "."):
             return mark == job.mark
-        number = self.marks.number_of(pid, self.number)
-        if number is not None:
-            return number == job.number
         if tree.holds_open(pid, job.inodes):
             return True
         return pid not in self.orphans and self.running() == [job]

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import os
+
+from .limits import resource
+
 SPARE = 8  # a copy takes two at once, and the command beside it wants some too
 
 
 class ProcessRoom:
-    """The limit of our cgroup, if it has one. A limit a user sets with `ulimit -u` is not seen here."""
+    """The limits of our cgroup and of our user. One that a command sets with `ulimit -u` is not seen here."""
 
     def __init__(self, groups: str = "/proc/self/cgroup", mounted: str = "/sys/fs/cgroup") -> None:
         self.current: str | None = None
         self.most = 0
+        self.users_most: int | None = None
+        if resource is not None and os.getuid() != 0:
+            soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+            self.users_most = None if soft == resource.RLIM_INFINITY else soft
         for folder in _folders(groups, mounted):
             most = _read(folder + "/pids.max")
             if most is not None and (self.current is None or most < self.most):
                 self.most, self.current = most, folder + "/pids.current"
 
     def has_room(self) -> bool:
+        if not self._user_has_room():
+            return False
         if self.current is None:
             return True
         count = _read(self.current)
         return count is None or count + SPARE <= self.most
+
+
+    def _user_has_room(self) -> bool:
+        """The user's own limit; who is near it is counted only where the whole machine has as many threads."""
+        if self.users_most is None or _threads_in_all() + SPARE <= self.users_most:
+            return True
+        uid, count = os.getuid(), 0
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    count += os.stat("/proc/" + name).st_uid == uid
+                except OSError:
+                    pass
+        return count + SPARE <= self.users_most
+
+
+def _threads_in_all() -> int:
+    with open("/proc/loadavg") as file:
+        return int(file.read().split()[3].partition("/")[2])
 
 
 def _folders(groups: str, mounted: str) -> list[str]:

@@ -14,7 +14,7 @@ from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .frames import Fields
     from .loop import Loop
@@ -77,6 +77,7 @@ class Client:
         self.open: dict[int, Request] = {}  # id: Request
         self.outgoing: deque[bytes | Promise] = deque()  # bytes, or a function that makes them when there is room
         self.outgoing_bytes = 0
+        self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
         self.watch = self.loop.watch(connection.fileno(), self._ready)
@@ -89,7 +90,7 @@ class Client:
     def _ready(self) -> None:
         if self.outgoing:
             self._flush()
-        if self.closed or self.outgoing_bytes > OUTGOING_BYTES:
+        if self.closed or not self.has_room or self.coming is not None:
             return
         try:
             count = self.connection.recv_into(self.loop.buffer)
@@ -100,13 +101,22 @@ class Client:
         if not count:
             self.close()
             return
+        self.coming = self.reader.feed(bytes(self.loop.buffer[:count]))
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Serve what has come as long as there is room for answers; the rest waits in its frames."""
+        if self.coming is None:
+            return
         try:
-            for frame in self.reader.feed(self.loop.buffer[:count]):
+            for frame in self.coming:
                 self._take(*frame)
-                if self.closed:
+                if self.closed or not self.has_room:
                     return
         except frames.FrameError:
             self.close()
+            return
+        self.coming = None
 
     def _take(self, kind: int, number: int, fields: Fields, body: bytes) -> None:
         if kind == frames.REQUEST:
@@ -193,13 +203,15 @@ class Client:
             if sent < len(data):
                 self.outgoing.appendleft(data[sent:])
                 break
+        if self.has_room:
+            self._take_frames()
         self._want()
         for request in list(self.open.values()):
             request.on_room()
 
     def _want(self) -> None:
         events = WRITE if self.outgoing else 0
-        if self.outgoing_bytes <= OUTGOING_BYTES:
+        if self.has_room and self.coming is None:
             events |= READ
         self.loop.want(self.watch, events)
 

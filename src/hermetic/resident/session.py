@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
 DELETED = " (deleted)"  # what the kernel adds to the name of a directory that is gone
+BESIDE_SECONDS = 2  # how long a shell beside the lane may take to come
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
 
@@ -71,7 +72,7 @@ class Session:
     @property
     def cwd(self) -> str:
         """Where the next command starts: the kernel's word, not the shell's."""
-        if self.lane is not None and self.lane.pid is not None:
+        if self.lane is not None and self.lane.pid is not None and self.start_timer is None:
             try:
                 return os.readlink("/proc/%d/cwd" % self.lane.pid)
             except OSError:
@@ -148,15 +149,27 @@ class Session:
             if self.lane.command is not None:
                 if not self.resident.has_subreaper:
                     return  # the end of a shell beside the lane would not be seen: one after the other
-                if self.flock.ordered or not self.flock.copies:
-                    self._await_proof()
+                if self.flock.ordered or not self.flock.copies or not self.resident.room.has_room():
+                    self.await_proof()
                     return
                 command = self.waiting.popleft()
                 command.in_lane = False
                 command.notes.append("state not kept: another command of this session was running")
-                self.beside[self.flock.fork(self.flock.copies[-1], False)] = command
+                self._run_beside(command, self.flock.copies[-1])
             else:
                 self._hand(self.waiting.popleft(), self.lane)
+
+    def _run_beside(self, command: Command, source: Shell) -> None:
+        """On a copy of a copy. If that does not come, because its source has died, the command waits for another."""
+        shell = self.flock.fork(source, False)
+        self.beside[shell] = command
+
+        def look() -> None:
+            if shell in self.beside and shell.pid is None:
+                self.waiting.appendleft(self.beside.pop(shell))
+                self.flock.forget(shell)
+                self.advance()
+        self.loop.call_later(BESIDE_SECONDS, look)
 
     def _hand(self, command: Command, shell: Shell) -> None:
         if shell is self.lane:
@@ -164,19 +177,23 @@ class Session:
                 self._cover(shell)
             if not self.covered:
                 command.notes.append("no copy of the state: the limit of processes is near; %s" % UNCOVERED)
-            cwd = self._mend_cwd(command, shell)
+            cwd = command.left_cwd = self._mend_cwd(command)
             command.notes[:0] = self.notes
             self.notes = []
-            self.vocabulary.learn(command.text)
-            self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
             self.handed += 1
+            command.is_plain = self.vocabulary.leaves_state_alone(command.text)
+            if not command.is_plain:
+                self.vocabulary.learn(command.text)
+                self.may_trap = self.may_trap or may_set_traps(command.text)
+                self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
         else:
             cwd = self.cwd
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         command.cwd = command.order.cwd or cwd
-        self.may_trap = self.may_trap or may_set_traps(command.text)
-        shell.send(b"T" if b"trap" in command.text else b"R", command.number, *command.open())
+        # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
+        traps = b"trap" in command.text and b"command" not in self.vocabulary.names
+        shell.send(b"T" if traps else b"R", command.number, *command.open())
         if not self.flock.ordered:
             self.loop.stay_awake()
 
@@ -186,10 +203,7 @@ class Session:
         if not cwd.endswith(DELETED) or not self._is_gone():
             return cwd, None
         lost = cwd[: -len(DELETED)]
-        place = os.path.dirname(lost)
-        while not os.path.isdir(place):
-            place = os.path.dirname(place)
-        return place, lost
+        return nearest_living(lost), lost
 
     def _is_gone(self) -> bool:
         """Whether the lane stands in a directory without a name; the word alone may be part of one."""
@@ -198,14 +212,20 @@ class Session:
         except OSError:
             return False
 
-    def _mend_cwd(self, command: Command, lane: Shell) -> str:
+    def _mend_cwd(self, command: Command) -> str:
         """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
         place, lost = self.living_cwd()
         if lost is not None:
-            null = b"%d" % self.resident.null
-            lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
-            command.notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+            self._fall_back(lost, command.notes)
         return place
+
+    def _fall_back(self, lost: str, notes: list[str]) -> None:
+        """Let the lane stand in the nearest living ancestor of a directory."""
+        place = nearest_living(lost)
+        null = b"%d" % self.resident.null
+        if self.lane is not None and place != lost:
+            self.lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
+            notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
 
     # -- reports
     def reported(self, shell: Shell, pid: int, number: int, status: int) -> None:
@@ -215,11 +235,10 @@ class Session:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
-            self.flock.tell_reported()
         elif shell.pid != pid:
             return
         if shell.command is not None and shell.command.number == number:
-            if shell.command.sweep is not None:
+            if shell.command.is_ending:
                 # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
                 os.kill(shell.pid, signal.SIGKILL)
             else:
@@ -237,6 +256,7 @@ class Session:
             self._hand(self.beside.pop(shell), shell)
         elif self.move is not None and shell is self.move.shell:
             self.move.arrived()
+        self.flock.tell_reported()
         self.advance()
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
@@ -246,10 +266,12 @@ class Session:
         if not command.in_lane:
             self.flock.forget(shell)
             return
-        if not self.vocabulary.leaves_state_alone(command.text):
+        if not command.is_plain:
             self.covered = False
             self.exports.changed()
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
+        if command.order.cwd is not None and self.cwd != command.left_cwd:
+            self._fall_back(command.left_cwd, self.notes)
         self._settle()
 
     def jobs_of_others(self, pid: int, command: Command) -> set[int]:
@@ -300,7 +322,7 @@ class Session:
         if self.start_timer is not None or self.closed:
             return False
         if self.flock.ordered:
-            self._await_proof()
+            self.await_proof()
             return False
         if not self.flock.copies:
             self._restart("all shells of this session were killed")
@@ -378,7 +400,7 @@ class Session:
                 "state restored: the session's shell was lost between commands, the state is an earlier one")
         if command is None:
             self._promote()
-        elif unread and command.sweep is not None:
+        elif unread and command.is_ending:
             self.when_lane.add(lambda: self._finish(command, ending_of(status)))  # it never began, and shall not
             self._promote()
         elif unread:
@@ -396,7 +418,7 @@ class Session:
         command.finish(ending)
         command.shell_left()
 
-    def _await_proof(self) -> None:
+    def await_proof(self) -> None:
         self.flock.await_proof(self._proof_over)
 
     def _proof_over(self, missing: bool) -> None:
@@ -462,3 +484,10 @@ class Session:
         self._refuse_waiting("the session was ended before the command began")
         self.when_started.tell()
         self.when_lane.tell()
+
+
+def nearest_living(path: str) -> str:
+    """The path itself, or the nearest of its ancestors that is a directory."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path

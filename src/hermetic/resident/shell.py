@@ -34,23 +34,29 @@ _TURN = r"""
 if [[ $__h_a ]]; then builtin shopt -s expand_aliases; fi;
 for ((__h_o=1; __h_o--; )); do
 for ((__h_i=1; __h_i--; )); do
-if [[ $__h_w ]]; then builtin cd -- "$__h_w"; OLDPWD=$__h_v; fi;
+if [[ $__h_w ]]; then builtin cd -- "$__h_w" || builtin :; OLDPWD=$__h_v; fi;
 if [[ $__h_x ]]; then command exec </dev/null >/dev/null 2>&1; fi;
 __h_n=${__h[1]-0} __h=() __h_s=$__h_s __h_t= __h_u= __h_v= __h_w= __h_x= __h_y= LINENO=1;
 builtin printf '\0%s %d %s %d\0' "$__h_c" "$BASHPID" "$__h_n" "$__h_s" >|"$__h_p$__h_e" &&
 builtin mapfile -t -d '' -n 8 __h <"$__h_c";
 case ${__h[0]-} in
 """
-# Forked twice, so that the user's `$!`, `jobs` and `wait` stay clean. The copy parses the loop again, with aliases off.
+# Forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its own: a `kill 0`
+# that ends the lane must not reach it. The copy parses the loop again, with aliases off.
 _FORK = r"""
 F) __h_i=1; if [[ ${__h[4]} ]]; then __h_k=$(builtin trap -p); fi;
-( ( __h_c=${__h[2]} __h_new=1 __h_a=; [[ $BASHOPTS == *expand_aliases* ]] && __h_a=1; builtin shopt -u expand_aliases;
+( __h_f=$-; builtin set -m; ( [[ $__h_f == *m* ]] || builtin set +m;
+__h_c=${__h[2]} __h_new=1 __h_a=; [[ $BASHOPTS == *expand_aliases* ]] && __h_a=1; builtin shopt -u expand_aliases;
 builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[3]}"; builtin eval "$__h_t" ) & ) ;;
 """
 _TELL = r"""
 E) __h_i=1; builtin export -p >|"$__h_p${__h[3]}" ;;
 S) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin declare -F; builtin alias -p;
-builtin umask -p; builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin printf '\n';
+builtin umask -p; for __h_y in c d f n s t u v; do builtin printf 'builtin ulimit -S -%s %s; builtin ulimit -H -%s %s\n'
+$__h_y "$(builtin ulimit -S -$__h_y)" $__h_y "$(builtin ulimit -H -$__h_y)"; done;
+for ((__h_y=${#DIRSTACK[@]}; --__h_y > 0; )); do builtin printf 'builtin pushd -n %q\n' "${DIRSTACK[__h_y]}"; done;
+builtin complete -p; builtin enable -n;
+builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin printf '\n';
 builtin shopt -p; builtin set +o;
 builtin trap -p; } >|"$__h_p${__h[3]}" ;;
 """
@@ -61,8 +67,10 @@ _RUN = r"""
 R|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
 if [[ ${__h[5]} == @* ]]; then builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[5]#@}"; else __h_t=${__h[5]# }; fi;
 if [[ ${__h[7]} ]]; then __h_u=$__h_t; builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[7]}"; fi;
-if [[ ${__h[6]} ]]; then __h_w=$PWD __h_v=${OLDPWD-}; builtin cd -- "${__h[6]}"; fi;
-if ((__h_q)); then builtin ulimit -S -q $((__h_q - ${__h[1]} % 400000)); fi;
+if [[ ${__h[6]} ]]; then __h_w=$PWD __h_v=${OLDPWD-};
+builtin cd -- "${__h[6]}" ||
+__h_t='builtin printf "hermetic: cannot enter the directory\n" >&2; ( builtin exit 126 )'; fi;
+if ((__h_q)); then builtin ulimit -S -q $((__h_q - ${__h[1]} % 400000)) || builtin :; fi;
 builtin export HERMETIC_COMMAND=$__h_m.${__h[1]}; __h_o=1 __h_i=1;
 if [[ ${__h[0]} == R ]]; then __h_s=0 LINENO=1;
 builtin eval "$__h_t" <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}";

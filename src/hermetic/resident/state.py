@@ -33,12 +33,20 @@ def reload_text(data: bytes, cwd: str) -> bytes:
 
 
 def can_be_carried(pid: int) -> bool:
-    """Jobs and descriptors of the user's cannot be. bash's own are 0 to 2, saved ones from 10 on, and 255."""
+    """Jobs and descriptors of the user's cannot be. bash's own, besides 0 to 2, are closed on exec."""
     try:
-        descriptors = [int(name) for name in os.listdir("/proc/%d/fd" % pid)]
+        descriptors = [name for name in os.listdir("/proc/%d/fd" % pid) if int(name) > 2]
+        return not children(pid) and all(_is_closed_on_exec(pid, name) for name in descriptors)
     except OSError:
         return False
-    return not children(pid) and all(fd < 3 or 10 <= fd < 16 or fd == 255 for fd in descriptors)
+
+
+def _is_closed_on_exec(pid: int, descriptor: str) -> bool:
+    with open("/proc/%d/fdinfo/%s" % (pid, descriptor)) as file:
+        for line in file:
+            if line.startswith("flags:"):
+                return bool(int(line.split()[1], 8) & os.O_CLOEXEC)
+    return False
 
 
 def quote_cd(path: str) -> bytes:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import struct
 
+from .tree import stat_fields
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     Call = tuple[str, list[int]]  # name and arguments
+    Place = tuple[int, int]  # device and inode
 
 _X86_64 = {
     0: "read", 19: "readv", 7: "poll", 271: "ppoll", 23: "select", 270: "pselect6",
@@ -22,12 +25,13 @@ _X86_64 = {
 }
 _AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait", 441: "epoll_pwait2"}
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
+DEV_TTY = os.makedev(5, 0)
 _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
 _MOST_DESCRIPTORS = 1024  # of one poll or select that are looked at
 
 
-def waits_for_input(pids: Iterable[int], inodes: Collection[int | None]) -> bool | None:
-    """True, False, or None where the kernel does not tell. `inodes` are those of the job's terminal or input pipe."""
+def waits_for_input(pids: Iterable[int], place: Place) -> bool | None:
+    """True, False, or None where the kernel does not tell. `place` is the job's terminal or input pipe."""
     if not _CALLS:
         return None
     told = False
@@ -37,7 +41,7 @@ def waits_for_input(pids: Iterable[int], inodes: Collection[int | None]) -> bool
             if call is None:
                 continue
             told = True
-            if call and _is_input_wait(pid, call, inodes):
+            if call and _is_input_wait(pid, call, place):
                 return True
     return False if told else None
 
@@ -62,25 +66,38 @@ def _blocked_in(pid: int, thread: str) -> Call | tuple[()] | None:
     return (name, [int(word, 16) for word in words[1:7]]) if name else ()
 
 
-def _is_input_wait(pid: int, call: Call, inodes: Collection[int | None]) -> bool:
+def _is_input_wait(pid: int, call: Call, place: Place) -> bool:
     name, arguments = call
     if name in ("read", "readv"):
-        return _is_input(pid, arguments[0] & 0xFFFFFFFF, inodes)
+        return _is_input(pid, arguments[0] & 0xFFFFFFFF, place)
     if name in ("poll", "ppoll"):
         endless = arguments[2] & 0xFFFFFFFF == _ENDLESS if name == "poll" else arguments[2] == 0
-        return endless and any(_is_input(pid, fd, inodes) for fd in _polled(pid, arguments[0], arguments[1]))
+        return endless and any(_is_input(pid, fd, place) for fd in _polled(pid, arguments[0], arguments[1]))
     if name in ("select", "pselect6"):
         endless = arguments[4] == 0
-        return endless and any(_is_input(pid, fd, inodes) for fd in _selected(pid, arguments[0], arguments[1]))
+        return endless and any(_is_input(pid, fd, place) for fd in _selected(pid, arguments[0], arguments[1]))
     endless = arguments[3] & 0xFFFFFFFF == _ENDLESS if name != "epoll_pwait2" else arguments[3] == 0
-    return endless and any(_is_input(pid, fd, inodes) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
+    return endless and any(_is_input(pid, fd, place) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
 
 
-def _is_input(pid: int, fd: int, inodes: Collection[int | None]) -> bool:
+def _is_input(pid: int, fd: int, place: Place) -> bool:
     try:
-        return os.stat("/proc/%d/fd/%d" % (pid, fd)).st_ino in inodes
+        status = os.stat("/proc/%d/fd/%d" % (pid, fd))
     except OSError:
         return False
+    # A password prompt opens the terminal by its general name.
+    return place_of(status) == place or (status.st_rdev == DEV_TTY and _has_terminal(pid))
+
+
+def _has_terminal(pid: int) -> bool:
+    """Whether a process has a controlling terminal; below a job of ours it is the job's own."""
+    fields = stat_fields(pid)
+    return len(fields) > 4 and fields[4] != "0"
+
+
+def place_of(status: os.stat_result) -> Place:
+    """What tells a terminal or pipe from all others: the device and the inode."""
+    return status.st_dev, status.st_ino
 
 
 def _memory(pid: int, address: int, size: int) -> bytes:

@@ -1,11 +1,14 @@
 """Checks of what callers give: each says what would be right, before anything is started."""
 
-import math
+import inspect
+import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import COMMAND, ID_LENGTH
+from hermetic.contract.variables import fault_of, is_text
 
 _ID = re.compile(rf"[A-Za-z0-9_.-]{{1,{ID_LENGTH.value}}}")
 
@@ -17,9 +20,10 @@ def encode_command(command: str | Sequence[str]) -> tuple[bytes, bool]:
         if b"\0" in text:
             raise InvalidArgument("the command contains a NUL character; remove it", argument="command")
         return _bounded(text), False
-    if isinstance(command, bytes):
+    if isinstance(command, bytes | bytearray) or not isinstance(command, Sequence):
         raise InvalidArgument(
-            "the command is bytes; give text, or a sequence of strings for an argv", argument="command"
+            f"the command is {type(command).__name__}; give text, or a sequence of strings for an argv",
+            argument="command",
         )
     words = [encode_text(word, "command") for word in command]
     if not words or not words[0]:
@@ -46,19 +50,48 @@ def encode_input(data: str | bytes, argument: str) -> bytes:
     return encode_text(data, argument)
 
 
+def encode_path(path: str | bytes | os.PathLike[str], argument: str) -> str | bytes:
+    """A path as text, or as bytes where it is no UTF-8."""
+    try:
+        plain = os.fspath(path)
+        encoded = plain if isinstance(plain, bytes) else plain.encode("utf-8", "surrogateescape")
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidArgument(f"{argument} must be a path: {error}", argument=argument) from None
+    if not encoded or b"\0" in encoded:
+        raise InvalidArgument(f"{argument} is empty or contains a NUL character; give a path", argument=argument)
+    return plain if isinstance(plain, str) and is_text(plain) else encoded
+
+
+def check_callback(function: Callable[[bytes], object], argument: str = "on_output") -> Callable[[bytes], object]:
+    """A plain function: what an async one returns nobody would wait for."""
+    if not callable(function):
+        raise InvalidArgument(
+            f"{argument} must be a function that takes bytes, not {type(function).__name__}", argument=argument
+        )
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        raise InvalidArgument(
+            f"{argument} must be a plain function, not an async one; let it put the bytes into an asyncio.Queue",
+            argument=argument,
+        )
+    return function
+
+
 def check_positive(value: float, argument: str) -> float:
     """A duration above zero."""
-    if not _is_number(value) or not value > 0 or math.isinf(value):
+    if not _is_number(value) or not value > 0:
         raise InvalidArgument(
-            f"{argument} must be a number of seconds above zero, not {value!r}; None means no limit", argument=argument
+            f"{argument} must be a number of seconds above zero, not {_shown(value)}; None means no limit",
+            argument=argument,
         )
     return float(value)
 
 
 def check_duration(value: float, argument: str) -> float:
     """A duration of zero or more."""
-    if not _is_number(value) or not 0 <= value < math.inf:
-        raise InvalidArgument(f"{argument} must be a number of seconds, zero or more, not {value!r}", argument=argument)
+    if not _is_number(value) or not value >= 0:
+        raise InvalidArgument(
+            f"{argument} must be a number of seconds, zero or more, not {_shown(value)}", argument=argument
+        )
     return float(value)
 
 
@@ -66,7 +99,7 @@ def check_count(value: int, argument: str, *, least: int = 0) -> int:
     """A whole number of `least` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidArgument(
-            f"{argument} must be a whole number of at least {least}, not {value!r}", argument=argument
+            f"{argument} must be a whole number of at least {least}, not {_shown(value)}", argument=argument
         )
     return value
 
@@ -82,11 +115,8 @@ def check_id(value: str, argument: str = "id") -> str:
 
 def check_env(env: Mapping[str, str]) -> dict[str, str]:
     """Variables for one command."""
-    for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidArgument(f"env must map text to text; {name!r} does not", argument="env")
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise InvalidArgument(f"env has a name or value that no process can have: {name!r}", argument="env")
+    if fault := fault_of(env):
+        raise InvalidArgument(fault, argument="env")
     return dict(env)
 
 
@@ -99,5 +129,13 @@ def _bounded(text: bytes) -> bytes:
     return text
 
 
+def _shown(value: object) -> str:
+    """What was given, unless writing it down would take pages."""
+    return "a number that large" if isinstance(value, int) and value.bit_length() > 64 else repr(value)
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    """True for what a float can say, besides the infinite."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max

@@ -86,7 +86,10 @@ class Environment(Session):
         return EventStream(self._link)
 
     async def close(self, *, remove: bool = False) -> None:
-        """Lets go of the environment. One that was opened without a task is ended; `remove=True` ends any, now."""
+        """Lets go of the environment. One that was opened without a task is ended; `remove=True` ends any, now.
+
+        Where it lives on, so do its sessions, also its own: ending only their shells is what a Session's `close` does.
+        """
         if self._is_closed:
             return
         self._is_closed = True

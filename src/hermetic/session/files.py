@@ -10,6 +10,7 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.link import answers
 from hermetic.link.link import Link
+from hermetic.session.arguments import encode_path
 from hermetic.session.blobs import cut, with_blob
 
 
@@ -58,7 +59,7 @@ class Files:
             said, data = await self._link.ask(
                 "read_file",
                 answers.file_piece,
-                path=_path(path),
+                path=encode_path(path, "path"),
                 session=self._session,
                 offset=at,
                 limit=FRAME_BODY.value,
@@ -81,7 +82,7 @@ class Files:
             answers.size,
             content,
             repeats=blob is None,
-            path=_path(path),
+            path=encode_path(path, "path"),
             session=self._session,
             blob=blob,
         )
@@ -91,13 +92,6 @@ class Files:
             await self._write(path, b"", blob)
 
         await with_blob(self._link, pieces, use)
-
-
-def _path(path: str | os.PathLike[str]) -> str:
-    plain = os.fspath(path)
-    if not plain or "\0" in plain:
-        raise InvalidArgument("the path is empty or contains a NUL character", argument="path")
-    return plain
 
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:

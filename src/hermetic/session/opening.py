@@ -1,7 +1,7 @@
 """Opening environments and attaching to living ones."""
 
-import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.environments import catalog
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
@@ -24,6 +24,14 @@ class Living(NamedTuple):
     backend: Backend
     record: EnvironmentRecord
     link: Link
+
+
+class LivesOtherwise(ConfigError):
+    """The task lives with other options than those it was to be opened with."""
+
+    def __init__(self, task: str, differing: list[str]) -> None:
+        self.problem = f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
+        super().__init__(f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0])
 
 
 class Opening:
@@ -61,6 +69,10 @@ def attach(task_or_id: str) -> Opening:
 
 async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str, Any]) -> Environment:
     backend = catalog.find(kind)(options)
+    if task is not None and not (isinstance(task, str) and task):
+        raise ConfigError(
+            f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
+        )
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     async with records.lock(id):
@@ -74,15 +86,15 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
                     await end(*living, records)
                 await living.link.close()
                 if not replace:
-                    raise ConfigError(
-                        f"task {task!r} lives with other options: {', '.join(differing)}; leave them out, "
-                        "or pass replace=True to end it and start anew",
-                        setting=differing[0],
-                    )
+                    raise LivesOtherwise(task, differing)
         return await _start(backend, records, id, task)
 
 
 async def _attach(task_or_id: str) -> Environment:
+    if not isinstance(task_or_id, str):
+        raise InvalidArgument(
+            f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
+        )
     records = Records(runtime_root())
     record = records.find(task_or_id)
     living = await _reach(record) if record else None
@@ -122,19 +134,23 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
     except BaseException:
         records.discard(id)
         if spool is not None:
-            os.rmdir(spool)
+            shutil.rmtree(spool, ignore_errors=True)
         raise
     record = EnvironmentRecord(
         id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
         spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
         guardian=started.guardian,
     )  # fmt: skip
-    records.write(record)
     link = _link(backend, record)
     try:
+        records.write(record)
         await link.open()
-    except OSError as error:
-        raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
+    except BaseException as error:  # cancelled, too: nobody else knows of it yet
+        await backend.remove(record)
+        forget(record, records)
+        if isinstance(error, OSError):
+            raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
+        raise
     return Environment(backend, record, link, records, ends_on_close=task is None)
 
 

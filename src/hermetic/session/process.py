@@ -5,20 +5,18 @@ import re
 import signal as signals
 from typing import Literal
 
-from hermetic.contract.endings import Ending
+from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.limits import GRACE
+from hermetic.contract.limits import FRAME_BODY, GRACE
 from hermetic.contract.process import Chunk, ProcessInfo, Status
 from hermetic.link import answers
-from hermetic.link.link import Link
-from hermetic.session.arguments import check_count, check_duration, check_positive, encode_input, encode_text
+from hermetic.link.link import Link, ResidentGone
+from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
 from hermetic.session.blobs import cut
 from hermetic.session.keys import encode_keys
-from hermetic.session.reading import read_log
+from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Search, compile_search
-
-LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked anew as long as the caller waits
 
 
 class Process:
@@ -68,11 +66,16 @@ class Process:
 
     async def submit(self, text: str) -> None:
         """Writes a line: the text and a newline, on a terminal the Enter key."""
-        await self.write(encode_text(text, "text") + (b"\r" if self._info.pty else b"\n"))
+        await self.write(self._line(text))
 
     async def write_secret(self, text: str) -> None:
         """Writes a line that is kept out of the log, should the process print it."""
-        line = encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
+        line = self._line(text)
+        if len(line) > FRAME_BODY.value:
+            raise InvalidArgument(
+                f"the secret has {len(line) - 1} bytes, the most is {FRAME_BODY.value - 1}; pass a longer one as stdin",
+                argument="text",
+            )
         await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True)
 
     async def keys(self, names: str) -> None:
@@ -103,12 +106,22 @@ class Process:
         return self._heard(said).ending
 
     async def wait(self, timeout: float | None = None) -> Ending:
-        """How it ended, once it has. Raises TimeoutError, and leaves it alone."""
+        """How it ended, once it has; `Lost` when its resident went away under it.
+
+        Raises TimeoutError, and leaves it alone; with a timeout of 0 it looks and does not wait.
+        """
         if timeout is not None:
             check_duration(timeout, "timeout")
-        async with asyncio.timeout(timeout):
-            said, _ = await self._link.ask("wait", answers.described, process=self.id)
+        try:
+            async with asyncio.timeout(timeout or None):
+                said, _ = await self._link.ask("status" if timeout == 0 else "wait", answers.described, process=self.id)
+        except ResidentGone as gone:
+            return self._info.ending or Lost(gone.reason)
+        except TimeoutError:
+            raise self._still_runs(timeout) from None
         ending = self._heard(said).ending
+        if ending is None and timeout == 0:
+            raise self._still_runs(timeout)
         if ending is None:
             raise self._link.distrust("a process that has ended without an ending")
         return ending
@@ -118,16 +131,18 @@ class Process:
     ) -> tuple[int, int]:
         """Offsets [start, end) of the next match in its output, or of one in the text of its screen now.
 
-        Raises: TimeoutError, and EOFError when it has ended and no match can come; it is left alone in both.
+        Raises: TimeoutError, and EOFError when it has ended and no match can come; it is left alone in both. With a
+        timeout of 0 it looks at what is there and does not wait.
         """
         if timeout is not None:
-            check_positive(timeout, "timeout")
+            check_duration(timeout, "timeout")
         wanted = compile_search(text, pattern=pattern)
         if on not in ("output", "screen"):
             raise InvalidArgument(f'on must be "output" or "screen", not {on!r}', argument="on")
+        find = self._find_in_output if on == "output" else self._find_on_screen
         try:
-            async with asyncio.timeout(timeout):
-                return await (self._find_in_output(wanted) if on == "output" else self._find_on_screen(wanted))
+            async with asyncio.timeout(timeout or None):
+                return await find(wanted, None if timeout == 0 else LONG_WAIT)
         except TimeoutError:
             raise TimeoutError(f"{text!r} did not appear within {timeout:g} s; the process was left alone") from None
 
@@ -136,23 +151,33 @@ class Process:
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
 
-    async def _find_in_output(self, wanted: "re.Pattern[bytes]") -> tuple[int, int]:
+    def _line(self, text: str) -> bytes:
+        """The text and what ends a line: on a terminal that is the Enter key."""
+        return encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
+
+    async def _find_in_output(self, wanted: "re.Pattern[bytes]", wait: float | None) -> tuple[int, int]:
+        """Raises TimeoutError when it may not wait and there is nothing more to look at."""
         search = Search(wanted, self._searched)
         while True:
-            chunk = await self.read(search.position, wait=LONG_WAIT)
+            chunk = await self.read(search.position, wait=wait)
             if match := search.feed(chunk.start, chunk.data):
                 self._searched = match[1]
                 return match
             if chunk.ended:
                 raise self._never(wanted)
+            if wait is None and not chunk.data:
+                raise TimeoutError
 
-    async def _find_on_screen(self, wanted: "re.Pattern[bytes]") -> tuple[int, int]:
+    async def _find_on_screen(self, wanted: "re.Pattern[bytes]", wait: float | None) -> tuple[int, int]:
+        """Raises TimeoutError when it may not wait and there is nothing more to look at."""
         text = await self.screen()
         while not (match := wanted.search(text.encode())):
             assert self._screen is not None
-            chunk = await self.read(self._screen.position, wait=LONG_WAIT)
+            chunk = await self.read(self._screen.position, wait=wait)
             if chunk.ended and not chunk.data:
                 raise self._never(wanted)
+            if wait is None and not chunk.data:
+                raise TimeoutError
             text = await self._shown(chunk.end)
         start = len(text.encode()[: match.start()].decode("utf-8", "replace"))
         return start, start + len(match.group().decode("utf-8", "replace"))
@@ -161,6 +186,9 @@ class Process:
         if self._screen is None:
             self._screen = Screen(self.read, *self._size)
         return await self._screen.look(total)
+
+    def _still_runs(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"process {self.id} still runs after {timeout or 0:g} s; it was left alone")
 
     def _never(self, wanted: "re.Pattern[bytes]") -> EOFError:
         return EOFError(

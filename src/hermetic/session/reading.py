@@ -9,7 +9,9 @@ from hermetic.contract.process import Chunk
 from hermetic.link import answers
 from hermetic.link.calls import Following
 from hermetic.link.link import Link
-from hermetic.session.arguments import check_count, check_duration
+from hermetic.session.arguments import check_callback, check_count, check_duration
+
+LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked anew as long as the caller waits
 
 
 async def read_log(link: Link, log: str, offset: int, limit: int | None, wait: float | None) -> Chunk:
@@ -40,6 +42,7 @@ async def _read_once(link: Link, log: str, offset: int, limit: int, wait: float 
 
 async def follow_log(link: Link, log: str, offset: int, on_output: Callable[[bytes], object]) -> Ending:
     """Hands every byte over as it comes; what `on_output` raises is raised here."""
+    check_callback(on_output)
     failure: BaseException | None = None
 
     def take(_start: int, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, TypeVar
@@ -16,12 +15,14 @@ from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import (
+    check_callback,
     check_count,
     check_env,
     check_id,
     check_positive,
     encode_command,
     encode_input,
+    encode_path,
 )
 from hermetic.session.blobs import cut, with_blob
 from hermetic.session.excerpt import Excerpt, gather
@@ -86,6 +87,8 @@ class Session:
             fields["separate"] = True
         if cwd is not None or env is not None:
             _add_place(fields, cwd, env)
+        if on_output is not None:
+            check_callback(on_output)
         if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
             return await self._run(Call(fields, answers.ran, text), most)
         return await self._run_with(fields, text, most, stdin, on_output)
@@ -141,7 +144,7 @@ class Session:
         return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
 
     async def close(self) -> None:
-        """Ends the session's shells; its next command starts with a new one."""
+        """Ends the session's shells; its next command starts with a new one. The environment stays open."""
         await self._link.ask("end_session", answers.done, session=self._name)
 
     async def read_file(self, path: str) -> str:
@@ -277,7 +280,7 @@ class Session:
 def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -> None:
     """Where one command runs and with which variables besides the session's."""
     if cwd is not None:
-        fields["cwd"] = os.fspath(cwd)
+        fields["cwd"] = encode_path(cwd, "cwd")
     if env is not None:
         fields["env"] = check_env(env)
 

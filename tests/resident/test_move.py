@@ -1,0 +1,62 @@
+"""A session that has nested too deeply moves to a fresh bash, and takes everything along that can be taken."""
+
+from tests.resident.running import Client, running
+
+SET_UP = r"""
+cd /usr/lib; X='a"b$c
+new'; export E='é	x'; declare -A m=([k]=v ["a b"]='q"(x)'); list=(1 'two three' $'\x01'); f() { echo "fn $X"; }
+alias ll='echo LL'; shopt -s nullglob; set -o pipefail; umask 027; trap 'echo usr' USR1; declare -r R=1; declare -i n=5
+set -- p 'q r'; unset HOME; g() { :; }; export -f g; ulimit -S -n 500; pushd /usr >/dev/null; complete -W 'a b' foo
+"""
+SHOW = """
+declare -p X E m list R n; f; alias ll; shopt nullglob; set -o | grep pipefail; umask; trap -p; echo "$#:$2"
+echo "HOME=${HOME-unset}"; declare -F; dirs -p; pwd; bash -c 'type -t g'; ulimit -S -n; complete -p foo
+"""
+
+
+def nest(client: Client) -> int:
+    """Ends many shells, then lets the session settle; returns how deep it is nested now."""
+    for _ in range(80):
+        client.run("exit 1")
+    for _ in range(3):
+        client.run("true")
+        client.ask("start", b"sleep 0.1", id=f"pause{client.number}", text=9, stdin="null")
+        client.ask("wait", process=f"pause{client.number - 1}")
+    return int(client.run("echo $BASH_SUBSHELL")[1])
+
+
+def test_all_state_moves_along() -> None:
+    with running() as resident, resident.client() as client:
+        client.run(SET_UP)
+        before = client.run(SHOW)[1]
+        assert b"two three" in before
+        assert nest(client) == 0
+        assert client.run(SHOW)[1] == before
+
+
+def test_a_session_with_a_job_or_an_open_descriptor_stays_where_it_is() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("exec {kept}>/dev/null")
+        assert nest(client) > 100
+        assert client.run("echo hi >&$kept && echo written")[1] == b"written\n"
+        client.run("exec {kept}>&-")
+        assert nest(client) < 128
+        client.run("exit 1")
+        client.run("sleep 1000 & X=1")
+        assert client.run("jobs -r | grep -c sleep")[1] == b"1\n"
+
+
+def test_a_very_long_text_makes_a_session_move() -> None:
+    with running(spool="/var/tmp") as resident, resident.client() as client:
+        first = int(client.run("Y=2; echo $$")[1])
+        text = b"X=" + b"a" * 1_000_000 + b"; echo ${#X}"
+        for at in range(0, len(text), 1 << 20):
+            client.ask("blob", text[at : at + (1 << 20)], blob="long")
+        client.ask("blob", b"  # " + b"-" * 100_000, blob="long")
+        said, output = client.ask("run", id="long", command="long")
+        assert (said["ending"], output) == (["exited", 0], b"1000000\n")
+        client.ask("start", b"sleep 1", id="pause", text=7, stdin="null")
+        client.ask("wait", process="pause")
+        said, output = client.run("echo ${#X} $Y; echo $$")
+        assert output.split()[:2] == [b"1000000", b"2"]
+        assert int(output.split()[2]) != first

@@ -117,6 +117,8 @@ class _Walker(FileCalls):
                 "run_in_executor",
             ):
                 self._callback(args, keywords)
+            if "." not in function.call:
+                self._unknown_call(args)
             return self._method(function, args, keywords)
         self._unknown_call(args)
         return UNKNOWN

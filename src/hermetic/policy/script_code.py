@@ -431,7 +431,7 @@ def _judge_open(call: Call, name: str, given: list[str]) -> None:
 
 
 def _judge_eval(call: Call, given: list[str], network: bool, language: str, depth: int) -> None:
-    text = given[0] if given else ""
+    text = given[-1] if given and language in ("node", "deno", "bun") else given[0] if given else ""
     if network:
         call.report(REMOTE_CODE, "runs code that another machine sends")
     elif text and not marks_in(text):

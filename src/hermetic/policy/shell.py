@@ -7,7 +7,7 @@ import re
 from hermetic.contract.verdict import ShellState
 from hermetic.policy.tables import names
 
-from .marks import NUMBER, TOKEN, UNSET
+from .marks import NUMBER, PIDS, TOKEN, UNSET
 from .syntax import Node
 
 Value = str | list[str] | dict[str, str]
@@ -130,11 +130,13 @@ class Shell:
     def _special(self, name: str) -> str | None:
         if name == "PWD":
             return self.cwd
+        if name == "PPID":
+            return PIDS  # whoever runs this shell
         if name == "OLDPWD":
             return self.previous
         if name in names(
             """
-UID EUID RANDOM SECONDS LINENO PPID BASHPID EPOCHSECONDS COLUMNS SRANDOM
+UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM
 """
         ):
             return NUMBER

@@ -60,6 +60,8 @@ def _statement(tokens: list[str]) -> str | None:
     if not tokens:
         return None
     first = tokens[0]
+    if first == "match" and "delete" in tokens and "where" not in tokens:
+        return "deletes every node of a graph"
     for token in tokens:
         if token.startswith("$") and len(token) > 2:
             reason = destruction(re.sub(r"^\$\w*\$|\$\w*\$$", "", token))

@@ -133,6 +133,8 @@ def judge_sqlite(call: Call) -> str | None:
                 write(call, match[2])
         for match in re.finditer(r"(?:writefile|edit|load_extension)\s*\(\s*'([^']+)'|(?:^|\n)\s*\.load\s+(\S+)", text):
             write(call, match[1] or match[2]) if match[1] else run_code(call, '"$LIBRARY_NOT_SEEN"', "sqlite3")
+        for match in re.finditer(r"\bedit\s*\([^,]*,\s*'([^']+)'", text):
+            run_code(call, match[1], "sqlite3")
         for path in re.findall(r"readfile\s*\(\s*'([^']+)'|attach\s+(?:database\s+)?'([^']+)'", text, re.IGNORECASE):
             read(call, path[0] or path[1])
     return LOCAL + marks_in(content) + "\n"

@@ -286,6 +286,8 @@ def judge_interpreter(call: Call) -> str | None:
                     _file(call, value, spec.language)
             continue
         flags += _letters(arg, args, spec, code)
+    if code and "-run" in call.args:  # ruby's library of shell commands
+        return call.run([code[-1], *args])
     if code:
         for text in code:
             judge_code(call, text, spec.language)
@@ -330,6 +332,8 @@ def _letters(arg: str, args: list[str], spec: Interpreter, code: list[str]) -> s
             return flags
         if letter in spec.glued:
             flags += letter
+            if letter in "Mm" and ";" in rest:
+                code.append(rest.partition(";")[2])
             if letter in "i0l" and spec.language in ("perl", "ruby") and rest[:1].isalpha() and letter != "i":
                 continue
             if letter == "i" and rest[:1] in spec.code and len(rest) == 1:

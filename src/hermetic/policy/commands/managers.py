@@ -7,9 +7,10 @@ from hermetic.policy.effects import LOG_WIPE, SYSTEM_WRITE
 
 from .disks import FORMAT
 from .services import CRON, POWER, SERVICE_ENABLE, SERVICE_RESTART, SERVICE_STOP
-from .system import ACCOUNT, FIREWALL, KERNEL, NETWORK, TIME
+from .system import ACCOUNT, FIREWALL, KERNEL, MOUNT, NETWORK, TIME
 from .verbs import Verbs, judge_with
 
+_HOST_DISK = r"config device add .*source=/(\s|$|etc|root|home|var|dev|proc)"
 _TABLE: dict[str, Verbs] = {
     "supervisorctl": Verbs(
         (
@@ -149,8 +150,17 @@ _TABLE: dict[str, Verbs] = {
     ),
     "vagrant": Verbs((("^destroy", SERVICE_STOP, "deletes a machine"),)),
     "multipass": Verbs((("^(delete|purge|stop)", SERVICE_STOP, "deletes machines"),)),
-    "lxc": Verbs((("^(delete|stop|image delete|storage delete|network delete)", SERVICE_STOP, "deletes containers"),)),
-    "incus": Verbs((("^(delete|stop)", SERVICE_STOP, "deletes containers"),)),
+    "lxc": Verbs(
+        (
+            ("^(delete|stop|image delete|storage delete|network delete)", SERVICE_STOP, "deletes containers"),
+            (_HOST_DISK, MOUNT, "opens the host to a container"),
+        )
+    ),
+    "incus": Verbs(
+        (("^(delete|stop)", SERVICE_STOP, "deletes containers"), (_HOST_DISK, MOUNT, "opens the host to a container"))
+    ),
+    "gnome-session-quit": Verbs((("!--(power-off|reboot)", POWER, "powers the machine off"),)),
+    "xfce4-session-logout": Verbs((("!--(halt|reboot)", POWER, "powers the machine off"),)),
     "qm": Verbs((("^(destroy|stop|shutdown|reset)", SERVICE_STOP, "stops or deletes machines"),)),
     "pct": Verbs((("^(destroy|stop|shutdown)", SERVICE_STOP, "stops or deletes containers"),)),
     "xl": Verbs((("^(destroy|shutdown)", SERVICE_STOP, "stops machines"),)),

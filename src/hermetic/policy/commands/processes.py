@@ -60,6 +60,9 @@ def _is_wide(pattern: str) -> bool:
     return bool(re.fullmatch(r"[.^$*]*|\.[*+]|\^\.|\[.*\][*+]?|\w|\*", pattern))
 
 
+_DAEMONS = frozenset(names("systemd init sshd dbus-daemon dockerd containerd cron crond rsyslogd NetworkManager Xorg"))
+
+
 def judge_kill(call: Call) -> str | None:
     """kill: a signal, then process ids; -1 is everything, 1 is init."""
     args = list(call.args)
@@ -184,5 +187,5 @@ JUDGES: dict[str, Judge] = {
     "fuser": judge_fuser,
     "lsof": judge_lsof,
     "ps": judge_ps,
-    "pidof": lambda _: LOCAL + "\n",
+    "pidof": lambda call: (PIDS if _DAEMONS.intersection(call.args) else LOCAL) + "\n",
 }

@@ -285,6 +285,14 @@ def _vim_command(call: Call, command: str, files: list[str]) -> bool:
     )
 
 
+def judge_m4(call: Call) -> str | None:
+    """m4 runs the commands of syscmd and esyscmd in what it reads."""
+    for text in [call.input(), *(read(call, arg) for arg in call.args if not arg.startswith("-"))]:
+        for command in re.findall(r"syscmd\(\s*[`]?([^)']*)", text):
+            run_code(call, command, "m4")
+    return None
+
+
 def judge_emacs(call: Call) -> str | None:
     """emacs --eval runs Lisp: shell-command, delete-file, write-region."""
     for flag, value in zip(call.args, [*call.args[1:], ""], strict=False):
@@ -371,6 +379,8 @@ def judge_secret_tool(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
+    "m4": judge_m4,
+    "gm4": judge_m4,
     **dict.fromkeys(("sed", "gsed", "ssed"), judge_sed),
     **dict.fromkeys(
         names(

@@ -83,6 +83,22 @@ CAPS = {
     "commands of a text": "ls\n" * 3100 + "rm -rf /usr",
     "length of a Python text": "python3 -c '" + "x=1\n" * 9000 + 'import os; os.system("rm -rf /usr")\'',
 }
+FILTERS = [
+    "$(echo rrm | tr -s r) -rf /usr",
+    "$(tr a-c 'r[m*]' <<< ab) -rf /usr",
+    "$(echo r,m | cut -d, -f1,2 --output-delimiter='') -rf /usr",
+    "$(cut -c 1-2 --complement <<< xxrm) -rf /usr",
+    "$(sed -E 's/x|y//g' <<< xrym) -rf /usr",
+    "$(printf 'm\\nr\\n' | sort -V | paste -sd '') -rf /usr",
+    "$(paste -d '' <(echo r) <(echo m)) -rf /usr",
+    "$(join <(echo 'a r') <(echo 'a m') | tr -d 'a ') -rf /usr",
+    "$(echo rm ls | fmt -w 3 | head -1) -rf /usr",
+    "$(printf 'ls\\nrm\\n' | grep -v ls) -rf /usr",
+    "$(printf 'ls\\nrm\\n' | grep '^r') -rf /usr",
+    "$(echo mr | fold -w1 | tac | tr -d '\\n') -rf /usr",
+    "read -n2 c <<< rmxx; $c -rf /usr",
+    "mapfile -s1 -t v <<< $'ls\\nrm'; $v -rf /usr",
+]
 SPARED = [
     "if command -v python3; then PY=python3; elif command -v python; then PY=python; fi; $PY x.py",
     "if [ -f a ]; then opt=--fast; fi; ./run.sh $opt",
@@ -111,6 +127,11 @@ def test_later_rounds_of_a_loop_are_judged(command: str) -> None:
 
 @pytest.mark.parametrize("command", CAPS.values(), ids=CAPS.keys())
 def test_beyond_a_bound_nothing_is_safe(command: str) -> None:
+    assert assess(command).label == "dangerous"
+
+
+@pytest.mark.parametrize("command", FILTERS)
+def test_a_filter_is_computed_exactly_or_not_at_all(command: str) -> None:
     assert assess(command).label == "dangerous"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermetic.policy.tables import names
 
 from .call import Call
-from .marks import FILE, GLOBS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
+from .marks import FILE, GLOBS, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
 from .paths import below_home, classify, follow, is_env_file, is_secret, resolve
 from .rules import Rule
 
@@ -323,6 +323,8 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     if is_env_file(full) or place == "history":
         call.report(SECRET_NEAR, f"reads a file that may hold credentials: {shown(path)}", full)
         return SECRET
+    if full.endswith(".pid") and full.startswith(("/run/", "/var/run/")):
+        return PIDS  # whoever holds a service's id can end it
     if tree and place == "home" and not full.rstrip("/").endswith(tuple(GLOBS)):
         return SECRET + FILE
     return FILE + (STAR if has_glob(full) else "")

@@ -111,7 +111,7 @@ def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
 rm remove stop kill restart pause prune rmi down start unpause update rename
 """
     ):
-        if LOCAL in text and verb in ("rm", "kill", "stop", "remove"):
+        if LOCAL in text and verb in ("rm", "remove"):
             call.report(CLOUD_DESTROYS, "stops or deletes many containers")
         elif LOCAL in text:
             call.report(PRUNE, "stops or deletes many containers or images")

@@ -7,9 +7,9 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
 from hermetic.policy.marks import LOCAL, NET, SECRET, is_plain, shown
-from hermetic.policy.network import is_local
+from hermetic.policy.network import check_sent, is_local
 from hermetic.policy.options import parse_options
-from hermetic.policy.paths import resolve
+from hermetic.policy.paths import is_env_file, resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -125,6 +125,8 @@ def judge_git(call: Call) -> str | None:
     for flag in rest:
         if flag.startswith(("--exec=", "--upload-pack=", "--receive-pack=")):
             run_code(inner, flag.partition("=")[2], "git")
+    if verb == "add" and {"-f", "--force"}.intersection(rest) and any(is_env_file(resolve(a, shell)) for a in rest):
+        call.shell.files[resolve(".git/forced", call.shell)] = SECRET
     handler = _VERBS.get(verb)
     if handler:
         return handler(inner, verb, rest)
@@ -192,6 +194,7 @@ def _push(call: Call, verb: str, rest: list[str]) -> str | None:
     if exact & {"n", "dry-run"}:
         return None
     specs = options.operands[1:]
+    check_sent(call, call.shell.files.get(resolve(".git/forced", call.shell), ""))
     forced = "f" in exact or any(name == "force" for name in exact) or "\0forces" in call.shell.git_aliases
     if forced or exact & {"mirror", "prune"}:
         call.report(HISTORY, "overwrites history that others share")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hermetic.policy.call import Judge
-from hermetic.policy.effects import LOG_WIPE, SYSTEM_WRITE
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.effects import LOG_WIPE, SYSTEM_WRITE, read
+from hermetic.policy.network import check_sent
 
 from .disks import FORMAT
 from .services import CRON, POWER, SERVICE_ENABLE, SERVICE_RESTART, SERVICE_STOP
@@ -198,4 +199,14 @@ _TABLE: dict[str, Verbs] = {
 }
 
 
-JUDGES: dict[str, Judge] = judge_with(_TABLE)
+def judge_rclone(call: Call) -> str | None:
+    """rclone copies to remote storage; credentials among what it sends are reported."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if words[:1] and words[0] in ("copy", "copyto", "sync", "move", "moveto", "rcat") and ":" in words[-1]:
+        sent = [read(call, path, tree=True) for path in words[1:-1] if ":" not in path]
+        check_sent(call, *sent, call.stdin or "" if words[0] == "rcat" else "")
+    return _BY_VERB["rclone"](call)
+
+
+_BY_VERB = judge_with(_TABLE)
+JUDGES: dict[str, Judge] = {**_BY_VERB, "rclone": judge_rclone}

@@ -360,7 +360,7 @@ def judge_seq(call: Call) -> str | None:
     )
     separator = options.value("s", "separator") or "\n"
     if step == 0 or abs(last - first) // abs(step) > 64:
-        return separator.join((str(first), str(last), NUMBER)) + "\n"
+        return separator.join((str(first), str(last), NUMBER + NUMBER)) + "\n"
     return separator.join(str(n) for n in range(first, last + (1 if step > 0 else -1), step)) + "\n"
 
 

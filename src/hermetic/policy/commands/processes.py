@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.marks import LOCAL, NUMBER, PIDS, is_known, marks_in, shown
+from hermetic.policy.marks import LOCAL, NUMBER, PIDS, has_glob, marks_in, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
@@ -60,6 +60,7 @@ def _is_wide(pattern: str) -> bool:
     return bool(re.fullmatch(r"[.^$*]*|\.[*+]|\^\.|\[.*\][*+]?|\w|\*", pattern))
 
 
+MANY = 20
 _DAEMONS = frozenset(names("systemd init sshd dbus-daemon dockerd containerd cron crond rsyslogd NetworkManager Xorg"))
 
 
@@ -89,12 +90,10 @@ def _kill_target(call: Call, target: str, signal: str) -> None:
     if target in ("-1", "1") or re.fullmatch(r"-0*1", target):
         call.report(KILL_ALL, "ends every process, or the first one")
     elif (
-        target == "$PPID"
-        or (target.isdigit() and len(call.args) > 20)
-        or PIDS in target
-        or (not is_known(target) and "\ue010" in target)
-        or "\ue010" in target
-        or "\ue012" in target
+        PIDS in target
+        or NUMBER + NUMBER in target  # a long run of numbers
+        or has_glob(target)
+        or (target.isdigit() and len(call.args) > MANY)
     ):
         call.report(KILL_MANY, "ends many processes at once")
     elif marks_in(target).strip(NUMBER) or (signal in ("9", "KILL", "SIGKILL") and target.startswith("%")):

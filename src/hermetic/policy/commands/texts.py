@@ -300,6 +300,8 @@ def judge_emacs(call: Call) -> str | None:
         if name not in ("--eval", "-eval", "--execute", "-f", "--funcall", "-e"):
             continue
         code = glued if equals else value
+        if not re.search(r"eval|read|funcall|apply|load", code):
+            code = re.sub(r'"\((?:[^"\\]|\\.)*"', '""', code)  # a list inside a string is only text
         for match in re.finditer(
             (
                 r"\((?:shell-command(?:-to-string)?|call-process(?:-shell-command)?|start-process\w*|async-shell-c"

@@ -1,5 +1,6 @@
 """The blocking face: the same names and signatures, the same answers."""
 
+import gc
 import inspect
 import os
 import signal
@@ -18,6 +19,7 @@ import hermetic
 from hermetic import blocking
 from hermetic.contract.command import RunOptions
 from hermetic.contract.process import StartOptions
+from hermetic.environments.records import runtime_root
 from hermetic.session import environment, opening, process, session
 
 FACES: list[tuple[type, type]] = [
@@ -172,3 +174,63 @@ with hermetic.blocking.open("local") as env:
 """)
     assert "was opened before a fork" in done.stdout
     assert "parent" in done.stdout
+
+
+def test_an_environment_that_is_never_closed_ends_with_the_program() -> None:
+    done = python("""
+import hermetic
+env = hermetic.blocking.open("local")
+kept = env.start("sleep 600")
+print(env.info().pid, env.id)
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+    pid, id = done.stdout.split()
+    assert not Path(f"/proc/{pid}").exists()
+    assert not (runtime_root() / id).exists()
+
+
+def test_a_program_ends_though_its_environment_does_not_answer() -> None:
+    began = time.monotonic()
+    done = python("""
+import hermetic, os, signal
+env = hermetic.blocking.open("local", lease=0.1, unattended=0.1)
+pid = env.info().pid
+os.kill(pid, signal.SIGSTOP)
+print(pid)
+""")
+    os.kill(int(done.stdout), signal.SIGCONT)
+    assert done.returncode == 0
+    assert time.monotonic() - began < 50
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{done.stdout.strip()}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_task_outlives_a_program_that_does_not_close_it() -> None:
+    done = python("""
+import hermetic
+env = hermetic.blocking.open("local", task="left open")
+env.run("X=1")
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+    with hermetic.blocking.attach("left open") as env:
+        assert env.run("echo $X").output == "1\n"
+        env.close(remove=True)
+
+
+def open_and_start() -> tuple[list[blocking.Process], int]:
+    env = blocking.open("local")
+    return [env.start("sleep 600")], env.info().pid
+
+
+def test_an_environment_that_is_forgotten_is_closed_with_a_warning() -> None:
+    held, pid = open_and_start()
+    gc.collect()
+    assert held[0].status().state == "running"  # whoever holds a process holds its environment
+    with pytest.warns(ResourceWarning, match="was never closed"):
+        held.clear()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -4,9 +4,14 @@ An event loop in a thread of its own does the work; `open` and `attach` start it
 """
 
 import asyncio
+import atexit
+import contextlib
 import os
 import threading
+import warnings
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 import msgspec
@@ -25,18 +30,33 @@ from hermetic.session import session as sessions
 
 __all__ = ["Environment", "EventStream", "Process", "Session", "attach", "open"]
 
+LEAVING_SECONDS = 5.0  # for an environment that nobody closed, at the end of the program
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Portal:
-    """An event loop in a thread of its own, and a way to call coroutine functions there."""
+    """An event loop in a thread of its own, and a way to call coroutine functions there.
+
+    Whatever belongs to an environment holds its portal; when nobody does any more, the environment is let go of.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="hermetic-portal", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True)
         self._thread.start()
+        self._guards: list[Callable[[], object]] = []  # each takes one way back in which an unclosed one is let go of
+
+    def guard(self, environment: environments.Environment) -> None:
+        """Lets go of the environment when this portal is forgotten, and at the end of the program."""
+        forgotten = weakref.finalize(self, _let_go, self._loop, self._thread, environment, self._pid)
+        forgotten.atexit = False
+        leave = partial(_leave, self._loop, self._thread, environment, self._pid)
+        atexit.register(leave)
+        self._guards = [forgotten.detach, partial(atexit.unregister, leave)]
+        weakref.finalize(self, atexit.unregister, leave).atexit = False
 
     @property
     def is_open(self) -> bool:
@@ -68,18 +88,47 @@ class Portal:
 
     def close(self) -> None:
         """Ends the thread."""
+        for take_back in self._guards:
+            take_back()
         if self.is_open:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def _let_go(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, environment: environments.Environment, pid: int
+) -> None:
+    """Closes an environment that was forgotten; waits for nothing, for any thread may be the one that noticed."""
+    if os.getpid() != pid or not thread.is_alive():
+        return
+
+    async def close() -> None:
         try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            await environment.close()
         finally:
-            self._loop.close()
+            loop.stop()
+
+    loop.call_soon_threadsafe(lambda: loop.create_task(close()))
+    warnings.warn(f"{environment!r} was never closed; use `with`, or close()", ResourceWarning, stacklevel=2)
+
+
+def _leave(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, environment: environments.Environment, pid: int
+) -> None:
+    """Closes an environment that is open when the program ends, and does not wait long for it."""
+    if os.getpid() == pid and thread.is_alive():
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(environment.close(), loop).result(LEAVING_SECONDS)
 
 
 class _PortalCall(Generic[T]):
@@ -126,7 +175,9 @@ def _through_portal(make: Callable[[], opening.Opening]) -> "Environment":
 
     portal = Portal()
     try:
-        return Environment(portal, portal.call(wait))
+        environment = portal.call(wait)
+        portal.guard(environment)
+        return Environment(portal, environment)
     except BaseException:
         portal.close()
         raise

@@ -1,6 +1,7 @@
 """Opening, attaching, replacing and closing: who ends what, and when."""
 
 import asyncio
+import gc
 import os
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 import hermetic
-from hermetic import ConfigError, EnvironmentUnavailable, InvalidArgument
+from hermetic import ConfigError, EnvironmentUnavailable, InvalidArgument, Lost
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.local import Local
 from hermetic.environments.records import Records, runtime_root
@@ -171,3 +172,33 @@ async def test_what_cannot_be_opened_is_named() -> None:
     with pytest.raises(InvalidArgument):
         await hermetic.attach(cast(str, 5))
     assert leftovers() == []
+
+
+@pytest.mark.parametrize("with_output", [False, True], ids=["plain", "live"])
+async def test_a_command_whose_environment_is_closed_under_it_is_lost(with_output: bool) -> None:
+    env = await hermetic.open("local")
+    process = await env.start("sleep 600")
+    taken: list[bytes] = []
+    options: dict[str, Any] = {"on_output": taken.append} if with_output else {}
+    async with env.events() as events, asyncio.timeout(30):
+        running = asyncio.ensure_future(env.run("echo begun; sleep 600", **options))
+        assert (await anext(events)).event == "started"
+        await env.close()
+        assert (await running).ending == Lost("the environment was closed")
+    with pytest.raises(EnvironmentUnavailable, match="closed"):
+        await env.run("true")
+    with pytest.raises(EnvironmentUnavailable, match="closed"):
+        await process.status()
+
+
+async def test_events_that_nobody_reads_at_the_close_are_no_complaint() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    env = await hermetic.open("local")
+    env.events()
+    await env.info()
+    await env.close()
+    del env
+    await asyncio.sleep(0)  # what waited for the events hears of their end
+    gc.collect()
+    assert complaints == []

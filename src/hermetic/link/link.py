@@ -21,6 +21,8 @@ R = TypeVar("R")
 FRUITLESS_CONNECTIONS = 10
 AT_ONCE = 1.0  # seconds
 
+ENDED_BY_US = "the environment was closed"
+
 
 class ResidentGone(EnvironmentUnavailable):
     """The resident went away while a request was open; `reason` says how that was seen."""
@@ -39,6 +41,7 @@ class Link:
 
     def __init__(self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str) -> None:
         self.environment = environment
+        self.is_ending = False  # we told the resident to end: what still runs is ended with it
         self.connections = 0  # made so far: changes when the connection was made anew
         self.hello: answers.Hello
         self._dial = dial
@@ -217,9 +220,12 @@ class Link:
 
     def _gone(self, reason: str) -> None:
         self._reconnecting = None
-        self._finish(lambda: ResidentGone(reason, environment=self.environment))
+        seen = ENDED_BY_US if self.is_ending else reason
+        self._finish(lambda: ResidentGone(seen, environment=self.environment))
 
     def _closed(self) -> EnvironmentUnavailable:
+        if self.is_ending:
+            return ResidentGone(ENDED_BY_US, environment=self.environment)
         return EnvironmentUnavailable(
             f"environment {self.environment} was closed; open or attach to it again", environment=self.environment
         )

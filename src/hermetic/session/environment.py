@@ -114,6 +114,7 @@ class Environment(Session):
 async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:
     """Ends an environment: all that runs in it, its resident, its place and its record."""
     with contextlib.suppress(EnvironmentUnavailable):  # gone already
+        link.is_ending = True
         await link.ask("shutdown", answers.done)
         await link.wait_closed()
     await backend.remove(record)

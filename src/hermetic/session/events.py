@@ -22,7 +22,7 @@ class EventStream:
         self._waiting: deque[ProcessEvent] = deque()
         self._came = asyncio.Event()
         self._call = Listening({"op": "events"}, self._take, self._missed)
-        link.send(self._call).add_done_callback(lambda _: self._came.set())
+        link.send(self._call).add_done_callback(self._ended)
 
     def __aiter__(self) -> "EventStream":
         return self
@@ -44,14 +44,18 @@ class EventStream:
         if not self._call.future.done():
             self._call.future.cancel()
             self._link.cancel(self._call)
-        elif not self._call.future.cancelled():
-            self._call.future.exception()
 
     async def __aenter__(self) -> "EventStream":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def _ended(self, future: "asyncio.Future[tuple[answers.Done, bytes]]") -> None:
+        """Wakes the reader; where there is none, nobody complains that the error was not looked at."""
+        if not future.cancelled():
+            future.exception()
+        self._came.set()
 
     def _take(self, fields: msgspec.Raw) -> None:
         news = answers.process_news.decode(fields)

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from hermetic.contract.command import Result
-from hermetic.contract.endings import Lost, Yielded
+from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
-from hermetic.link.link import Link, ResidentGone
+from hermetic.link.link import ENDED_BY_US, Link, ResidentGone
 from hermetic.session.arguments import (
     check_callback,
     check_count,
@@ -262,7 +262,7 @@ class Session:
         process = await self.process(said.ending.process_id) if isinstance(said.ending, Yielded) else None
         return Result(
             data=excerpt.data,
-            ending=said.ending,
+            ending=self._ending(said.ending),
             duration=said.duration,
             cwd=said.cwd,
             total_bytes=total,
@@ -275,6 +275,10 @@ class Session:
             waiting_for_input=said.waiting,
             process=process,
         )
+
+    def _ending(self, ending: Ending) -> Ending:
+        """A signal that came because the environment was closed is nothing the command did."""
+        return Lost(ENDED_BY_US) if self._link.is_ending and isinstance(ending, Signalled) else ending
 
 
 def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -> None:

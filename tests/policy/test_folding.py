@@ -220,7 +220,7 @@ def test_a_thousand_generated_words_fold_as_in_bash(tmp_path: Path) -> None:
 
 def test_words_of_the_labelled_commands_fold_as_in_bash(tmp_path: Path) -> None:
     words = pure_words()
-    assert len(words) >= 300
+    assert len(words) >= 1_000
     expected = bash_fields(words, tmp_path)
     folded = fields_of("\n".join(f"printf {word}" for word in words), len(words))
     differing = [

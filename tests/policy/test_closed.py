@@ -76,6 +76,7 @@ CAPS = {
     "length of a value": "x='" + "a" * 66_000 + "rm'; ${x: -2} -rf /usr",
     "length of an arithmetic text": "p=(" + "ls " * 501 + "rm); ${p[0" + "+1" * 501 + "]} -rf /usr",
     "functions that call themselves": 'f(){ "$@"; }; ' + "f " * 100 + "rm -rf /usr",
+    "arguments of an unknown wrapper": "some-wrapper " + "a " * 70 + "rm -rf /usr",
     "nested eval": "eval " * 70 + "rm -rf /usr",
     "fields of a command": "rm -rf " + " ".join(f"b{{1..200}}c{n}" for n in range(15)) + " /usr",
     "stars of a pattern": "x=aaaaaaaaarm; ${x##*a*a*a*a*a*a*a*a*a} -rf /usr",

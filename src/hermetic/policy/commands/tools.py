@@ -145,8 +145,8 @@ def _paths_in(arg: str) -> list[str]:
 def _hidden_command(call: Call) -> None:
     """Another command among the arguments, as behind an unknown wrapper."""
     args = call.args
-    start = args.index("--") + 1 if "--" in args[:8] else -1
-    for at in range(min(len(args), 8)):
+    start = args.index("--") + 1 if "--" in args else -1
+    for at in range(len(args)):
         word = args[at]
         if word.startswith("-") or "=" in word or not is_plain(word):
             continue

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TimedOut,
         Yielded,
     )
+    from hermetic.contract.environment import Isolation
     from hermetic.contract.errors import (
         BridgeError,
         ConfigError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Status
+    from hermetic.contract.verdict import Part, ShellState, Verdict
+    from hermetic.policy.assess import assess
     from hermetic.session.environment import Environment
     from hermetic.session.opening import attach, open
     from hermetic.session.process import Process
@@ -49,21 +52,26 @@ __all__ = [
     "Exited",
     "InputClosed",
     "InvalidArgument",
+    "Isolation",
     "Lost",
     "NotPermitted",
     "OutOfMemory",
+    "Part",
     "Process",
     "ProcessEvent",
     "ProcessInfo",
     "Result",
     "Session",
+    "ShellState",
     "Signalled",
     "Status",
     "TimedOut",
     "UnknownProcess",
     "Unsupported",
+    "Verdict",
     "Yielded",
     "__version__",
+    "assess",
     "attach",
     "blocking",
     "open",
@@ -74,7 +82,10 @@ _HOMES = {
     "contract.errors": "BridgeError ConfigError EnvironmentUnavailable ExecutionError InputClosed InvalidArgument "
     "NotPermitted UnknownProcess Unsupported",
     "contract.command": "Result",
+    "contract.environment": "Isolation",
     "contract.process": "Chunk ProcessEvent ProcessInfo Status",
+    "contract.verdict": "Part ShellState Verdict",
+    "policy.assess": "assess",
     "session.environment": "Environment",
     "session.opening": "attach open",
     "session.process": "Process",

@@ -1,0 +1,61 @@
+"""What the policy says about a command: labels, parts, effects, and what it takes into account."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Label = Literal["safe", "caution", "dangerous"]
+Effect = Literal[
+    "deletes",
+    "writes",
+    "reads secrets",
+    "network",
+    "executes unseen code",
+    "changes shared state",
+]
+
+LABELS: tuple[Label, ...] = ("safe", "caution", "dangerous")
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a command would do, and why it matters."""
+
+    label: Label
+    category: str
+    rule: str
+    severity: int  # 0 harmless … 10 unrecoverable
+    reason: str
+    start: int  # span of the command in the given text, in characters
+    end: int
+    decoded: str  # the command after quotes, variables and decoders are resolved
+    effects: tuple[Effect, ...] = ()
+    hardline: bool = False  # never to be run, whatever the mode
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The worst of a command's parts, with every part that is not plainly safe."""
+
+    label: Label
+    category: str
+    severity: int
+    reason: str
+    start: int
+    end: int
+    decoded: str
+    effects: tuple[Effect, ...] = ()
+    hardline: bool = False
+    parts: tuple[Part, ...] = ()
+
+
+class ShellState(msgspec.Struct, frozen=True, kw_only=True):
+    """What earlier commands of a session left behind."""
+
+    cwd: str | None = None
+    home: str | None = None
+    user: str | None = None
+    variables: dict[str, str | list[str]] = {}
+    functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
+    aliases: dict[str, str] = {}
+    complete: bool = False  # True: a variable that is not listed is certainly unset

@@ -1,0 +1,207 @@
+"""The one question: what would this command do, and how bad is that?"""
+
+from __future__ import annotations
+
+from hermetic.contract.environment import Isolation
+from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
+
+from .commands.catalog import all_judges
+from .containment import is_contained
+from .deception import DECEPTIVE, deception_in
+from .evaluator import Evaluator, Overflow
+from .grammar import is_doubtful
+from .marks import shown, to_bytes_text
+from .reader import Reader, Unreadable
+from .rules import Finding, Rule
+from .shell import Shell
+
+MAX_CHARACTERS = 128_000
+MAX_NESTED = 400
+MAX_PARTS = 200
+
+UNREADABLE = Rule(
+    name="unreadable",
+    category="opaque-code",
+    severity=7,
+    effects=("executes unseen code",),
+    catches=("echo 'open", "( ls", "if true; then ls", "ls | | cat"),
+    spares=("echo 'closed'",),
+)
+TOO_LARGE = Rule(name="too-large", category="opaque-code", severity=7, effects=("executes unseen code",))
+NOT_JUDGED = Rule(name="not-judged", category="opaque-code", severity=7, effects=("executes unseen code",))
+DOUBTFUL = Rule(
+    name="doubtful-syntax",
+    category="dynamic-code",
+    label="caution",
+    severity=2,
+    catches=("exec 3<>notes.txt",),
+    spares=("echo hi",),
+)
+RULES = (UNREADABLE, DOUBTFUL)
+
+_JUDGES = all_judges()
+
+
+def assess(
+    command: str,
+    *,
+    cwd: str | None = None,
+    workspace: str | None = None,
+    state: ShellState | None = None,
+    isolation: Isolation | None = None,
+) -> Verdict:
+    """The verdict on a shell text, judged without running anything.
+
+    Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's home on a real host.
+    """
+    findings = _findings(command, Shell(state, cwd, workspace), state)
+    parts = tuple(_part(finding, command, isolation) for finding in findings)
+    return _verdict(command, _distinct(parts))
+
+
+def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Finding]:
+    size = len(command)
+    if size > MAX_CHARACTERS:
+        return [Finding(TOO_LARGE, f"is too long to be read ({size} characters)", 0, size, command[:200])]
+    found: list[Finding] = []
+    deceptive = deception_in(command)
+    if deceptive:
+        found.append(
+            Finding(DECEPTIVE, f"the text {deceptive[0]}", deceptive[1], deceptive[1] + 1, ascii(command[:200])[1:-1])
+        )
+    text = to_bytes_text(command.replace("\r\n", "\n").rstrip("\r"))
+    if _nested(text) > MAX_NESTED:
+        return [*found, Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200])]
+    evaluator = Evaluator(_JUDGES)
+    _prepare(evaluator, shell, state)
+    try:
+        reader = Reader(text)
+        evaluator.run(reader.read(), shell, None)
+    except Unreadable as problem:
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, command[:200]),
+        ]
+    except (Overflow, RecursionError):
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
+        ]
+    except Exception as problem:  # a judge's mistake must never let a command pass unread
+        return [
+            *found,
+            *evaluator.findings,
+            Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, command[:200]),
+        ]
+    found += evaluator.findings
+    if is_doubtful(command):
+        found.append(
+            Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
+        )
+    return found
+
+
+def _nested(text: str) -> int:
+    """A bound on how deeply brackets are nested."""
+    return (
+        max(text.count("("), text.count("{") - text.count("${"), text.count("[["))
+        if text.count("(") > MAX_NESTED
+        else _depth(text)
+    )
+
+
+def _depth(text: str) -> int:
+    return max(text.count("${"), text.count("`") // 2) if len(text) > 2000 else 0
+
+
+def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> None:
+    """Define what earlier commands of the session defined."""
+    if state is None:
+        return
+    shell.aliases.update({name: to_bytes_text(text) for name, text in state.aliases.items()})
+    for name, body in state.functions.items():
+        text = to_bytes_text(body).strip()
+        if not text.startswith(("{", "(")) and "()" not in text.split("\n", 1)[0]:
+            text = "{ " + text + "\n}"
+        source = text if "()" in text.split("{", 1)[0] else f"{name} () {text}"
+        try:
+            evaluator.run(Reader(source, (0, 0)).read(), shell, None)
+        except (Unreadable, Overflow):
+            evaluator.findings.clear()
+
+
+def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
+    rule = finding.rule
+    label: Label = rule.label
+    severity, reason, hardline = rule.severity, finding.reason, rule.hardline
+    if label == "dangerous" and isolation is not None and is_contained(finding, isolation):
+        label, severity, hardline = "caution", min(severity, 4), False
+        reason += " (inside its own environment only)"
+    start, end = _characters(command, finding.start, finding.end)
+    effects: tuple[Effect, ...] = rule.effects
+    return Part(
+        label=label,
+        category=rule.category,
+        rule=rule.name,
+        severity=severity,
+        reason=reason,
+        start=start,
+        end=end,
+        decoded=shown(finding.decoded),
+        effects=effects,
+        hardline=hardline,
+    )
+
+
+def _characters(command: str, start: int, end: int) -> tuple[int, int]:
+    """Places counted in bytes as places counted in characters."""
+    if command.isascii() and "\r" not in command:
+        return start, max(end, start)
+    data = command.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+    first = len(data[:start].decode("utf-8", "replace"))
+    return min(first, len(command)), min(first + len(data[start:end].decode("utf-8", "replace")), len(command))
+
+
+def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    seen: set[tuple[str, int, str]] = set()
+    kept: list[Part] = []
+    for part in parts:
+        key = (part.rule, part.start, part.reason)
+        if key not in seen:
+            seen.add(key)
+            kept.append(part)
+    kept.sort(key=_badness, reverse=True)  # the worst are shown when there are too many
+    return tuple(sorted(kept[:MAX_PARTS], key=lambda part: part.start))
+
+
+def _badness(part: Part) -> tuple[int, bool, int]:
+    return LABELS.index(part.label), part.hardline, part.severity
+
+
+def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
+    if not parts:
+        return Verdict(
+            label="safe",
+            category="safe",
+            severity=0,
+            reason="nothing in it harms anything",
+            start=0,
+            end=len(command),
+            decoded=command,
+        )
+    worst = max(parts, key=_badness)
+    effects = tuple(dict.fromkeys(effect for part in parts for effect in part.effects))
+    return Verdict(
+        label=worst.label,
+        category=worst.category,
+        severity=worst.severity,
+        reason=worst.reason,
+        start=worst.start,
+        end=worst.end,
+        decoded=worst.decoded,
+        effects=effects,
+        hardline=any(part.hardline for part in parts),
+        parts=parts,
+    )

@@ -1,0 +1,95 @@
+"""One program about to be run, as the judges of `commands` see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from .marks import LOCAL, shown
+from .paths import Place, classify, resolve
+from .rules import Rule
+from .shell import Shell
+
+Judge = Callable[["Call"], "str | None"]  # gives what the program prints, None when that is not known
+
+
+class Machine(Protocol):
+    """What evaluates nested commands and collects findings."""
+
+    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
+    def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str: ...
+    def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
+    def probe_argv(self, argv: list[str], shell: Shell) -> bool: ...
+    def probe_text(self, text: str, shell: Shell) -> bool: ...
+    def spend(self, steps: int) -> None: ...
+    def fold_text(self, text: str, shell: Shell) -> str: ...
+
+
+class Call:
+    """A program with its folded arguments, its standard input as far as known, and the shell around it."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        shell: Shell,
+        stdin: str | None,
+        env: dict[str, str],
+        machine: Machine,
+    ) -> None:
+        self.argv = argv
+        self.name = program_name(argv[0])
+        self.args = argv[1:]
+        self.shell = shell
+        self.stdin = stdin
+        self.env = env
+        self.machine = machine
+        self._shown: str | None = None
+
+    def report(self, rule: Rule, reason: str, path: str | None = None) -> None:
+        """Record that a rule applies to this program."""
+        self.machine.report(rule, reason, self.text(), path, self.shell)
+
+    def text(self) -> str:
+        """The command as a person should see it."""
+        if self._shown is None:
+            joined = " ".join(_quoted(arg) for arg in self.argv[:60])
+            self._shown = joined if len(joined) <= 400 else joined[:400] + "…"
+        return self._shown
+
+    def run(self, argv: list[str], *, stdin: str | None = None, shell: Shell | None = None) -> str:
+        """Evaluate another program in place of this one; gives what it prints."""
+        if not argv:
+            return ""
+        return self.machine.run_argv(argv, shell or self.shell, self.stdin if stdin is None else stdin, self.env)
+
+    def shell_text(self, text: str, *, shell: Shell | None = None, stdin: str | None = None) -> str:
+        """Evaluate shell code that this program would run."""
+        return self.machine.run_text(text, shell or self.shell.fork(), self.stdin if stdin is None else stdin)
+
+    def place(self, path: str) -> tuple[str, Place]:
+        """The absolute path and the kind of place it is."""
+        full = resolve(path, self.shell)
+        return full, classify(full, self.shell)
+
+    def input(self) -> str:
+        """Standard input as text; a mark when it is not known."""
+        return LOCAL if self.stdin is None else self.stdin
+
+    def again(self, argv: list[str]) -> Call:
+        """The same circumstances with other arguments."""
+        return Call(argv, self.shell, self.stdin, self.env, self.machine)
+
+
+def program_name(word: str) -> str:
+    """The name a program is known by: without directory, Windows suffix, or a version at its end."""
+    base = word.rstrip("/").rsplit("/", 1)[-1]
+    if base.lower().endswith((".exe", ".com")):
+        base = base[:-4].lower()
+    return base
+
+
+def _quoted(arg: str) -> str:
+    text = shown(arg)
+    if text and all(char.isalnum() or char in "-_./=:,@%+*?~‹›" for char in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,307 @@
+"""Connections to other machines: remote shells, raw sockets, tunnels, file transfer, name lookups, mail."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_DESTROYS
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
+from hermetic.policy.network import EXFIL, REVERSE_SHELL, check_address, check_sent, is_local
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
+from .unseen import UNKNOWN_COMMAND, run_code
+
+TUNNEL = Rule(
+    name="open-tunnel",
+    category="reverse-shell",
+    severity=8,
+    effects=("network",),
+    catches=(
+        "ssh -R 0.0.0.0:2222:127.0.0.1:22 x@203.0.113.5",
+        "ngrok tcp 22",
+        "cloudflared tunnel --url ssh://localhost:22",
+    ),
+    spares=("ssh -L 5432:localhost:5432 web1", "ssh web1 uptime", "ngrok version"),
+)
+RULES = (TUNNEL,)
+
+
+def judge_nc(call: Call) -> str | None:
+    """nc and kin: a raw connection; -e and -c run a program on it."""
+    options = parse_options(
+        call.args,
+        "ecgGiImMoOpPqsTVwWxX",
+        ("exec", "sh-exec", "lua-exec", "source-port", "wait", "proxy", "proxy-type", "idle-timeout"),
+    )
+    if options.has("h", "help", "version"):
+        return None
+    program = options.value("e", "c", "exec", "sh-exec", "lua-exec")
+    if program:
+        call.report(REVERSE_SHELL, "runs a program for whoever is at the other end of a connection")
+        return NET
+    if options.has("z"):
+        return LOCAL
+    words = options.operands
+    local = bool(words) and is_local(words[0])
+    if not options.has("l", "listen") and not local:
+        check_sent(call, call.stdin or "", *words)
+    return (LOCAL if local else NET) + "\n"
+
+
+def judge_socat(call: Call) -> str | None:
+    """socat joins two addresses; EXEC and SYSTEM run programs, OPEN and FILE touch files."""
+    words = [arg for arg in call.args if not arg.startswith("-") or arg == "-"]
+    text = " ".join(words).lower()
+    networked = re.search(r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text)
+    stdin = call.stdin or ""
+    for word in words:
+        kind, _, rest = word.partition(":")
+        kind = kind.lower()
+        if kind in ("exec", "system", "shell"):
+            program = re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\"")
+            if networked and not re.search(r"localhost|127\.0\.0\.1", text):
+                call.report(REVERSE_SHELL, "runs a program for whoever is at the other end of a connection")
+            elif networked:
+                call.report(REVERSE_SHELL, "offers a program to whoever connects")
+            run_code(call, program, "socat")
+        elif kind in ("file", "open", "gopen", "creat", "create"):
+            path = rest.split(",")[0]
+            if networked:
+                stdin += read(call, path)
+            if kind in ("creat", "create") or "creat" in rest or "wronly" in rest or "append" in rest:
+                write(call, path, content=NET)
+    if networked and not re.search(r"localhost|127\.0\.0\.1", text):
+        if any(mark in stdin for mark in (SECRET, TOKEN)):
+            call.report(EXFIL, "sends credentials to another machine")
+        return NET
+    return LOCAL
+
+
+def judge_ssh(call: Call) -> str | None:
+    """ssh runs a command on another machine; some options run programs here or open ways in."""
+    options = parse_options(call.args, "BbcDEeFIiJLlmOopQRSWw", stop_early=True)
+    for setting in options.values("o"):
+        name, _, value = setting.replace(" ", "=", 1).partition("=")
+        if name.lower() in (
+            "proxycommand",
+            "localcommand",
+            "knownhostscommand",
+            "pkcs11provider",
+            "securitykeyprovider",
+            "xauthlocation",
+        ):
+            text = value.strip("'\"")
+            if not re.match(
+                (
+                    r"(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat|"
+                    r"\"?cloudflared)\b"
+                ),
+                text,
+            ) or call.machine.probe_text(text, call.shell):
+                call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
+                run_code(call, text, "an option of ssh")
+    if options.value("R"):
+        call.report(TUNNEL, "lets another machine reach into this one")
+    if (
+        options.value("F")
+        and options.value("F") not in ("/dev/null", "none")
+        and call.place(options.value("F") or "")[1] == "temp"
+    ):
+        call.report(UNKNOWN_COMMAND, "takes its settings from a file anyone can write")
+    words = options.operands
+    if not words:
+        return None
+    check_sent(call, call.stdin or "")
+    if len(words) > 1:
+        text = " ".join(words[1:])
+        output = call.machine.run_text(text, call.shell.elsewhere(), call.stdin)
+        return NET + (output if is_known(output) else "")
+    if call.stdin is not None and is_known(call.stdin):
+        call.machine.run_text(call.stdin, call.shell.elsewhere(), "")
+    return NET
+
+
+def judge_scp(call: Call) -> str | None:
+    """scp and sftp copy between machines; -S and -D run a program here."""
+    options = parse_options(call.args, "cFiJloPSDXbBs", ())
+    for program in options.values("S", "D"):
+        call.run([program])
+        call.report(UNKNOWN_COMMAND, f"runs a program: {shown(program)}")
+    for setting in options.values("o"):
+        if setting.lower().startswith(("proxycommand", "localcommand")):
+            run_code(call, setting.partition("=")[2], "an option of ssh")
+            call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
+    words = options.operands
+    if call.name == "sftp" and call.stdin and re.search(r"^\s*-?(rm|rmdir|rename)\s", call.stdin, re.MULTILINE):
+        call.report(CLOUD_DESTROYS, "deletes files on another machine")
+    if call.name == "sftp" and call.stdin and re.search(r"^\s*!\s*(.+)", call.stdin, re.MULTILINE):
+        for line in re.findall(r"^\s*!\s*(.+)", call.stdin, re.MULTILINE):
+            run_code(call, line, "sftp")
+    if len(words) < 2:
+        return None
+    target = words[-1]
+    sources = words[:-1]
+    remote_target = _is_remote(target)
+    for path in sources:
+        if _is_remote(path):
+            continue
+        content = read(call, path, tree=True)
+        if remote_target and SECRET in content:
+            call.report(EXFIL, f"sends credentials to another machine: {shown(path)}")
+    if not remote_target:
+        write(call, target, content=NET)
+        if call.place(target)[1] in ("workspace root",):
+            for path in sources:
+                if _is_remote(path):
+                    call.shell.files[resolve(target + "/" + re.split("[/:]", path)[-1], call.shell)] = NET
+    return None
+
+
+def _is_remote(path: str) -> bool:
+    return ":" in path.split("/", 1)[0] or path.startswith(("scp://", "sftp://"))
+
+
+def judge_lookup(call: Call) -> str | None:
+    """dig, nslookup, ping, whois, mail …: whatever is in their arguments or input leaves the machine."""
+    check_sent(call, *call.args, call.stdin or "")
+    for arg in call.args:
+        check_address(call, arg)
+    if call.name in ("mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "s-nail"):
+        for flag, value in zip(call.args, call.args[1:], strict=False):
+            if flag in ("-a", "-A", "--attach", "--attachment", "--body"):
+                content = read(call, value.lstrip("@"))
+                if SECRET in content:
+                    call.report(EXFIL, "sends credentials to another machine")
+        if call.stdin and re.search(r"^~!\s*(.+)", call.stdin, re.MULTILINE):
+            match = re.search(r"^~!\s*(.+)", call.stdin, re.MULTILINE)
+            run_code(call, match[1] if match else "", "mail")
+    return NET + "\n"
+
+
+def judge_ftp(call: Call) -> str | None:
+    """ftp, lftp, tftp, smbclient: their scripts can run local commands and send files."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    for name in re.findall(r"\bm?get\s+(\S+)", " ".join([*call.args, call.stdin or ""])):
+        call.shell.files[resolve(name.rsplit("/", 1)[-1], call.shell)] = NET
+    if call.name in ("ftpput", "ncftpput", "tftp", "curlftpfs"):
+        for path in words:
+            if SECRET in read(call, path):
+                call.report(EXFIL, "sends credentials to another machine")
+        return None
+    scripts = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-c", "-e")]
+    for line in [line for script in [*scripts, call.stdin or ""] for line in re.split(r"[\n;]", script)]:
+        line = line.strip()
+        if line.startswith("!"):
+            run_code(call, line[1:], call.name)
+        elif re.match(r"(put|send|mput|mirror -R)\s+(\S+)", line):
+            path = line.split()[-1] if not line.startswith("mirror") else line.split()[2]
+            if SECRET in read(call, path.replace("~", call.shell.home)):
+                call.report(EXFIL, "sends credentials to another machine")
+        elif re.match(r"(mdelete|mrm|rm -r|rmdir|delete|del|rm|deltree)\s", line):
+            call.report(CLOUD_DESTROYS, "deletes files on another machine")
+    return NET
+
+
+def judge_telnet(call: Call) -> str | None:
+    """telnet and openssl s_client are raw connections."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    check_sent(call, call.stdin or "")
+    return LOCAL if words and is_local(words[0]) else NET
+
+
+def judge_ztcp(call: Call) -> str | None:
+    """zsh's own connections."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if words and not is_local(words[0]):
+        call.report(TUNNEL, "opens a raw connection to another machine from the shell")
+    return None
+
+
+def judge_tunnel(call: Call) -> str | None:
+    """ngrok, cloudflared, bore, chisel, frpc …: open this machine to the world."""
+    text = " ".join(call.args)
+    if re.match(r"(version|--version|--help|help|config check|update|tunnel list|login)", text) or (
+        not text and call.name not in ("sshuttle",)
+    ):
+        return None
+    call.report(TUNNEL, "opens this machine to the outside")
+    return None
+
+
+def judge_xterm(call: Call) -> str | None:
+    """xterm and kin run a command, or show a shell on another machine's display."""
+    args = call.args
+    for flag, value in itertools.pairwise(args):
+        if flag in ("-display", "--display") and not value.startswith((":", "localhost", "unix")):
+            call.report(REVERSE_SHELL, "shows a shell on another machine's display")
+    at = next((n for n, arg in enumerate(args) if arg in ("-e", "--", "-x", "--command", "--execute", "start")), -1)
+    if at >= 0 and at + 1 < len(args):
+        rest = args[at + 1 :]
+        return run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest)
+    return None
+
+
+def judge_server(call: Call) -> str | None:
+    """Programs that give a shell or files to whoever connects."""
+    call.report(TUNNEL, "opens this machine to whoever connects")
+    return None
+
+
+JUDGES: dict[str, Judge] = {
+    **dict.fromkeys(
+        names(
+            """
+nc ncat netcat nc.openbsd nc.traditional pwncat rustcat powercat cryptcat
+"""
+        ),
+        judge_nc,
+    ),
+    "socat": judge_socat,
+    **dict.fromkeys(
+        names(
+            """
+ssh autossh mosh slogin dbclient rsh rlogin et tsh
+"""
+        ),
+        judge_ssh,
+    ),
+    **dict.fromkeys(("scp", "sftp", "pscp", "rcp"), judge_scp),
+    **dict.fromkeys(
+        names(
+            """
+dig nslookup host drill ping ping6 whois traceroute mail mailx mutt sendmail msmtp swaks s-nail kdig doggo dog
+hping3 finger mosquitto_pub nping snmpset ldapmodify
+"""
+        ),
+        judge_lookup,
+    ),
+    **dict.fromkeys(("ftp", "lftp", "tftp", "smbclient", "ncftp", "ncftpput", "ftpput", "tnftp"), judge_ftp),
+    "telnet": judge_telnet,
+    "ztcp": judge_ztcp,
+    **dict.fromkeys(
+        names(
+            """
+ngrok cloudflared bore chisel frpc frps localtunnel lt pagekite inlets zrok rathole gost sshuttle tmate upterm
+teleconsole localxpose serveo playit wstunnel ligolo revsocks dnscat dnscat2 iodine ptunnel gsocket gs-netcat
+tunnelto
+"""
+        ),
+        judge_tunnel,
+    ),
+    **dict.fromkeys(
+        names(
+            """
+xterm gnome-terminal konsole urxvt alacritty kitty terminator xfce4-terminal st foot wezterm x-terminal-emulator
+rxvt lxterminal mate-terminal tilix
+"""
+        ),
+        judge_xterm,
+    ),
+    **dict.fromkeys(("msfvenom", "msfconsole", "weevely", "sliver-client", "villain"), judge_server),
+}

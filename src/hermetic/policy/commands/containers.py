@@ -1,0 +1,431 @@
+"""Container engines and clusters: what reaches the host, what runs inside, what is destroyed."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.effects import SECRET_READ, read, write
+from hermetic.policy.marks import LOCAL, SECRET, is_known, shown
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
+from .services import SERVICE_STOP
+from .unseen import REMOTE_CODE
+
+ESCAPE = Rule(
+    name="container-reaches-host",
+    category="container-escape",
+    severity=9,
+    effects=("changes shared state",),
+    catches=(
+        "docker run --privileged x",
+        "docker run -v /:/h alpine",
+        "docker run -v /var/run/docker.sock:/s x",
+        "docker run --pid=host x",
+        "docker create -v /etc:/e x",
+        "kubectl debug node/w -it --image=busybox",
+    ),
+    spares=("docker run --rm -v $PWD:/app node:20 npm test", "docker run -d -p 80:80 nginx", "docker ps"),
+)
+PRUNE = Rule(
+    name="container-prune",
+    category="service",
+    label="caution",
+    severity=3,
+    effects=("deletes",),
+    catches=("docker image prune -f", "docker rm -f web", "docker compose down", "docker stop db"),
+    spares=("docker ps", "docker logs web"),
+)
+RULES = (ESCAPE, PRUNE)
+
+_RUN_SHORT = "aeumhlpvwc"
+_RUN_LONG = names(
+    """
+volume mount env env-file name network net user workdir publish entrypoint label memory cpus device cap-add
+cap-drop security-opt pid ipc uts userns cgroupns hostname add-host dns expose gpus group-add ip link log-driver
+log-opt platform pull restart runtime shm-size stop-signal sysctl tmpfs ulimit volumes-from cidfile annotation
+health-cmd isolation cgroup-parent device-cgroup-rule memory-swap mac-address pids-limit stop-timeout
+network-alias attach cpuset-cpus detach-keys file project-name profile rootfs pod authfile bind home overlay pwd
+scratch target image container namespace
+"""
+)
+_GLOBAL = (
+    "-H --host -c --context --config -l --log-level -f --file -p --project-name --profile "
+    "--env-file --project-directory --url --connection --root --identity -n --namespace -a "
+    "--address --cluster --kubeconfig"
+)
+
+
+def judge_docker(call: Call) -> str | None:
+    """docker, podman, nerdctl and compose."""
+    args = list(call.args)
+    skip = frozenset(_GLOBAL.split())
+    while args and args[0].startswith("-"):
+        args = args[2:] if args[0] in skip else args[1:]
+    if args[:1] in (["compose"], ["stack"], ["swarm"]) or call.name in ("docker-compose", "podman-compose"):
+        rest = args[1:] if args[:1] == ["compose"] else args
+        while rest and rest[0].startswith("-"):
+            rest = rest[2:] if rest[0] in skip and "=" not in rest[0] else rest[1:]
+        return _compose(call, rest, args[:1])
+    group = ""
+    if args[:1] and args[0] in names(
+        """
+container image volume network system builder buildx plugin secret config service node pod machine context
+manifest trust
+"""
+    ):
+        group = args.pop(0)
+    if not args or any(arg == "--help" for arg in args[:2]):
+        return None
+    verb, rest = args[0], args[1:]
+    if verb in ("run", "create") and group in ("", "container"):
+        return _run(call, rest)
+    if verb in ("exec", "attach") and group in ("", "container"):
+        return _exec(call, rest)
+    if verb in ("cp",):
+        return _copy(call, rest)
+    return _manage(call, group, verb, rest)
+
+
+def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
+    text = " ".join(rest)
+    if (
+        (group == "volume" and verb in ("prune", "rm", "remove"))
+        or (group == "system" and verb == "prune" and re.search(r"--volumes|-\w*a", text))
+        or (group == "system" and verb == "reset")
+    ):
+        call.report(CLOUD_DESTROYS, "deletes volumes with their data")
+    elif group in ("swarm", "service", "stack", "node", "secret", "config") and verb in (
+        "leave",
+        "rm",
+        "remove",
+        "demote",
+    ):
+        call.report(CLOUD_DESTROYS, "takes shared services away")
+    elif verb in names(
+        """
+rm remove stop kill restart pause prune rmi down start unpause update rename
+"""
+    ):
+        if LOCAL in text and verb in ("rm", "remove"):
+            call.report(CLOUD_DESTROYS, "stops or deletes many containers")
+        elif LOCAL in text:
+            call.report(PRUNE, "stops or deletes many containers or images")
+        else:
+            call.report(PRUNE, f"stops or deletes containers or images: {verb}")
+    elif verb in ("push", "login"):
+        call.report(CLOUD_CHANGES, "publishes an image")
+    elif verb == "export" or verb == "save":
+        options = parse_options(rest, "o", ("output",))
+        if options.value("o", "output"):
+            write(call, options.value("o", "output") or "")
+    elif verb in ("build",):
+        if re.search(r"--(allow|security)=?\s*(security\.insecure|insecure)|--network[= ]host", text):
+            call.report(PRUNE, "builds with extra rights")
+        for part in re.findall(r"src=([^,\s]+)", text):
+            if is_secret(call.place(part)[0], call.shell):
+                call.report(SECRET_READ, f"hands credentials to a build: {shown(part)}")
+    return LOCAL + "\n"
+
+
+def _mounts(options: Options) -> list[tuple[str, bool]]:
+    """Host paths that a container gets, and whether read-only."""
+    found = [
+        (value.split(":")[0], value.endswith(":ro") or ":ro," in value)
+        for value in options.values("v", "volume", "B", "bind", "b")
+        if ":" in value or value.startswith("/")
+    ]
+    for value in options.values("mount"):
+        fields = dict(field.partition("=")[::2] for field in value.split(","))
+        source = fields.get("source") or fields.get("src")
+        if source and fields.get("type", "bind") == "bind":
+            found.append((source, "readonly" in fields or "ro" in fields))
+    return found
+
+
+def _run(call: Call, rest: list[str], *, long: tuple[str, ...] = _RUN_LONG) -> str | None:
+    options = parse_options(rest, _RUN_SHORT, long, stop_early=True)
+    _check_flags(call, options)
+    inside = options.operands[1:]
+    for env in options.values("env-file"):
+        read(call, env)
+    if inside and _mounts(options):
+        _run_inside(call, inside, options)
+    return LOCAL + "\n"
+
+
+def _run_inside(call: Call, inside: list[str], options: Options) -> None:
+    """A command in a container touches the host through what is mounted."""
+    shell = call.shell.elsewhere()
+    for value in options.values("v", "volume"):
+        parts = value.split(":")
+        if len(parts) > 1 and call.place(parts[0])[1] in ("workspace root", "workspace"):
+            shell.workspace = parts[1].rstrip("/") or "/app"
+            shell.remote = False
+            shell.cwd = options.value("w", "workdir") or "/"
+    if not shell.remote and call.machine.probe_argv(inside, shell):
+        mounted = [value.split(":")[1] for value in options.values("v", "volume") if len(value.split(":")) > 1]
+        if any(any(arg.startswith(path) for path in mounted) for arg in inside) or any(
+            " " in arg and any(path in arg for path in mounted) for arg in inside
+        ):
+            call.run(inside, shell=shell)
+
+
+def _check_flags(call: Call, options: Options) -> None:
+    risky = {"pid": ("host",), "ipc": ("host",), "uts": ("host",), "userns": ("host",), "cgroupns": ("host",)}
+    for name, value in options.given:
+        if name == "privileged" and value in (None, "true", "1"):
+            call.report(ESCAPE, "gives a container all rights on the host")
+        elif name in risky and value in risky[name]:
+            call.report(ESCAPE, f"lets a container see the host: --{name}={value}")
+        elif (
+            name == "cap-add"
+            and value
+            and re.search(
+                (
+                    r"(?i)ALL|SYS_ADMIN|SYS_PTRACE|SYS_MODULE|DAC_READ_SEARCH|SYS_RAWIO|NET_ADMIN|BPF|SYS_BOOT|"
+                    r"SYS_CHROOT|DAC_OVERRIDE"
+                ),
+                value,
+            )
+        ):
+            call.report(ESCAPE, f"gives a container rights of the host's root: {value}")
+        elif (
+            name == "security-opt"
+            and value
+            and re.search(r"unconfined|no-new-privileges[:=]false|label[:=]disable|systempaths=unconfined", value)
+        ):
+            call.report(ESCAPE, f"turns off what holds a container in: {value}")
+        elif (
+            name == "device"
+            and value
+            and value.startswith("/dev/")
+            and not re.match(r"/dev/(dri|snd|video|nvidia|kvm|fuse|ttyUSB|ttyACM|net/tun)", value)
+        ):
+            call.report(ESCAPE, f"gives a container a device of the host: {value}")
+        elif name == "device-cgroup-rule":
+            call.report(ESCAPE, "gives a container devices of the host")
+    for path, read_only in _mounts(options):
+        _check_mount(call, path, read_only)
+
+
+def _check_mount(call: Call, path: str, read_only: bool) -> None:
+    if not path.startswith(("/", ".", "~")) and is_known(path):
+        return
+    full, place = call.place(path)
+    if re.search(r"(docker|containerd|podman|crio)[^/]*\.sock$", full):
+        call.report(ESCAPE, "gives a container the engine that owns the host", full)
+    elif re.fullmatch(
+        (
+            r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)"
+            r"|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)"
+        ),
+        full,
+    ) and (read_only or "X11" in full or "localtime" in full):
+        return
+    elif place in ("root", "system", "home", "kernel", "device", "disk", "startup", "log") or is_secret(
+        full, call.shell
+    ):
+        call.report(ESCAPE, f"gives a container a part of the host: {shown(path)}", full)
+    elif place in ("unknown",):
+        call.report(PRUNE, f"mounts a path that cannot be known: {shown(path)}", full)
+
+
+def _exec(call: Call, rest: list[str]) -> str | None:
+    options = parse_options(
+        rest,
+        "eudw".replace("d", ""),
+        ("env", "user", "workdir", "detach-keys", "env-file", "container", "namespace"),
+        stop_early=True,
+    )
+    inside = options.operands[1:]
+    if options.has("privileged"):
+        call.report(ESCAPE, "gives a container all rights on the host")
+    if inside[:1] == ["--"]:
+        inside = inside[1:]
+    if inside:
+        output = call.run(inside, shell=call.shell.elsewhere())
+        return output if is_known(output) else LOCAL + "\n"
+    return LOCAL
+
+
+def _copy(call: Call, rest: list[str]) -> str | None:
+    words = [arg for arg in rest if not arg.startswith("-")]
+    if len(words) == 2:
+        if ":" not in words[0].split("/")[0]:
+            content = read(call, words[0], tree=True)
+            if SECRET in content:
+                call.report(ESCAPE, f"copies credentials into a container: {shown(words[0])}")
+        if ":" not in words[1].split("/")[0]:
+            write(call, words[1], tree=True)
+    return None
+
+
+def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
+    verb = rest[0] if rest else ""
+    text = " ".join(rest)
+    if "--help" in rest:
+        return None
+    everything = " ".join(call.args)
+    if group == ["stack"] or group == ["swarm"]:
+        if re.search(r"\b(rm|remove|down|leave)\b", text):
+            call.report(CLOUD_DESTROYS, "takes shared services away")
+        return None
+    if verb in ("run",):
+        options = parse_options(rest[1:], "eulpvw", _RUN_LONG, stop_early=True)
+        _check_flags(call, options)
+        if options.operands[1:]:
+            call.machine.probe_argv(options.operands[1:], call.shell.elsewhere())
+    elif verb == "exec":
+        return _exec(call, rest[1:])
+    elif (verb == "down" and re.search(r"(^|\s)(-v|--volumes|--rmi)", text)) or (
+        verb == "rm" and re.search(r"-\w*v", text)
+    ):
+        call.report(
+            CLOUD_DESTROYS
+            if re.search(r"(^|\s)(-f|--file)[= ]\S*/", everything)
+            or "prod" in everything
+            or re.search(r"-v|--volumes", text)
+            else PRUNE,
+            "stops services and deletes their volumes",
+        )
+    elif verb in ("down", "stop", "kill", "rm", "restart", "pause"):
+        call.report(SERVICE_STOP if re.search(r"prod", everything) else PRUNE, "stops services")
+    return None
+
+
+def judge_kubectl(call: Call) -> str | None:
+    """kubectl, oc, k3s kubectl: verbs on a shared cluster."""
+    args = list(call.args)
+    if call.name in ("k3s", "microk8s", "minikube") and args[:1] == ["kubectl"]:
+        args = args[1:]
+    skip = frozenset(
+        [
+            "-n",
+            "--namespace",
+            "--context",
+            "--kubeconfig",
+            "--cluster",
+            "--user",
+            "-s",
+            "--server",
+            "--token",
+            "--as",
+            "--request-timeout",
+            "-v",
+            "--certificate-authority",
+        ]
+    )
+    while args and args[0].startswith("-"):
+        args = args[2:] if args[0] in skip else args[1:]
+    if not args:
+        return None
+    verb, rest = args[0], args[1:]
+    text = " ".join(rest)
+    if "--help" in rest or "-h" in rest or re.search(r"--dry-run(=client|=server|\s|$)", text):
+        return None
+    if verb == "exec":
+        at = rest.index("--") + 1 if "--" in rest else -1
+        inside = (
+            rest[at:] if at > 0 else parse_options(rest, "nc", ("namespace", "container"), stop_early=True).operands[1:]
+        )
+        if inside:
+            call.run(inside, shell=call.shell.elsewhere())
+        return LOCAL + "\n"
+    if verb == "config" and "--raw" in rest:
+        call.report(SECRET_READ, "shows the cluster's credentials")
+        return SECRET
+    if verb == "delete":
+        _kubectl_delete(call, rest, text)
+    elif verb in ("drain", "cordon", "taint"):
+        call.report(CLOUD_DESTROYS if verb == "drain" else CLOUD_CHANGES, "takes a node out of service")
+    elif verb == "scale" and re.search(r"--replicas[= ]0\b", text):
+        call.report(CLOUD_DESTROYS, "stops a service of the cluster")
+    elif verb == "replace" and "--force" in rest:
+        call.report(CLOUD_DESTROYS, "deletes and makes resources anew")
+    elif verb == "debug" and re.search(r"\bnodes?/|--profile=(sysadmin|netadmin)", text):
+        call.report(ESCAPE, "opens a shell on a node of the cluster")
+    elif verb == "run" and re.search(r"privileged|hostPID|hostNetwork|hostPath|--overrides", text):
+        call.report(ESCAPE, "runs a container that reaches its host")
+    elif verb in ("apply", "create", "replace") and re.search(r"https?://", text):
+        call.report(REMOTE_CODE, "installs what another machine describes")
+    elif (
+        verb == "get"
+        and re.search(r"(^|\s)secrets?(/\S+)?(\s|$)", text)
+        and re.search(r"-o|--output|--template", text)
+        and not re.search(r"-o\s*(name|wide)\b", text)
+    ):
+        call.report(SECRET_READ, "shows the cluster's secrets")
+        return SECRET
+    elif verb == "create" and re.search(r"clusterrolebinding.*cluster-admin|--clusterrole=cluster-admin", text):
+        call.report(CLOUD_DESTROYS, "gives away all rights on the cluster")
+    elif verb == "cp":
+        _copy(call, [arg for arg in rest if arg not in ("-n",)])
+    elif verb in ("proxy",) and re.search(r"--address[= ]0\.0\.0\.0|--accept-hosts", text):
+        call.report(ESCAPE, "opens the cluster to everyone")
+    elif verb == "patch" and re.search(r"finalizers.{0,6}(null|\[\])", text):
+        call.report(CLOUD_DESTROYS, "removes what protects a resource from deletion")
+    elif verb in names(
+        """
+apply create patch edit set label annotate rollout scale replace expose autoscale uncordon adm run
+"""
+    ):
+        if verb == "rollout" and rest[:1] in (["status"], ["history"]):
+            return None
+        if verb == "adm" and rest[:1] == ["drain"]:
+            call.report(CLOUD_DESTROYS, "takes a node out of service")
+        else:
+            call.report(CLOUD_CHANGES, "changes a shared cluster")
+    return LOCAL + "\n"
+
+
+def _kubectl_delete(call: Call, rest: list[str], text: str) -> None:
+    words = [arg for arg in rest if not arg.startswith("-")]
+    kind = words[0].split("/")[0].split(",")[0].lower() if words else ""
+    one_pod = (
+        kind in ("pod", "pods", "po", "job", "jobs", "event", "events", "rs", "replicaset")
+        and not re.search(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force", text)
+        and (len(words) == 2 or "/" in (words[0] if words else ""))
+    )
+    if one_pod:
+        call.report(CLOUD_CHANGES, "deletes a pod, which comes back")
+    else:
+        call.report(CLOUD_DESTROYS, "deletes resources of a shared cluster")
+
+
+def judge_apptainer(call: Call) -> str | None:
+    """apptainer and singularity: exec with binds."""
+    words = list(call.args)
+    if words[:1] in (["exec"], ["run"], ["shell"]):
+        options = parse_options(words[1:], "BHW", _RUN_LONG, stop_early=True)
+        _check_flags(call, options)
+        if options.operands[1:] and words[0] == "exec":
+            call.run(options.operands[1:])
+    return None
+
+
+def judge_runtime(call: Call) -> str | None:
+    """runc, ctr, crictl: below the engine."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    text = " ".join(call.args)
+    if words[:1] == ["exec"] or words[:2] == ["task", "exec"] or words[:2] == ["tasks", "exec"]:
+        inside = words[2:] if words[0] == "exec" else words[3:]
+        if inside:
+            call.run(inside, shell=call.shell.elsewhere())
+    elif "--privileged" in text or ("--mount" in text and "src=/" in text):
+        call.report(ESCAPE, "gives a container a part of the host")
+    elif words[:1] in (["rmi"], ["rm"], ["rmp"], ["stop"], ["stopp"], ["delete"], ["kill"]):
+        call.report(PRUNE, "stops or deletes containers")
+    return None
+
+
+JUDGES: dict[str, Judge] = {
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker),
+    **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "k"), judge_kubectl),
+    **dict.fromkeys(("apptainer", "singularity"), judge_apptainer),
+    **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),
+}

@@ -1,0 +1,56 @@
+"""Whether what was found stays inside the place the command runs in."""
+
+from hermetic.contract.environment import Isolation
+from hermetic.policy.tables import names
+
+from .rules import Finding
+
+# What a place of its own keeps to itself.
+_HOST_ONLY = frozenset(
+    names(
+        """
+recursive-delete system-path-delete home-delete system-config-write disk-write kernel-tamper log-wipe
+persistence process-mass-kill system-power service-stop user-account firewall permission-ownership fork-bomb
+package-config-tamper remote-code opaque-code
+"""
+    )
+)
+# Code nobody has seen reaches whatever is shared.
+_ANYWHERE = frozenset({"remote-code", "opaque-code", "recursive-delete"})
+# What cannot happen where there is no network.
+_NEEDS_NETWORK = frozenset({"secret-exfil", "reverse-shell", "cloud-destroy", "remote-code"})
+# Somebody's real machine, wherever it stands.
+_MACHINES = frozenset({"local", "ssh"})
+# Directories that hold the sockets of engines.
+_CONTROL = frozenset({"/", "/run", "/var", "/var/run"})
+# Directories that belong to the image: a shared path is not expected to appear there under another name.
+_IMAGE = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/")
+
+
+def is_contained(finding: Finding, isolation: Isolation) -> bool:
+    """True when what was found cannot leave the place, nor reach what it shares with the caller's machine."""
+    category = finding.rule.category
+    if not (isolation.separate_files and isolation.separate_processes) or isolation.kind in _MACHINES:
+        return False
+    if isolation.separate_network and category in _NEEDS_NETWORK:
+        return True
+    if finding.inside or category not in _HOST_ONLY or any(_leads_out(path) for path in isolation.shared_paths):
+        return False
+    if not isolation.shared_paths:
+        return True
+    if finding.path is None:
+        return category not in _ANYWHERE
+    return _of_image(finding.path) and not any(_overlaps(finding.path, path) for path in isolation.shared_paths)
+
+
+def _leads_out(shared: str) -> bool:
+    return shared.endswith(".sock") or (shared.rstrip("/") or "/") in _CONTROL
+
+
+def _of_image(path: str) -> bool:
+    return (path.rstrip("/") + "/").startswith(_IMAGE)
+
+
+def _overlaps(path: str, shared: str) -> bool:
+    one, other = path.rstrip("/") + "/", shared.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)

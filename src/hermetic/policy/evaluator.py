@@ -1,0 +1,411 @@
+"""Walks a shell text as bash would run it, without running anything, and collects what it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .assignments import assign
+from .branches import decided, either, join, undecided, worlds
+from .call import Call, Judge, program_name
+from .commands.catalog import FALLBACK, find_judge
+from .commands.environment import judge_variable
+from .commands.execution import run_file
+from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
+from .compounds import first_word, run_compound
+from .marks import LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
+from .network import EXFIL, REVERSE_SHELL
+from .paths import classify, resolve
+from .reader import Reader, Unreadable
+from .redirects import Streams, open_streams
+from .rules import Finding, Rule
+from .shell import Shell
+from .syntax import (
+    Assign,
+    Coproc,
+    Function,
+    Lit,
+    Node,
+    Pipe,
+    Proc,
+    Seq,
+    Simple,
+    Sub,
+    Word,
+)
+from .words import MAX_TEXT, Folder
+
+MAX_STEPS = 30_000
+MAX_NESTING = 60
+MAX_PROBES = 4
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
+_DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
+_CARRIED = SECRET + TOKEN + NET + "\ue004"
+
+
+class Overflow(Exception):
+    """The text asks for more work than a check may take."""
+
+
+class Evaluator:
+    """One evaluation of one text; `findings` grows as commands are met."""
+
+    def __init__(self, judges: dict[str, Judge]) -> None:
+        self.judges = judges
+        self.findings: list[Finding] = []
+        self.steps = 0
+        self.nesting = 0
+        self.span = (0, 0)
+        self.fixed = False
+        self.active: list[tuple[str, tuple[str, ...]]] = []  # functions being run, with their arguments
+        self.aliasing: list[str] = []
+        self.forking = 0  # inside a pipeline or a background command
+        self.processes = 0
+        self.endless = 0
+        self.probing = 0
+
+    # --- the face to words and commands
+
+    def spend(self, steps: int) -> None:
+        """Count work; too much of it ends the evaluation."""
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise Overflow
+
+    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None:
+        """Record a finding at the command being evaluated."""
+        self.findings.append(Finding(rule, reason, *self.span, decoded, path, shell.remote))
+
+    def capture(self, body: Seq, shell: Shell) -> str:
+        """What a command substitution prints."""
+        return self.run(body, shell.fork(), None)
+
+    def open_process(self, proc: Proc, shell: Shell) -> str:
+        """The file name that stands for a process substitution."""
+        output = self.run(proc.body, shell.fork(), LOCAL if proc.direction == ">" else None)
+        self.processes += 1
+        path = f"/dev/fd/{1000 + self.processes}"
+        shell.files[path] = output if proc.direction == "<" else ""
+        return path
+
+    def fold_text(self, text: str, shell: Shell) -> str:
+        """The text folded as in double quotes; commands in it are evaluated."""
+        word = Reader(text, self.span)._quoted_word(text)
+        return Folder(self, shell).text(word)
+
+    def run_text(self, text: str, shell: Shell, stdin: str | None) -> str:
+        """Evaluate code that came out of an expansion, an argument or a stream."""
+        self._enter()
+        fixed, self.fixed = self.fixed, True
+        try:
+            try:
+                seq = Reader(text, self.span).read()
+            except Unreadable as problem:
+                self.report(
+                    UNKNOWN_COMMAND, f"runs code that cannot be read: {problem}", shown(text[:200]), None, shell
+                )
+                return unknown_like(text)
+            return self.run(seq, shell, stdin)
+        finally:
+            self.fixed = fixed
+            self.nesting -= 1
+
+    def probe_argv(self, argv: list[str], shell: Shell) -> bool:
+        """True when running the program would be dangerous; nothing is recorded."""
+        return self._probe(lambda: self.run_argv(argv, shell.fork(), None, {}))
+
+    def probe_text(self, text: str, shell: Shell) -> bool:
+        """True when running the code would be dangerous; nothing is recorded."""
+        return self._probe(lambda: self.run_text(text, shell.fork(), None))
+
+    def _probe(self, action: Callable[[], str]) -> bool:
+        kept, self.findings = self.findings, []
+        self.probing += 1
+        try:
+            if self.probing > MAX_PROBES:
+                raise Overflow
+            action()
+            return any(f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings)
+        finally:
+            self.probing -= 1
+            self.findings = kept
+
+    def _enter(self) -> None:
+        self.nesting += 1
+        if self.nesting > MAX_NESTING:
+            raise Overflow
+
+    # --- nodes
+
+    def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str:
+        """Evaluate a list of commands; gives what they print."""
+        self._enter()
+        out: list[str] = []
+        size = 0
+        after = ";"
+        skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
+        for node, operator in seq.items:
+            if after in ("&&", "||"):
+                skipped.append(shell.fork())
+            self.forking += operator == "&"
+            text = self.node(node, shell, stdin)
+            self.forking -= operator == "&"
+            if operator not in ("&&", "||") and skipped:
+                join(shell, [shell.fork(), *skipped], places=False)
+                skipped.clear()
+            if after == "||" and out and out[-1] and text:
+                out[-1], text = "", either([out[-1], text])
+            after = operator
+            size += len(text)
+            if size <= MAX_TEXT:
+                out.append(text)
+            elif size - len(text) <= MAX_TEXT:
+                out.append(unknown_like(text))
+        self.nesting -= 1
+        return "".join(out)
+
+    def node(self, node: Node, shell: Shell, stdin: str | None) -> str:
+        """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
+        choices = undecided(shell) if shell.choices else None
+        if not choices:
+            return self._node(node, shell, stdin)
+        first = decided(shell, {name: values[0] for name, values in choices.items()})
+        output = self._node(node, first, stdin)
+        read = [name for name in choices if name in first.seen]
+        shell.seen |= first.seen
+        if not read:
+            shell.adopt(first, choices)
+            return output
+        ends, outputs = [first], [output]
+        for world in worlds(shell, choices, read):
+            outputs.append(self._node(node, world, stdin))
+            ends.append(world)
+        join(shell, ends)
+        return either(outputs)
+
+    def _node(self, node: Node, shell: Shell, stdin: str | None) -> str:
+        if not self.fixed:
+            self.span = (node.start, node.end)
+        if isinstance(node, Simple):
+            return self._simple(node, shell, stdin)
+        self._enter()
+        try:
+            if isinstance(node, Pipe):
+                return self._pipe(node, shell, stdin)
+            if isinstance(node, Function):
+                shell.functions[node.name] = node.body
+                shell.unsure -= {node.name}
+                return ""
+            if isinstance(node, Coproc):
+                self.forking += 1
+                self.node(node.body, shell.fork(), LOCAL)
+                self.forking -= 1
+                return ""
+            return self._redirected(node, shell, stdin)
+        finally:
+            self.nesting -= 1
+
+    def _pipe(self, node: Pipe, shell: Shell, stdin: str | None) -> str:
+        text = stdin
+        self.forking += 1
+        for command in node.commands:
+            text = self.node(command, shell.fork(), text)
+        self.forking -= 1
+        return text or ""
+
+    def _redirected(self, node: Node, shell: Shell, stdin: str | None) -> str:
+        assert not isinstance(node, Simple | Pipe | Function | Coproc)
+        folder = Folder(self, shell)
+        streams = open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
+        output = run_compound(self, node, shell, streams.stdin, folder)
+        return self._close(streams, output, self._call(["{"], shell, stdin, {}))
+
+    # --- simple commands
+
+    def _simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
+        self.spend(4)
+        if node.words and shell.aliases:
+            alias = self._alias(node, shell)
+            if alias is not None:
+                # Whether a shell follows aliases depends on its options: judged both ways.
+                self._aliased(alias, shell.fork(), stdin)
+        folder = Folder(self, shell)
+        argv = self._argv(node, shell, folder)
+        env: dict[str, str] = {}
+        if argv:
+            for one in node.assigns:
+                env[one.name] = folder.text(one.value) if one.value is not None else ""
+            self.span = self.span if self.fixed else (node.start, node.end)
+        else:
+            for one in node.assigns:
+                assign(self, one, shell, folder)
+                self.span = self.span if self.fixed else (node.start, node.end)
+        call = self._call(argv or [">"], shell, stdin, env)
+        streams = open_streams(node.redirects, folder, call, stdin)
+        self.span = self.span if self.fixed else (node.start, node.end)
+        if not argv:
+            if len(node.redirects) == 1 and node.redirects[0].op == "<":
+                return self._close(streams, streams.stdin or "", call)  # $(<file) prints the file
+            return self._close(streams, "", call)
+        if _is_decoded(node.words[0]) and argv[0] not in shell.functions:
+            call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
+        output = self._launch(argv, shell, streams, env)
+        return self._close(streams, output, call)
+
+    def _launch(self, argv: list[str], shell: Shell, streams: Streams, env: dict[str, str]) -> str:
+        call = self._call(argv, shell, streams.stdin, env)
+        if argv[0] == "exec" and len(argv) == 1:
+            shell.descriptors.update(streams.opened)
+            if "1" in streams.opened:
+                shell.descriptors["1"] = streams.opened["1"]
+            return ""
+        if streams.to_network and program_name(argv[0]) in _SHELLS:
+            call.report(REVERSE_SHELL, "connects a shell to another machine")
+        for name, value in env.items():
+            judge_variable(call, name, value, temporary=True)
+        return self.run_argv(argv, shell, streams.stdin, env)
+
+    def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str:
+        """Evaluate a program with its arguments; gives what it prints."""
+        self._enter()
+        self.spend(12)
+        try:
+            call = self._call(argv, shell, stdin, env)
+            output = self._dispatch(call)
+            if output is None:
+                return _default_output(call)
+            return output if len(output) <= MAX_TEXT else unknown_like(output)
+        finally:
+            self.nesting -= 1
+
+    def _dispatch(self, call: Call) -> str | None:
+        word = call.argv[0]
+        if not is_plain(word):
+            return self._unknown_program(call, word)
+        if not word:
+            return ""
+        if word in call.shell.functions:
+            unsure = word in call.shell.unsure
+            output = self._function(call, word)
+            if not unsure:
+                return output
+        if self.endless and self.forking and call.name in (*_SHELLS, "sleep") and word == call.shell.name0:
+            call.report(FORK_BOMB, "starts itself again and again without end")
+            return ""
+        replaced = self._replacement(call, word)
+        if replaced is not None:
+            return self.run_argv([replaced, *call.args], call.shell, call.stdin, call.env)
+        if "/" in word:
+            ran = run_file(call, word)
+            if ran is not None:
+                return ran
+        judge = find_judge(self.judges, call)
+        if judge is FALLBACK and "/" not in word and "command_not_found_handle" in call.shell.functions:
+            self._function(call, "command_not_found_handle")
+        return judge(call)
+
+    def _replacement(self, call: Call, word: str) -> str | None:
+        """The program behind a copy or a link of that name, when PATH was changed to find such."""
+        if "/" in word or not ("PATH" in call.env or "PATH" in call.shell.variables):
+            return None
+        return next(
+            (name for path, name in call.shell.copies.items() if path.endswith("/" + word) and name != word), None
+        )
+
+    def _unknown_program(self, call: Call, word: str) -> str | None:
+        if "/" in word and is_plain(call.name) and call.name and not has_glob(word):
+            marks = marks_in(word)
+            if NET not in marks and "\ue004" not in marks:
+                return find_judge(self.judges, call)(call)
+        if is_known(word):
+            call.report(UNKNOWN_COMMAND, f"hides which program runs behind a pattern: {shown(word)}")
+            return None
+        execute(call, word, "a program's name")
+        return None
+
+    def _function(self, call: Call, name: str) -> str:
+        running = (name, tuple(call.args))
+        if any(other == name for other, _ in self.active) and self.forking:
+            call.report(FORK_BOMB, f"the function {name} starts copies of itself without end")
+            return LOCAL
+        if running in self.active:
+            return LOCAL
+        body = call.shell.functions[name]
+        shell = call.shell
+        before = (shell.positional, self.fixed)
+        shell.positional = list(call.args)
+        self.fixed = True
+        self.active.append(running)
+        try:
+            return self.node(body, shell, call.stdin)
+        finally:
+            self.active.pop()
+            shell.positional, self.fixed = before
+
+    # --- parts of a simple command
+
+    def _argv(self, node: Simple, shell: Shell, folder: Folder) -> list[str]:
+        if not any(isinstance(word, Assign) for word in node.words):
+            return folder.fields([word for word in node.words if isinstance(word, Word)])
+        argv: list[str] = []
+        for word in node.words:
+            if isinstance(word, Assign):
+                assign(self, word, shell, folder)
+                argv.append(word.name)
+            else:
+                argv += folder.fields([word])
+        return argv
+
+    def _alias(self, node: Simple, shell: Shell) -> tuple[str, str] | None:
+        first = node.words[0]
+        if not isinstance(first, Word) or len(first.pieces) != 1:
+            return None
+        piece = first.pieces[0]
+        if not isinstance(piece, Lit) or piece.quoted or piece.text not in shell.aliases or piece.text in self.aliasing:
+            return None
+        return piece.text, shell.aliases[piece.text] + node.rest
+
+    def _aliased(self, alias: tuple[str, str], shell: Shell, stdin: str | None) -> str:
+        self.aliasing.append(alias[0])
+        try:
+            return self.run_text(alias[1], shell, stdin)
+        finally:
+            self.aliasing.pop()
+
+    def _call(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> Call:
+        return Call(argv, shell, stdin, env, self)
+
+    def _close(self, streams: Streams, output: str, call: Call) -> str:
+        """Send output where the redirections say; gives what is left for the next in line."""
+        if not streams.outputs and "1" in call.shell.descriptors and "1" not in streams.opened:
+            target = call.shell.descriptors["1"]
+            self._send(target, output, call)
+        for target in streams.outputs:
+            self._send(target, output, call)
+        return "" if streams.captured else output
+
+    def _send(self, target: str, output: str, call: Call) -> None:
+        full = resolve(target, call.shell)
+        if classify(full, call.shell) == "network":
+            if any(mark in output for mark in (SECRET, TOKEN)):
+                call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
+        elif full in call.shell.files:
+            call.shell.files[full] += output
+
+
+def _default_output(call: Call) -> str:
+    """What a program prints of which only the origin is known."""
+    carried = "".join(mark for mark in _CARRIED if call.stdin and mark in call.stdin)
+    return LOCAL + carried + "\n"
+
+
+def _is_decoded(word: Word | Assign) -> bool:
+    """True when a program's name comes out of a decoder."""
+    if isinstance(word, Assign):
+        return False
+    subs = [piece for piece in word.pieces if isinstance(piece, Sub)]
+    return any(_decodes(node) for sub in subs for node, _ in sub.body.items)
+
+
+def _decodes(node: Node) -> bool:
+    commands = node.commands if isinstance(node, Pipe) else [node]
+    return any(first_word(Seq([(command, ";")])) in _DECODERS for command in commands)

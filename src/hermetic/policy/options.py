@@ -1,0 +1,89 @@
+"""Options as getopt reads them: bundled letters, values, long names and their abbreviations."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Options(msgspec.Struct):
+    """A command's options in order, and its operands."""
+
+    given: list[tuple[str, str | None]]
+    operands: list[str]
+
+    def has(self, *names: str) -> bool:
+        """True when one of the options was given; long names also by a prefix of at least one letter."""
+        return any(_matches(given, name) for given, _ in self.given for name in names)
+
+    def value(self, *names: str) -> str | None:
+        """The last value given to one of the options."""
+        found = None
+        for given, value in self.given:
+            if value is not None and any(_matches(given, name) for name in names):
+                found = value
+        return found
+
+    def values(self, *names: str) -> list[str]:
+        """All values given to the options, in order."""
+        return [value for given, value in self.given if value is not None and any(_matches(given, n) for n in names)]
+
+
+def _matches(given: str, name: str) -> bool:
+    if given == name:
+        return True
+    return len(name) > 1 and len(given) > 1 and name.startswith(given) and not given.startswith("-")
+
+
+def parse_options(
+    args: list[str],
+    short: str = "",
+    long: tuple[str, ...] = (),
+    *,
+    stop_early: bool = False,
+    single_dash_long: bool = False,
+) -> Options:
+    """Options and operands. `short` are letters, `long` names that take a value.
+
+    With `stop_early` everything after the first operand is an operand, as for wrappers.
+    """
+    given: list[tuple[str, str | None]] = []
+    operands: list[str] = []
+    at = 0
+    while at < len(args):
+        arg = args[at]
+        at += 1
+        if arg == "--":
+            operands += args[at:]
+            break
+        if arg.startswith("--") or (single_dash_long and arg.startswith("-") and len(arg) > 2):
+            name, equals, value = arg.lstrip("-").partition("=")
+            if equals:
+                given.append((name, value))
+            elif any(_matches(name, known) for known in long) and at < len(args):
+                given.append((name, args[at]))
+                at += 1
+            else:
+                given.append((name, None))
+        elif arg.startswith("-") and len(arg) > 1:
+            at = _letters(arg, args, at, short, given)
+        elif stop_early:
+            operands += args[at - 1 :]
+            break
+        else:
+            operands.append(arg)
+    return Options(given, operands)
+
+
+def _letters(arg: str, args: list[str], at: int, short: str, given: list[tuple[str, str | None]]) -> int:
+    for place, letter in enumerate(arg[1:], 1):
+        if letter in short:
+            if place + 1 < len(arg):
+                given.append((letter, arg[place + 1 :]))
+            elif at < len(args):
+                given.append((letter, args[at]))
+                at += 1
+            else:
+                given.append((letter, None))
+            return at
+        given.append((letter, None))
+    return at

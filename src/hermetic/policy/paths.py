@@ -1,0 +1,419 @@
+"""Where a path leads and what kind of place that is: the workspace, home, the system, a disk, a secret."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from hermetic.policy.tables import names
+
+from .globs import could_match
+from .marks import GLOBS, NUMBER, UNKNOWN, has_glob, is_known
+from .shell import Shell
+
+Place = Literal[
+    "null",
+    "network",
+    "disk",
+    "device",
+    "kernel",
+    "root",
+    "system",
+    "log",
+    "temp",
+    "home",
+    "startup",
+    "history",
+    "cache",
+    "user",
+    "workspace root",
+    "git",
+    "hook",
+    "workspace",
+    "env file",
+    "elsewhere",
+    "sibling",
+    "unknown",
+]
+
+TOP = names(
+    """
+etc usr bin sbin lib lib64 lib32 boot var home root opt srv proc sys dev run mnt media tmp System Library
+Applications Users private Volumes nix snap data efi
+"""
+)
+_SYSTEM = frozenset(
+    names(
+        """
+etc usr bin sbin lib lib64 lib32 libx32 boot var root run System Library Applications nix snap efi private
+lost+found Windows
+"""
+    )
+)
+_DISK = re.compile(
+    r"/dev/(sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk|md\d|md/|dm-|mapper/|loop\d|disk/|disk\d|rdisk|sr\d|nbd|zd\d|zvol"
+    r"|pmem|ram\d|vg|lv|root$|block/|mtd|sd$|fd0|st\d|bcache|drbd|rbd|dasd|ubi|cciss|ida)"
+)
+_NULL = re.compile(
+    r"/dev/(null|zero|full|tty\w*|stdin|stdout|stderr|fd/\d+|random|urandom|pts/\w+|ptmx|console)"
+    r"$|/proc/(self|\$\$|\d+)/fd/\d+$"
+)
+_STARTUP = names(
+    """
+.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout
+.kshrc .cshrc .tcshrc .login .inputrc .vimrc .gvimrc .exrc .nanorc .emacs .emacs.d .vim .tmux.conf .screenrc
+.gitconfig .ssh .gnupg .aws .kube .docker .azure .netrc .pgpass .npmrc .pypirc .pip .git-credentials .my.cnf
+.psqlrc .sqliterc .pythonrc .pythonstartup .irbrc .pryrc .rprofile .Rprofile .gdbinit .lldbinit .wgetrc .curlrc
+.hgrc .condarc .gemrc .yarnrc .yarnrc.yml .xinitrc .xprofile .xsession .xsessionrc .Xresources .pam_environment
+.forward .rhosts .shosts .k5login .mailcap .lesskey .lessfilter .envrc .direnvrc .config/autostart
+.config/systemd .config/environment.d .config/fish .config/pip .config/git .config/nvim .config/gh
+.config/gcloud .config/direnv .config/containers .config/upstart .config/plasma-workspace .config/zsh
+.config/powershell .config/bash .config/htop .config/rclone .local/share/systemd .local/share/applications
+.local/share/keyrings .local/share/dbus-1 .local/share/nautilus/scripts .local/lib .cargo/config
+.cargo/config.toml .cargo/env .cargo/credentials .cargo/credentials.toml .m2/settings.xml .gradle/init.gradle
+.gradle/init.d .gradle/gradle.properties .bundle/config .ansible.cfg .terraformrc
+.ipython/profile_default/startup .jupyter .config/ipython .oh-my-zsh .sdkmanrc .asdfrc .vscode/extensions
+.config/Code .config/Cursor .cursor .claude .claude.json .codex .hermes .config/hermetic .mcp.json
+Library/LaunchAgents Library/LaunchDaemons .crontab .atom .config/i3 .config/sway .config/hypr .config/kitty
+.config/alacritty .config/starship.toml .config/mimeapps.list .config/user-dirs.dirs .config/hub
+.ssh2 .perltidyrc .re.pl .config/bat .ripgreprc .config/yarn .config/helm .config/k9s .git-templates .githooks
+.config/husky .huskyrc .muttrc .procmailrc .config/procps .dput.cf .rpmmacros .subversion .config/openbox
+.fluxbox .config/neofetch
+"""
+)
+_HISTORY = names(
+    """
+.bash_history .zsh_history .sh_history .history .python_history .mysql_history .psql_history .node_repl_history
+.lesshst .viminfo .local/share/fish/fish_history .rediscli_history .ash_history
+"""
+)
+_CACHE = names(
+    """
+.cache .npm .gradle/caches .cargo/registry .m2/repository .local/share/Trash .yarn/cache Library/Caches
+.pnpm-store .ccache .nuget/packages go/pkg/mod .bun/install/cache .cargo/git .thumbnails .ivy2/cache .sbt/boot
+.hypothesis .pytest_cache
+"""
+)
+_SECRETS = (
+    ".ssh/id_rsa",
+    ".ssh/id_ed25519",
+    ".ssh/id_ecdsa",
+    ".ssh/id_dsa",
+    ".ssh/identity",
+    ".ssh",
+    ".aws/credentials",
+    ".aws",
+    ".aws/config",
+    ".gnupg",
+    ".gnupg/private-keys-v1.d",
+    ".gnupg/secring.gpg",
+    ".kube/config",
+    ".kube",
+    ".docker/config.json",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".git-credentials",
+    ".config/gh/hosts.yml",
+    ".config/gh",
+    ".config/hub",
+    ".config/glab-cli",
+    ".config/gcloud",
+    ".config/gcloud/credentials.db",
+    ".config/gcloud/application_default_credentials.json",
+    ".config/git/credentials",
+    ".azure",
+    ".azure/accessTokens.json",
+    ".azure/msal_token_cache.json",
+    ".config/rclone/rclone.conf",
+    ".config/doctl/config.yaml",
+    ".config/heroku",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".terraform.d/credentials.tfrc.json",
+    ".terraformrc",
+    ".vault-token",
+    ".config/op",
+    ".password-store",
+    ".local/share/keyrings",
+    "Library/Keychains",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    "Library/Application Support/Google/Chrome",
+    ".bitcoin",
+    ".ethereum",
+    ".electrum",
+    ".config/solana",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/discord",
+    ".s3cfg",
+    ".boto",
+    ".config/openstack",
+    ".fly",
+    ".config/netlify",
+    ".netlify",
+    ".vercel",
+    ".local/share/com.vercel.cli",
+    ".config/stripe",
+    ".config/ngrok",
+    ".ngrok2",
+    ".databrickscfg",
+    ".snowsql/config",
+    ".huggingface/token",
+    ".cache/huggingface/token",
+    ".kaggle/kaggle.json",
+    ".config/pypoetry/auth.toml",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".config/age",
+    ".config/sops",
+    ".age",
+    ".authinfo",
+    ".authinfo.gpg",
+    ".smbcredentials",
+    ".config/remmina",
+    ".config/filezilla",
+    ".config/linode-cli",
+    ".oci/config",
+    ".aliyun/config.json",
+    ".hcloud",
+    ".config/hcloud",
+    ".config/scw",
+    ".ibmcloud",
+    ".bluemix",
+    ".config/argocd",
+    ".config/helm/registry",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".claude.json",
+    ".config/anthropic",
+    ".config/openai",
+    ".wallet",
+    ".config/keepassxc",
+    ".krb5cc",
+    ".config/joplin",
+    ".config/containers/auth.json",
+    ".docker/contexts",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".gradle/gradle.properties",
+    ".config/github-copilot",
+    ".cursor/auth.json",
+    ".local/share/kwalletd",
+    ".pki",
+)
+_SECRET_SYSTEM = re.compile(
+    r"/etc/(shadow|gshadow|master\.passwd|sudoers|sudoers\.d|krb5\.keytab|ssl/private|ssh/ssh_host_\w+_key$|security/opasswd"
+    r"|wireguard|openvpn|ppp/\w+-secrets|letsencrypt|pki/tls/private|kubernetes|rancher|NetworkManager/system-connections"
+    r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
+    r"|/root(/|$)|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
+    r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
+)
+_SECRET_NAMES = re.compile(
+    r"(^|/)(id_(rsa|dsa|ecdsa|ed25519)(_\w+)?|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|ovpn)"
+    r"|wallet\.dat|\.?credentials(\.json|\.yml|\.yaml)?|\.netrc|\.pgpass|\.git-credentials|\.htpasswd|secrets?\.(ya?ml|json|toml|env))$"
+)
+_ENV_FILE = re.compile(
+    r"(^|/)\.env(\.(?!example|sample|template|dist|test\b)[\w.-]+)?$|(^|/)\.envrc$|(^|/)\.npmrc$|"
+    r"(^|/)\.pypirc$"
+)
+_PUBLIC_SSH = re.compile(r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$")
+
+
+def resolve(path: str, shell: Shell) -> str:
+    """The absolute path, `.` and `..` resolved by name; a path that starts with unknown text is left as it is."""
+    path = path.replace("\x00", "")
+    if path[:1] in UNKNOWN and path:
+        return path
+    for prefix in ("file://localhost/", "file:///"):
+        if path.startswith(prefix):
+            path = "/" + path[len(prefix) :]
+    if re.match(r"[A-Za-z]:[\\/A-Z]|[A-Za-z]:$", path):
+        return "/Windows/" + path[2:].replace("\\", "/").strip("/")
+    if not path.startswith("/"):
+        if shell.cwd[:1] in UNKNOWN:
+            return shell.cwd + "/" + path
+        path = shell.cwd + "/" + path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if parts:
+                parts.pop()
+            continue
+        parts.append(part)
+    if parts[:1] == ["proc"] and len(parts) > 2 and parts[2] in ("root", "cwd"):
+        return resolve("/".join(parts[3:]) if parts[2] == "cwd" else "/" + "/".join(parts[3:]), shell)
+    return "/" + "/".join(parts)
+
+
+def follow(full: str, shell: Shell) -> str:
+    """The path behind a symbolic link that this text made."""
+    for link, target in shell.links.items():
+        if full == link or full.startswith(link + "/"):
+            return target + full[len(link) :]
+    return full
+
+
+def _concrete_top(path: str) -> str:
+    """The path with a glob in its first component replaced by a directory of the system it may stand for."""
+    head, slash, rest = path[1:].partition("/")
+    if not has_glob(head):
+        return path
+    for name in TOP:
+        if could_match(head, name):
+            return "/" + name + slash + rest
+    return path
+
+
+def _under(path: str, base: str) -> bool:
+    return path == base or path.startswith(base.rstrip("/") + "/")
+
+
+def _home_match(inner: str, names: tuple[str, ...]) -> bool:
+    """True when a path below home is, lies below, or by its globs may be one of the names."""
+    if is_known(inner) and not has_glob(inner):
+        return any(inner == name or inner.startswith(name + "/") for name in names)
+    parts = inner.split("/")
+    for name in names:
+        want = name.split("/")
+        if len(want) <= len(parts) and all(could_match(p, w) for p, w in zip(parts, want, strict=False)):
+            # A bare star does not match dot files.
+            if any(p[:1] in GLOBS and w.startswith(".") for p, w in zip(parts, want, strict=False)):
+                continue
+            return True
+    return False
+
+
+def below_home(path: str, shell: Shell) -> str | None:
+    """The part of the path below somebody's home directory, or None."""
+    for base in (shell.home, "/root"):
+        if _under(path, base):
+            return path[len(base) :].strip("/")
+    match = re.match(r"/(?:home|Users)/[^/]+(?:/|$)", path)
+    return path[match.end() :].strip("/") if match else None
+
+
+def classify(path: str, shell: Shell) -> Place:
+    """The kind of place an absolute path is, as `resolve` gives it."""
+    if path[:1] in UNKNOWN:
+        rest = path.lstrip(UNKNOWN)
+        if path[0] == NUMBER:
+            return classify(resolve("0" + rest, shell), shell)
+        if rest.startswith("/.") and _home_match(rest.strip("/"), _HISTORY):
+            return "history"
+        if rest.startswith("/.") and _home_match(rest.strip("/"), _STARTUP):
+            return "startup"
+        return "root" if rest.strip("/" + GLOBS) == "" and rest.startswith("/") else "unknown"
+    if path == "/" or not path.strip("/" + GLOBS):
+        return "root"
+    if _under(path, shell.workspace) and not shell.remote:
+        return _in_workspace(path[len(shell.workspace) :].strip("/"))
+    path = _concrete_top(path)
+    if path.startswith("/dev"):
+        return _device(path)
+    for temp in ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders"):
+        if _under(path, temp):
+            return "temp"
+    if path.startswith(("/proc/", "/sys/")) or path in ("/proc", "/sys"):
+        return "null" if _NULL.match(path) else "kernel"
+    if _under(path, "/var/log") or _under(path, "/run/log"):
+        return "log"
+    inner = below_home(path, shell)
+    if inner is not None:
+        return _in_home(inner, path, shell)
+    top = path[1:].split("/", 1)[0]
+    if top in _SYSTEM:
+        return "system"
+    if top in ("home", "Users"):
+        return "home"
+    if not is_known(top):
+        return "unknown"
+    return "elsewhere"
+
+
+def _device(path: str) -> Place:
+    if path.startswith(("/dev/tcp/", "/dev/udp/")):
+        return "network"
+    if _NULL.match(path):
+        return "null"
+    if path.startswith("/dev/shm/"):
+        return "temp"
+    if _DISK.match(path):
+        return "disk"
+    rest = path[5:].split("/", 1)[0]
+    if has_glob(rest) and any(could_match(rest, name) for name in ("sda", "nvme0n1", "vda", "mmcblk0", "sdb", "hda")):
+        return "disk"
+    return "device"
+
+
+def _in_workspace(inner: str) -> Place:
+    if not inner or not inner.strip(GLOBS + "/."):
+        return "workspace root"
+    head, _, rest = inner.partition("/")
+    if head == ".git" or (head[:1] == "." and has_glob(head) and could_match(head, ".git")):
+        if rest.split("/", 1)[0] in ("hooks", "config", "modules"):
+            return "hook"
+        return "workspace" if rest.endswith((".lock", "MERGE_MSG", "COMMIT_EDITMSG", "SQUASH_MSG")) else "git"
+    if re.search(r"(^|/)\.git(/hooks(/|$)|/config$)", inner):
+        return "hook"
+    if _ENV_FILE.search(inner):
+        return "env file"
+    return "workspace"
+
+
+def _in_home(inner: str, path: str, shell: Shell) -> Place:
+    if not inner.strip(GLOBS + "/."):
+        return "home"
+    if _home_match(inner, _HISTORY):
+        return "history"
+    if _home_match(inner, _CACHE):
+        return "cache"
+    if _home_match(inner, _STARTUP) and not re.fullmatch(r"\.ssh/known_hosts(\.old)?", inner):
+        return "startup"
+    parent = shell.workspace.rsplit("/", 1)[0]
+    if parent != shell.home and _under(path, parent) and not _under(shell.home, parent):
+        return "sibling"
+    return "user"
+
+
+def is_secret(path: str, shell: Shell) -> bool:
+    """True when reading the path, or a directory there, shows credentials."""
+    if _PUBLIC_SSH.search(path):
+        return False
+    if path[:1] in UNKNOWN:
+        rest = path.lstrip(UNKNOWN)
+        return rest.startswith("/.") and _home_match(rest.strip("/"), _SECRETS)
+    path = _concrete_top(path)
+    if _SECRET_SYSTEM.match(path):
+        inner = below_home(path, shell)
+        return inner is None or path.startswith("/root")
+    if path.startswith(("/proc/", "/etc/")) and has_glob(path):
+        return any(
+            _glob_path(path, known) for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
+        )
+    inner = below_home(path, shell)
+    if inner is None or (_under(path, shell.workspace) and not shell.remote):
+        return bool(
+            inner is None and _SECRET_NAMES.search(path) and not path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
+        )
+    return _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
+
+
+def _glob_path(pattern: str, path: str) -> bool:
+    ours, theirs = pattern.split("/"), path.split("/")
+    return len(ours) == len(theirs) and all(could_match(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def is_env_file(path: str) -> bool:
+    """True for a project's file of settings that often hold credentials."""
+    return bool(_ENV_FILE.search(path))

@@ -1,0 +1,400 @@
+"""What a Python text would do, by its syntax tree: calls are judged by the names and constants they are given."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from hermetic.policy.tables import names
+
+from .call import Call
+from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
+from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
+from .effects import delete, read, write
+from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, is_plain, marks_in
+from .network import EXFIL, REVERSE_SHELL, check_address
+from .python_files import UNHANDLED, FileCalls
+from .python_folding import TooLarge
+from .python_values import UNKNOWN, Bound, Name, Obj, Value, element_of, marks_of, path_of, text_of
+from .sql import destruction
+
+MAX_SOURCE = 30_000
+_SHELL_CALLS = {
+    "os.system",
+    "os.popen",
+    "subprocess.getoutput",
+    "subprocess.getstatusoutput",
+    "commands.getoutput",
+    "popen2.popen2",
+    "asyncio.create_subprocess_shell",
+}
+_PROCESS_CALLS = {
+    "subprocess.run",
+    "subprocess.call",
+    "subprocess.check_call",
+    "subprocess.check_output",
+    "subprocess.Popen",
+    "asyncio.create_subprocess_exec",
+}
+_NET_MODULES = names(
+    """
+requests httpx urllib urllib2 http.client aiohttp socket ftplib smtplib paramiko websocket telnetlib urllib3
+pycurl xmlrpc poplib imaplib
+"""
+)
+_SEND = re.compile(
+    r"\.(post|put|patch|get|urlopen|request|send|sendall|sendto|sendmail|send_message|storbinary|"
+    r"storlines|urlretrieve|Request|head|stream|sendfile|connect)$"
+)
+_CLOUD_DELETE = re.compile(
+    r"(^|\.)(delete\w*|terminate\w*|destroy\w*|drop\w*|purge\w*|remove_\w+|flushall|flushdb|"
+    r"batch_delete|empty)$"
+)
+_CLOUD_MODULES = names(
+    """
+boto3 botocore google azure kubernetes pymongo redis elasticsearch digitalocean pulumi oci openstack docker
+heroku3 hcloud psycopg2 MySQLdb pymysql stripe gitlab github ldap3 consul etcd3 cassandra sqlalchemy
+"""
+)
+
+
+def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
+    """Report what the Python text would do."""
+    if depth > 6 or len(source) > MAX_SOURCE:
+        call.report(UNKNOWN_COMMAND, "runs Python code too large or nested too deeply to be read")
+        return
+    marks = marks_in(source)
+    if marks:
+        execute(call, source, "Python code")
+        return
+    text = source.encode("latin-1", "replace").decode("utf-8", "replace")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.lstrip("\n"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        _unparsed(call, text)
+        return
+    try:
+        _Walker(call, depth).block(tree.body)
+    except (RecursionError, TooLarge):
+        call.report(UNKNOWN_COMMAND, "runs Python code too large to be read")
+
+
+def _unparsed(call: Call, text: str) -> None:
+    if re.search(r"\b(os|subprocess|shutil|socket|exec|eval|unlink|rmtree|system|popen|ctypes)\b", text):
+        call.report(UNKNOWN_COMMAND, "runs Python code that cannot be read")
+
+
+class _Walker(FileCalls):
+    """Judges the calls of a text."""
+
+    def _call(self, node: ast.Call) -> Value:
+        function = self.value(node.func)
+        args = [self.value(arg) for arg in node.args if not isinstance(arg, ast.Starred)]
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                value = self.value(arg.value)
+                args += value if isinstance(value, list) else [element_of(value)]
+        keywords = {keyword.arg or "**": self.value(keyword.value) for keyword in node.keywords}
+        return self.invoke(function, args, keywords)
+
+    def invoke(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        if isinstance(function, Bound):
+            return self._bound(function, args, keywords)
+        if isinstance(function, Name):
+            if function.startswith("def:"):
+                return self._own(function[4:], args, keywords)
+            return self._named(str(function), args, keywords)
+        if isinstance(function, Obj) and function is not UNKNOWN:
+            if function.call.rpartition(".")[2] in (
+                "submit",
+                "apply",
+                "map",
+                "apply_async",
+                "call_soon",
+                "run_in_executor",
+            ):
+                self._callback(args, keywords)
+            if "." not in function.call:
+                self._unknown_call(args)
+            return self._method(function, args, keywords)
+        self._unknown_call(args)
+        return UNKNOWN
+
+    def _unknown_call(self, args: list[Value]) -> None:
+        """A call of nobody knows what: arguments that are a dangerous command are taken for one."""
+        for arg in args[:2]:
+            if isinstance(arg, list) and len(arg) > 1:
+                argv = [text_of(item) for item in arg]
+                if self.call.machine.probe_argv(argv, self.call.shell):
+                    self.call.run(argv, stdin="")
+
+    def _own(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        definition = self.functions[name]
+        if name in self.active:
+            return UNKNOWN
+        for parameter, value in zip(definition.args.args, args, strict=False):
+            self.names[parameter.arg] = value
+        self.names.update(keywords)
+        self.active.append(name)
+        result: Value = UNKNOWN
+        if isinstance(definition, ast.Lambda):
+            result = self.value(definition.body)
+        else:
+            self.block(definition.body)
+            for statement in definition.body:
+                if isinstance(statement, ast.Return):
+                    result = self.value(statement.value)
+        self.active.pop()
+        return result
+
+    def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        first = args[0] if args else next(iter(keywords.values()), None)
+        if name.startswith("sh.") and args:
+            self._run([name[3:], *[text_of(arg) for arg in args]])
+            return Obj("output", text=LOCAL)
+        if name == "operator.methodcaller" and args and text_of(args[0]) in ("system", "popen"):
+            return self._shell(args[1] if len(args) > 1 else UNKNOWN)
+        if name.startswith(("posix.", "nt.")):
+            name = "os." + name.partition(".")[2]
+        if name in ("__import__", "importlib.import_module", "importlib.__import__"):
+            return (
+                Name(first)
+                if isinstance(first, str) and is_plain(first)
+                else self._hidden("imports a module whose name is hidden")
+            )
+        if name == "getattr":
+            key = args[1] if len(args) > 1 else None
+            if isinstance(key, str) and is_plain(key):
+                return self.attribute(first, key)
+            return (
+                self._hidden("picks what to run by a hidden name")
+                if isinstance(first, Name)
+                and first.split(".")[0] in ("os", "subprocess", "shutil", "builtins", "__builtins__")
+                else UNKNOWN
+            )
+        if name in ("vars", "globals", "locals"):
+            return Obj(name, str(first) if isinstance(first, Name) else None)
+        if name in names(
+            """
+exec eval compile builtins.exec builtins.eval runpy.run_path code.interact execfile marshal.loads
+types.FunctionType runpy.run_module
+"""
+        ):
+            return self._exec(name, first)
+        if name in ("pickle.loads", "pickle.load", "cPickle.loads", "dill.loads", "yaml.unsafe_load", "joblib.load"):
+            if isinstance(first, Obj) and FILE in first.text and NET not in first.text:
+                return UNKNOWN
+            if name.endswith("loads"):
+                return self._hidden("loads an object that may run code")
+            return UNKNOWN
+        if name in ("timeit.timeit", "timeit.repeat", "cProfile.run", "profile.run", "pdb.run", "trace.run"):
+            return self._exec("exec", first)
+        if name in _SHELL_CALLS:
+            return self._shell(first)
+        if name in _PROCESS_CALLS or name.endswith(".Popen"):
+            return self._process(first if name != "asyncio.create_subprocess_exec" else args, keywords, args)
+        if re.fullmatch(r"os\.(exec|spawn|posix_spawn)\w*", name):
+            return self._replace(name, args)
+        if name == "pty.spawn":
+            return self._process(first, keywords, args)
+        done = self.file_call(name, args, keywords)
+        if done is not UNHANDLED:
+            return done
+        if name in ("os.kill", "os.killpg"):
+            return self._kill(first)
+        if name in ("os.fork", "multiprocessing.Process", "os.forkpty"):
+            if self.loop:
+                self.call.report(FORK_BOMB, "starts processes without end")
+            return UNKNOWN
+        if name in ("os.getenv", "os.environ.get"):
+            return self._environment(first)
+        if name in ("os.setuid", "os.seteuid", "os.setreuid"):
+            self.call.report(UNKNOWN_COMMAND, "takes the identity of another user") if first == 0 else None
+            return None
+        if name in ("input", "raw_input", "sys.stdin.read"):
+            return Obj("stdin", text=INPUT if self.call.stdin is None else self.call.stdin)
+        if name == "os.dup2" and self.socket:
+            self.call.report(REVERSE_SHELL, "connects a shell to another machine")
+            return None
+        if name.split(".")[0] in ("ctypes", "cffi") and not name.endswith(("sizeof", "c_int", "c_char_p")):
+            return Obj("ctypes")
+        if name.split(".")[0] in _CLOUD_MODULES:
+            return Obj(name)
+        network = self._network(name, args, keywords)
+        if network is not None:
+            return network
+        return self._pure(name, args, keywords)
+
+    def _hidden(self, reason: str) -> Value:
+        self.call.report(UNKNOWN_COMMAND, reason)
+        return UNKNOWN
+
+    def _exec(self, name: str, first: Value) -> Value:
+        if isinstance(first, Obj) and first.call == "compile":
+            return UNKNOWN
+        if isinstance(first, bytes):
+            first = first.decode("latin-1")
+        if isinstance(first, str) and not isinstance(first, Name) and is_plain(first):
+            if name in ("runpy.run_path", "execfile", "runpy.run_module"):
+                return UNKNOWN
+            judge_python(self.call, first, depth=self.depth + 1)
+            return Obj("compile")
+        marks = marks_of(first)
+        if NET in marks:
+            self.call.report(REMOTE_CODE, "runs Python code that another machine sends")
+        elif DECODED in marks or "marshal" in name:
+            self.call.report(OPAQUE_CODE, "runs Python code that only a decoder shows")
+        elif FILE in marks and name != "eval" and not (isinstance(first, Obj) and first.call.startswith("stdin")):
+            return Obj("compile")
+        else:
+            self._hidden("runs Python code that cannot be known beforehand")
+        return Obj("compile")
+
+    def _shell(self, first: Value) -> Value:
+        text = text_of(first)
+        marks = marks_in(text)
+        if marks and not text.strip("".join(marks)):
+            execute(self.call, text, "a command of a Python text")
+        else:
+            if NET in marks or DECODED in marks:
+                execute(self.call, text, "a command of a Python text")
+            self.call.shell_text(text)
+        return Obj("output", text=LOCAL)
+
+    def _process(self, first: Value, keywords: dict[str, Value], args: list[Value]) -> Value:
+        if self.socket and any(isinstance(value, Obj) and "socket" in value.call for value in keywords.values()):
+            self.call.report(REVERSE_SHELL, "connects a shell to another machine")
+        if "args" in keywords and first is None:
+            first = keywords["args"]
+        if isinstance(first, list):
+            argv = [text_of(item) for item in first]
+            if keywords.get("shell") is True and argv:
+                self._shell(argv[0])
+            elif argv:
+                self._run(argv)
+        elif keywords.get("shell") is True or not isinstance(first, str):
+            self._shell(first)
+        else:
+            self._run(text_of(first).split() if keywords.get("shell") is not None else [text_of(first)])
+        return Obj("output", text=LOCAL)
+
+    def _run(self, argv: list[str]) -> None:
+        if self.socket and argv[0].rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash"):
+            self.call.report(REVERSE_SHELL, "connects a shell to another machine")
+        self.call.run(argv, stdin="")
+
+    def _replace(self, name: str, args: list[Value]) -> Value:
+        rest = args[1:] if "spawn" in name and "posix" not in name else args
+        if not rest:
+            return UNKNOWN
+        given = (
+            rest[1]
+            if len(rest) > 1 and isinstance(rest[1], list)
+            else [item for item in rest[1:] if not isinstance(item, dict)]
+        )
+        argv = (
+            [text_of(rest[0]), *[text_of(item) for item in given[1:]]]
+            if isinstance(given, list)
+            else [text_of(rest[0])]
+        )
+        self._run(argv)
+        return UNKNOWN
+
+    def _kill(self, first: Value) -> Value:
+        if isinstance(first, int):
+            self.call.run(["kill", "-9", "--", str(first)])
+        return None
+
+    def _network(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+        if not any(name == module or name.startswith(module + ".") for module in _NET_MODULES):
+            return None
+        if name.startswith("urllib.parse"):
+            return None
+        if "socket" in name:
+            self.socket = True
+        for value in args:
+            if isinstance(value, str) and not isinstance(value, Name):
+                check_address(self.call, value)
+            if isinstance(value, str) and value.startswith("file:"):
+                return Obj("net", None, read(self.call, value))
+        sent = "".join(
+            marks_of(value)
+            for key, value in [*((None, arg) for arg in args), *keywords.items()]
+            if key not in ("headers", "auth", "timeout")
+        )
+        if _SEND.search("." + name.rsplit(".", 1)[-1]) and (
+            SECRET in sent or (TOKEN in sent and not keywords.get("headers"))
+        ):
+            self.call.report(EXFIL, "sends credentials to another machine")
+        if name.endswith("urlretrieve") and len(args) > 1:
+            write(self.call, path_of(args[1]), content=NET)
+        return Obj("socket" if "socket" in name else "net", None, NET)
+
+    def _method(self, function: Obj, args: list[Value], keywords: dict[str, Value]) -> Value:
+        base, _, method = function.call.rpartition(".")
+        first = args[0] if args else None
+        if function.path is not None:
+            return self._path_method(function, method, args, keywords)
+        if base == "os.environ" or function.call == "os.environ.get":
+            if method in ("get", "pop", "setdefault", "__getitem__"):
+                return self._environment(first)
+            return Obj("dict", text=SECRET)
+        if base.startswith("socket") or base == "socket":
+            self.socket = True
+            if "".join(marks_of(arg) for arg in args).count(SECRET) and method.startswith("send"):
+                self.call.report(EXFIL, "sends credentials to another machine")
+            if method == "fileno":
+                return Obj("socket")
+            return Obj(base if method != "makefile" else "net", text=NET)
+        if (
+            base.startswith("net")
+            and _SEND.search("." + method)
+            and SECRET in "".join(marks_of(arg) for arg in [*args, *keywords.values()])
+        ):
+            self.call.report(EXFIL, "sends credentials to another machine")
+        if base.startswith("ctypes") and method in names(
+            """
+system unlink remove execve execvp execl reboot kill popen syscall rmdir
+"""
+        ):
+            text = first.decode("latin-1") if isinstance(first, bytes) else text_of(first)
+            if method in ("system", "popen"):
+                self._shell(text)
+            elif method in ("unlink", "remove", "rmdir"):
+                delete(self.call, text, recursive=False)
+            else:
+                self._hidden("calls the kernel directly")
+            return UNKNOWN
+        if method in ("runsource", "runcode", "push", "run_cell", "runctx") and isinstance(first, str):
+            return self._exec("exec", first)
+        root = base.split(".")[0]
+        if root in _CLOUD_MODULES:
+            self._cloud(method, args)
+            return Obj(function.call)
+        if isinstance(first, str) and method in (
+            "execute",
+            "executemany",
+            "executescript",
+            "raw",
+            "query",
+            "run",
+            "sql",
+        ):
+            reason = destruction(first)
+            if reason:
+                self.call.report(SQL_DESTROYS, reason)
+        if method in ("communicate", "stdin.write") and isinstance(first, str | bytes):
+            return Obj("output", text=LOCAL)
+        return Obj(function.call, None, function.text + "".join(marks_of(arg) for arg in args))
+
+    def _cloud(self, method: str, args: list[Value]) -> None:
+        for arg in args:
+            if isinstance(arg, str) and method in ("execute", "executemany", "executescript", "sql", "query", "text"):
+                reason = destruction(arg)
+                if reason:
+                    self.call.report(SQL_DESTROYS, reason)
+        if _CLOUD_DELETE.search("." + method):
+            self.call.report(CLOUD_DESTROYS, f"deletes shared resources: {method}")

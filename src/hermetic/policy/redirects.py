@@ -1,0 +1,91 @@
+"""Redirections: what a command reads from and writes to besides its arguments."""
+
+from __future__ import annotations
+
+import msgspec
+
+from . import effects
+from .call import Call
+from .marks import INPUT, NET
+from .paths import classify, resolve
+from .syntax import Redirect
+from .words import Folder
+
+
+class Streams(msgspec.Struct):
+    """Standard input as text, where output goes, and the descriptors that were opened."""
+
+    stdin: str | None
+    outputs: list[str]
+    opened: dict[str, str]
+    captured: bool = False  # standard output goes to a file, not on
+    to_network: bool = False
+
+
+def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None) -> Streams:
+    """Judge the redirections of a command and say what its streams are."""
+    streams = Streams(stdin, [], {})
+    for redirect in redirects:
+        if redirect.op in ("<<", "<<-", "<<<"):
+            text = folder.text(redirect.target) + ("\n" if redirect.op == "<<<" else "")
+            if redirect.fd in ("", "0"):
+                streams.stdin = text
+            else:
+                path = f"/dev/fd/{redirect.fd}"
+                call.shell.files[path] = text
+                streams.opened[redirect.fd] = path
+        else:
+            _open(redirect.op, redirect.fd, folder.target(redirect.target), call, streams)
+    return streams
+
+
+def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
+    if op in ("<&", ">&") and (target.rstrip("-").isdigit() or target == "-"):
+        _duplicate(op, fd, target.rstrip("-"), call, streams)
+        return
+    full = resolve(target, call.shell)
+    network = classify(full, call.shell) == "network"
+    if op in ("<", "<>", "<&"):
+        number = fd or "0"
+        streams.opened[number] = full
+        content = NET if network else effects.read(call, target)
+        if full.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
+            for place in ("/dev/fd", "/proc/self/fd"):
+                call.shell.copies[f"{place}/{number}"] = full.rsplit("/", 1)[-1]
+        if number not in ("0", "1", "2") and full in call.shell.files:
+            call.shell.files[f"/dev/fd/{number}"] = call.shell.files[full]
+        if number == "0":
+            streams.stdin = content
+        if op == "<>" and not network:
+            effects.write(call, target)
+        if op == "<>" and network and number in ("0", "1"):
+            streams.to_network = True
+        return
+    number = fd or "1"
+    streams.opened[number] = full
+    if network:
+        streams.to_network = True
+    else:
+        before = call.shell.files.get(full, "") if op in (">>", "&>>") else ""
+        effects.write(call, target, content=before)
+    if number == "1" or op in ("&>", "&>>", ">&"):
+        streams.outputs.append(target)
+        streams.captured = True
+
+
+def _duplicate(op: str, fd: str, number: str, call: Call, streams: Streams) -> None:
+    path = streams.opened.get(number) or call.shell.descriptors.get(number)
+    ours = fd or ("0" if op == "<&" else "1")
+    if path is None:
+        if ours == "1" and number == "2":
+            streams.captured = True
+        return
+    streams.opened[ours] = path
+    network = classify(path, call.shell) == "network"
+    if ours == "0":
+        streams.stdin = NET if network else call.shell.files.get(path, INPUT)
+    elif ours in ("1", "2"):
+        streams.to_network = streams.to_network or network
+        if ours == "1":
+            streams.outputs.append(path)
+            streams.captured = True

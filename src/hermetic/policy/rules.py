@@ -1,0 +1,32 @@
+"""What a rule is: a name, what it means when it applies, and examples of both kinds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hermetic.contract.verdict import Effect, Label
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of finding. `catches` and `spares` are commands that must and must not raise it."""
+
+    name: str
+    category: str
+    label: Label = "dangerous"
+    severity: int = 7
+    effects: tuple[Effect, ...] = ()
+    hardline: bool = False
+    catches: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A rule that applied to a place of the text."""
+
+    rule: Rule
+    reason: str
+    start: int
+    end: int
+    decoded: str
+    path: str | None = None
+    inside: bool = False  # concerns another machine or a container, not this host

@@ -1,0 +1,175 @@
+"""What a shell knows while a text is evaluated: variables, functions, directories, files written so far."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.contract.verdict import ShellState
+from hermetic.policy.tables import names
+
+from .marks import NUMBER, PIDS, TOKEN, UNSET
+from .syntax import Node
+
+Value = str | list[str] | dict[str, str]
+
+DEFAULT_HOME = "/home/dev"
+DEFAULT_WORKSPACE = "/home/dev/project"
+_SECRET_NAME = re.compile(
+    (
+        r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|"
+        r"CREDENTIALS?|PAT)(_|$)|_KEY$"
+    ),
+    re.IGNORECASE,
+)
+# Variables that name a tool by convention: unset, they stand for that tool.
+_TOOL_NAMES = {
+    "PYTHON": "python3",
+    "PYTHON3": "python3",
+    "CC": "cc",
+    "CXX": "c++",
+    "LD": "ld",
+    "AR": "ar",
+    "MAKE": "make",
+    "EDITOR": "vi",
+    "VISUAL": "vi",
+    "PAGER": "less",
+    "SHELL": "/bin/bash",
+    "NODE": "node",
+    "NPM": "npm",
+    "GO": "go",
+    "CARGO": "cargo",
+    "PIP": "pip",
+    "SUDO": "sudo",
+    "JAVA": "java",
+    "GIT": "git",
+    "BROWSER": "xdg-open",
+    "CMAKE": "cmake",
+    "BASH": "/bin/bash",
+    "PYTEST": "pytest",
+}
+
+
+class Shell:
+    """One shell's state; `fork` gives a subshell's."""
+
+    def __init__(self, state: ShellState | None, cwd: str | None, workspace: str | None) -> None:
+        state = state or ShellState()
+        self.home = state.home or DEFAULT_HOME
+        self.user = state.user or self.home.rsplit("/", 1)[-1] or "root"
+        self.workspace = (
+            workspace or cwd or state.cwd or (DEFAULT_WORKSPACE if state.home is None else self.home + "/project")
+        )
+        self.cwd = cwd or state.cwd or self.workspace
+        self.complete = state.complete
+        self.variables: dict[str, Value] = {
+            "HOME": self.home,
+            "USER": self.user,
+            "LOGNAME": self.user,
+            "IFS": " \t\n",
+            "TMPDIR": "/tmp",
+        }
+        for name, value in state.variables.items():
+            self.variables[name] = value if isinstance(value, str) else list(value)
+        self.choices: dict[str, tuple[Value, ...]] = {}  # variables on whose value several ways disagree
+        self.seen: set[str] = set()  # variables that were read
+        self.functions: dict[str, Node] = {}
+        self.unsure: frozenset[str] = frozenset()  # functions that only some ways define
+        self.aliases: dict[str, str] = {}
+        self.positional: list[str] | None = None
+        self.name0 = "bash"
+        self.stack: list[str] = []
+        self.previous = UNSET
+        self.files: dict[str, str] = {}
+        self.fetched: set[str] = set()  # directories that came from another machine
+        self.descriptors: dict[str, str] = {}  # number → the path or address it is open on
+        self.remote = False  # runs on another machine, where nothing is a workspace
+        self.host = True
+        self.git_aliases: dict[str, str] = {}
+        self.links: dict[str, str] = {}  # symbolic link → where it leads
+        self.copies: dict[str, str] = {}  # path → the program it is a copy of or a link to
+
+    def fork(self) -> Shell:
+        """A subshell: sees the same files, keeps its own variables, functions and directory."""
+        twin = object.__new__(Shell)
+        twin.__dict__.update(self.__dict__)
+        twin.variables = dict(self.variables)
+        twin.choices = dict(self.choices)
+        twin.functions = dict(self.functions)
+        twin.aliases = dict(self.aliases)
+        twin.descriptors = dict(self.descriptors)
+        twin.stack = list(self.stack)
+        return twin
+
+    def adopt(self, twin: Shell, choices: dict[str, tuple[Value, ...]]) -> None:
+        """Become what the twin is; choices that it left alone stay open."""
+        seen = self.seen
+        self.__dict__.update(twin.__dict__)
+        self.choices = {**choices, **twin.choices}
+        self.seen = seen
+
+    def elsewhere(self) -> Shell:
+        """A login shell on another machine or in another container: nothing there is our workspace."""
+        twin = self.fork()
+        twin.variables = {"HOME": self.home, "IFS": " \t\n", "TMPDIR": "/tmp"}
+        twin.choices = {}
+        twin.functions, twin.aliases, twin.files, twin.fetched = {}, {}, {}, set()
+        twin.cwd = self.home
+        twin.workspace = "\x00nowhere"
+        twin.remote = True
+        twin.positional = []
+        return twin
+
+    def get(self, name: str) -> Value | None:
+        """A variable's value; None when it is certainly unset; a mark when nobody has seen it."""
+        self.seen.add(name)
+        value = self.variables.get(name)
+        if value is not None:
+            return value
+        return self._special(name)
+
+    def _special(self, name: str) -> str | None:
+        if name == "PWD":
+            return self.cwd
+        if name == "PPID":
+            return PIDS  # whoever runs this shell
+        if name == "OLDPWD":
+            return self.previous
+        if name in names(
+            """
+UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM
+"""
+        ):
+            return NUMBER
+        if name in _TOOL_NAMES:
+            return _TOOL_NAMES[name]
+        if name in ("PATH", "HOSTNAME", "OSTYPE", "LANG", "TERM", "BASH_VERSION", "MACHTYPE", "HOSTTYPE"):
+            return {"OSTYPE": "linux-gnu", "HOSTNAME": "localhost", "PATH": "/usr/local/bin:/usr/bin:/bin"}.get(
+                name, UNSET
+            )
+        if self.complete:
+            return None
+        return TOKEN if _SECRET_NAME.search(name) else None
+
+    def is_set(self, name: str) -> bool:
+        """True when the variable has a known or conventional value."""
+        return self.get(name) is not None
+
+    def scalar(self, name: str) -> str:
+        """The value `$name` expands to; a mark for a variable nobody has seen."""
+        value = self.get(name)
+        if value is None:
+            return "" if self.complete else UNSET
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            return value[0] if value else ""
+        return value.get("0", "")
+
+    def items(self, name: str) -> list[str]:
+        """All elements of an array, or the scalar as the only one."""
+        value = self.get(name)
+        if value is None:
+            return [] if self.complete else [UNSET]
+        if isinstance(value, str):
+            return [value]
+        return list(value) if isinstance(value, list) else list(value.values())

@@ -1,0 +1,154 @@
+"""What a text of SQL would do, by its tokens."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.tables import names
+
+_TOKEN = re.compile(
+    (
+        r"--[^\n]*|#[^\n]*|/\*.*?\*/|\s+|'(?:[^'\\]|''|\\.)*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\$(\w*)"
+        r"\$.*?\$\1\$|[A-Za-z_][\w$]*|\d[\w.]*|<=|>=|<>|!=|\|\||::|."
+    ),
+    re.DOTALL,
+)
+_DROPPED = frozenset(
+    names(
+        """
+table database schema view index user role sequence type function procedure trigger keyspace collection
+materialized extension domain tablespace column owned partition constraint foreign policy measurement series
+retention warehouse stage stream task dictionary cluster server publication subscription language aggregate
+temporary
+"""
+    )
+)
+
+
+def statements(text: str) -> list[list[str]]:
+    """The statements of a text as lower-case tokens; comments are gone, strings stay as they are."""
+    found: list[list[str]] = [[]]
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token.isspace() or token.startswith(("--", "/*")) or (token.startswith("#") and len(token) > 1):
+            if token.startswith("/*!"):
+                found[-1] += [part for one in statements(re.sub(r"^/\*!\d*|\*/$", "", token)) for part in one]
+            continue
+        if token == ";":
+            found.append([])
+        elif token[0] in "'\"`$" and len(token) > 1:
+            found[-1].append(token)
+        else:
+            found[-1].append(token.lower())
+    return [one for one in found if one]
+
+
+def destruction(text: str) -> str | None:
+    """Why a text destroys data, in a person's words; None when it does not."""
+    for tokens in statements(text):
+        reason = _statement(tokens)
+        if reason:
+            return reason
+    return None
+
+
+def _statement(tokens: list[str]) -> str | None:
+    while tokens and tokens[0] in ("explain", "begin", "(", "start", "do"):
+        if tokens[0] == "explain" and "analyze" not in tokens[:3]:
+            return None
+        tokens = tokens[1:]
+    if not tokens:
+        return None
+    first = tokens[0]
+    if first == "match" and "delete" in tokens and "where" not in tokens:
+        return "deletes every node of a graph"
+    for token in tokens:
+        if token.startswith("$") and len(token) > 2:
+            reason = destruction(re.sub(r"^\$\w*\$|\$\w*\$$", "", token))
+            if reason:
+                return reason
+    if first in ("execute", "exec", "perform", "prepare"):
+        for token in tokens:
+            if token.startswith("'"):
+                reason = destruction(token[1:-1].replace("''", "'"))
+                if reason:
+                    return reason
+    if first == "drop" and (len(tokens) < 2 or tokens[1] in _DROPPED or tokens[1] == "if"):
+        if tokens[1:2] == ["temporary"]:
+            return None
+        return f"drops a {tokens[1] if len(tokens) > 1 else 'thing'} of the database"
+    if first == "truncate":
+        return "empties a table"
+    if first == "alter" and "drop" in tokens:
+        return "drops a part of a table"
+    if first in ("delete", "update") or ("delete" in tokens[:12] and first == "with"):
+        return _unfiltered(tokens, first)
+    if first in ("flushall", "flushdb", "purge", "optimize") and first != "optimize":
+        return "empties the database"
+    if first in ("grant",) and ("all" in tokens or "superuser" in tokens):
+        return "gives away all rights on the database"
+    if (
+        first == "alter"
+        and len(tokens) > 1
+        and tokens[1] in ("user", "role")
+        and any(t in tokens for t in ("superuser", "identified", "password"))
+    ):
+        return "changes who may use the database"
+    if first == "copy" and "program" in tokens:
+        return "lets the database run a program"
+    if first == "revoke" or (first == "create" and "superuser" in tokens):
+        return "changes who may use the database"
+    if "xp_cmdshell" in tokens or "sys_exec" in tokens or "sys_eval" in tokens or "pg_read_file" in tokens:
+        return "lets the database run a program or read files"
+    if ("outfile" in tokens or "dumpfile" in tokens) and "into" in tokens:
+        return "lets the database write a file"
+    if (
+        "pg_terminate_backend" in tokens
+        or (first == "shutdown" and len(tokens) <= 3)
+        or (first == "kill" and "all" in tokens)
+    ):
+        return "ends the database or its connections"
+    return None
+
+
+def _unfiltered(tokens: list[str], first: str) -> str | None:
+    if first == "update" and "set" not in tokens:
+        return None
+    if first == "delete" and "from" not in tokens[:3] and len(tokens) < 2:
+        return None
+    what = "deletes" if first != "update" else "changes"
+    if "where" not in tokens:
+        return f"{what} every row of a table" if "limit" not in tokens else None
+    where = tokens[tokens.index("where") + 1 :]
+    for stop in ("returning", "order", "limit"):
+        if stop in where:
+            where = where[: where.index(stop)]
+    return f"{what} every row: the condition is always true" if _always(where) else None
+
+
+def _always(where: list[str]) -> bool:
+    """True for a condition that holds for every row."""
+    if "or" in where:
+        cut = where.index("or")
+        return _always(where[:cut]) or _always(where[cut + 1 :])
+    where = [token for token in where if token not in ("(", ")")]
+    if "and" in where:
+        cut = where.index("and")
+        return _always(where[:cut]) and _always(where[cut + 1 :])
+    if len(where) == 1:
+        return where[0] in ("true", "1", "t") or (where[0].isdigit() and where[0] != "0")
+    if len(where) == 2:
+        return where in (["not", "false"], ["not", "0"])
+    if len(where) == 3:
+        left, operator, right = where
+        if operator in ("=", "<=", ">=", "is", "like"):
+            return left == right or right == "'%'"
+        if operator in ("<>", "!=", "<", ">") and left.isdigit() and right.isdigit():
+            numbers = int(left[:9]), int(right[:9])
+            return {
+                "<>": numbers[0] != numbers[1],
+                "!=": numbers[0] != numbers[1],
+                "<": numbers[0] < numbers[1],
+                ">": numbers[0] > numbers[1],
+            }[operator]
+    return where[-3:] == ["is", "not", "null"] and where[0] in ("id", "rowid", "_id") and len(where) == 4

@@ -19,8 +19,10 @@ from benchmarks.limits import BASH
 from benchmarks.measuring import Bench
 from benchmarks.picture import picture
 from benchmarks.private_home import private_home
+from benchmarks.readme import fill
 from benchmarks.table import table
 
+PICTURE = "docs/images/benchmarks.svg"  # as the README links to it
 ABOUT = """\
 Prints what Hermetic's promises cost on this machine, each figure beside its physical limit taken in the same run.
 A quiet machine gives the truth; other work shows most in the p95 and worst columns. The exit code is 0 also where a
@@ -39,6 +41,8 @@ def main() -> int:
         _write(arguments.json, msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
     if arguments.svg:
         _write(arguments.svg, picture(report))
+    if arguments.readme:
+        fill(Path(arguments.readme), report, PICTURE)
     return 0
 
 
@@ -49,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--json", metavar="FILE", help="write the report")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the report")
+    parser.add_argument("--readme", metavar="FILE", help="put the table between the markers of a Markdown page")
     parser.add_argument("--read", metavar="FILE", help="show a report written before instead of measuring")
     return parser
 

@@ -7,7 +7,7 @@ HEADINGS = ("what", "ours (p95)", "limit", "ratio", "target", "met")
 
 def table(report: Report) -> str:
     """The whole report."""
-    lines = [HEADINGS, *(_cells(row) for row in report.rows)]
+    lines = [HEADINGS, *(cells(row) for row in report.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     lines.insert(1, tuple("-" * width for width in widths))
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -50,7 +50,7 @@ def bound(row: Row) -> str:
     return f"{sign} {plus}{amount(value or 0.0, unit)}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
     return (
         row.what,
         _ours(row),

@@ -1,8 +1,12 @@
 """The table and the picture show what the report holds."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from benchmarks.picture import picture
+from benchmarks.readme import BEGIN, END, fill
 from benchmarks.table import table
 from tests.benchmarks.reports import report, some_rows
 
@@ -57,3 +61,17 @@ def test_the_picture_stays_inside_its_frame() -> None:
     _, _, width, height = map(float, drawn.get("viewBox", "").split())
     assert all(float(bar.get("x", 0)) + float(bar.get("width", 0)) <= width for bar in drawn.iter(f"{SVG}rect"))
     assert all(float(text.get("y", 0)) < height for text in drawn.iter(f"{SVG}text"))
+
+
+def test_a_page_gets_its_figures_between_the_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    fill(page, report(*some_rows()), "picture.svg")
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "![" in text
+    page.write_text("no markers")
+    with pytest.raises(ValueError, match="no lines"):
+        fill(page, report(*some_rows()), "picture.svg")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUFFER_BYTES = 65536
-AWAKE_SECONDS = 0.0003  # a settled shell answers a short command within this
+AWAKE_SECONDS = 0.001  # most short commands have answered by then
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 

@@ -83,7 +83,7 @@ MARKS = Limit("marks", 400000, "numbers", "different marks for processes, before
 
 READ_BUFFER = Limit("read_buffer", 1 << 16, "bytes", "most that the resident takes in with one read")
 READS_AT_ONCE = Limit("reads_at_once", 16, "reads", "from one output in a row, before others have their turn")
-FLOOD_PIPE = Limit("flood_pipe", 1 << 18, "bytes", "size of a pipe that is always full; others have the kernel's size")
+FLOOD_PIPE = Limit("flood_pipe", 1 << 20, "bytes", "size of a pipe that is always full; others have the kernel's size")
 AWAKE = Limit("awake", 0.001, "seconds", "most that the resident looks for a shell's answer without sleeping")
 POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Ending = list[Any]  # its name, and what goes with it
 
 PIPE_BYTES = 65536
-FLOOD_PIPE_BYTES = 262144
+FLOOD_PIPE_BYTES = 1 << 20
 FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
 F_SETPIPE_SZ = 1031
 READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB

@@ -29,22 +29,6 @@ def with_argument(word: str) -> list[int]:
     return found
 
 
-async def gone(pid: int) -> None:
-    """Returns when the process has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    over = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(handle, over.set)
-    try:
-        await over.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)
-
-
 async def begin(session: hermetic.Session, command: str) -> "asyncio.Task[hermetic.Result]":
     """Runs a command; returns when it has said that it is up."""
     up = asyncio.Event()

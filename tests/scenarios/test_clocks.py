@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import hermetic
-from tests.scenarios.living import gone, with_argument
+from hermetic.environments.starting import ended as gone
+from tests.scenarios.living import with_argument
 
 OPENER = """
 import asyncio, sys, hermetic

@@ -11,7 +11,8 @@ import pytest
 
 import hermetic
 from hermetic import Lost
-from tests.scenarios.living import begin, gone, is_alive, with_argument
+from hermetic.environments.starting import ended as gone
+from tests.scenarios.living import begin, is_alive, with_argument
 from tests.sizes import scale
 
 CALLER = """

@@ -294,6 +294,9 @@ class Session:
         lane = self.lane
         if lane is None or lane.pid is None or lane.command is not None:
             return
+        # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
+        if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
+            self.move = Move(self, lane, must=False)
         if not self.covered:
             if self.resident.sweeps:
                 self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
@@ -301,8 +304,6 @@ class Session:
                 self._cover(lane)
         if self.is_unmarked:
             self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
-        if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
-            self.move = Move(self, lane, must=False)
 
     def sweeps_done(self) -> None:
         if self.needs_copy:
@@ -332,12 +333,12 @@ class Session:
         self.exports.changed()
         if not self.resident.has_subreaper:
             self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
-        elif self.resident.sweeps:
-            self.needs_copy = True
-        else:
-            self._cover(self.lane)
-        if self.lane.depth > 2 * DEEPEST and self.move is None and can_be_carried(self.lane.pid or 0):
+        elif self.lane.depth > 2 * DEEPEST and self.move is None and can_be_carried(self.lane.pid or 0):
             self.move = Move(self, self.lane, must=True)  # exits in a row: no idle moment came
+        if self.resident.has_subreaper and self.resident.sweeps:
+            self.needs_copy = True
+        elif self.resident.has_subreaper:
+            self._cover(self.lane)
         self.when_lane.tell()
         return True
 

@@ -31,8 +31,9 @@ class EnvironmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     token: bytes
     resident: str  # the id of this life of the resident
-    pid: int
+    pid: int  # as the place itself counts
     guardian: int | None
+    place: dict[str, str] = {}  # what the backend needs to find the place again: a container's id, a host's address
 
 
 class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     login_timeout: float
     guardian: bool
     label: str
+    foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     guardian: int | None = None
     resident: str
+    place: dict[str, str] = {}  # for the record; filled in by the backend
 
 
 class Backend(Protocol):

@@ -1,22 +1,35 @@
-"""A resident started as a child of ours: its input handed over at once, its readiness awaited, its end seen."""
+"""A resident started by a program of ours: its input handed over at once, its readiness awaited, its end seen."""
 
 import asyncio
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link.readiness import NotReady, ready
 
+# Runs the rest as nobody's child: a starter that stays would be a zombie of ours when it ends.
+BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
-async def start_resident(argv: Sequence[str], given: bytes, *, seconds: float) -> Started:
-    """Runs a program that becomes a resident, with `given` as its input. Raises EnvironmentUnavailable."""
+Afterwards = Literal["ends", "is ended", "stays"]
+
+
+async def start_resident(
+    argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
+    environ: Mapping[str, str] | None = None,
+) -> Started:  # fmt: skip
+    """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
+
+    Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
+    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH.
+    """
     ours, theirs = socket.socketpair()
     # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
     stdin, stderr = os.memfd_create("input"), os.memfd_create("errors")
@@ -24,21 +37,23 @@ async def start_resident(argv: Sequence[str], given: bytes, *, seconds: float) -
     try:
         ours.setblocking(False)
         _fill(stdin, given)
-        pid = _spawn(argv, stdin, theirs.fileno(), stderr)
+        whole = [*BESIDE, *argv] if afterwards == "stays" else argv
+        pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {})
         theirs.close()
         async with asyncio.timeout(seconds):
             started = await ready(ours)
-            await ended(pid)  # the starter does, once the resident stands on its own
+            if afterwards != "is ended":
+                await ended(pid)
         return started
     except TimeoutError:
         raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
     except (NotReady, OSError) as error:
         raise _failure(str(error), stderr) from error
     finally:
-        for end in (ours, theirs):
-            end.close()
+        for side in (ours, theirs):
+            side.close()
         if pid is not None:
-            _end(pid)
+            end(pid)
         os.close(stdin)
         os.close(stderr)
 
@@ -74,19 +89,19 @@ def _fill(fd: int, data: bytes) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
 
 
-def _spawn(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> int:
-    """Starts it in a session of its own: a Ctrl-C at our terminal is not meant for it."""
+def spawn(argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str]) -> int:
+    """Starts a program in a session of its own: a Ctrl-C at our terminal is not meant for it."""
     # Its own variables are few: what its commands get is in its configuration, and /proc shows these to everybody.
-    environ = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    own = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
-    return os.posix_spawn(
-        argv[0], list(argv), {**environ, "LC_ALL": "C.UTF-8"},
+    return os.posix_spawnp(
+        argv[0], list(argv), {**own, "LC_ALL": "C.UTF-8", **environ},
         file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
     )  # fmt: skip
 
 
-def _end(pid: int) -> None:
-    """Collects a starter, and ends it where it is still there."""
+def end(pid: int) -> None:
+    """Collects a program that `spawn` started, and ends it where it is still there."""
     try:
         if os.waitpid(pid, os.WNOHANG) == (0, 0):
             os.kill(pid, signal.SIGKILL)

@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+import msgspec
+
 from hermetic.contract.environment import Started
 from hermetic.link import answers
 from hermetic.link.wire import MALFORMED, Frame, FrameReader
@@ -31,4 +33,4 @@ def _started(frame: Frame) -> Started:
         raise NotReady(answers.refusal.decode(frame.fields).message)
     if frame.kind != REPLY:
         raise FrameError(f"a frame of kind {frame.kind}")
-    return answers.started.decode(frame.fields)
+    return msgspec.structs.replace(answers.started.decode(frame.fields), place={})  # that is for the backend to say

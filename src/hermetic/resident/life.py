@@ -55,7 +55,7 @@ class Lease:
 
 class Life:
     def __init__(
-        self, resident: Resident, weak: list[str], guardian: int, lease: float, unattended: float
+        self, resident: Resident, weak: list[str], guardian: int | None, lease: float, unattended: float
     ) -> None:
         self.resident, self.loop = resident, resident.loop
         self.weak, self.guardian = weak, guardian
@@ -72,7 +72,7 @@ class Life:
 
     def guardian_lost(self) -> None:
         """Nobody else can take its place: what runs goes on, and whoever asks is told what that means."""
-        self.guardian = 0
+        self.guardian = None
         self.weak.append("the guardian is gone: what runs here would outlive a killed resident; open it anew")
 
     def is_attended(self) -> bool:

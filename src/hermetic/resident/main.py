@@ -9,7 +9,7 @@ import struct
 import sys
 
 from . import frames
-from .guardian import guard
+from .guardian import guard, remove
 from .life import Life
 from .limits import DescriptorLimit, resource
 from .loop import Loop
@@ -34,23 +34,13 @@ LOG_BYTES = 65536  # of our own failures
 
 
 def main(stream: BinaryIO) -> NoReturn:
-    """Never returns: the process that was started ends as soon as its child, the guardian, has left it."""
+    """Never returns: the process that was started becomes the resident, or ends once that stands on its own."""
     config = read_config(stream)
     close_inherited()
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    has_subreaper = become_subreaper()
     os.umask(0o077)
-    pid = os.fork()
-    if pid and config["guardian"]:
-        set_title(b"hermetic-guardian")
-        quiet()
-        os.chdir("/")
-        guard(pid, config["directory"], config["spool"])
-    if pid:
-        os._exit(0)
-    config["has_subreaper"] = become_subreaper() and has_subreaper
+    if not config["foreground"]:
+        leave_starter(config)
+    config["has_subreaper"] = become_subreaper()
     try:
         life = begin(config)
     except BaseException as error:
@@ -61,14 +51,36 @@ def main(stream: BinaryIO) -> NoReturn:
     gc.freeze()
     gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
     life.loop.run()
+    if config["foreground"]:
+        remove(config["directory"])  # a guardian would
     os._exit(0)
+
+
+def leave_starter(config: Fields) -> None:
+    """Returns in a grandchild of the process that was started, in a session of its own, under a guardian if wanted."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    become_subreaper()
+    pid = os.fork()
+    if pid and config["guardian"]:
+        set_title(b"hermetic-guardian")
+        quiet()
+        os.chdir("/")
+        guard(pid, config["directory"], config["spool"])
+    if pid:
+        os._exit(0)
 
 
 def read_config(stream: BinaryIO) -> Fields:
     (size,) = struct.unpack(">I", stream.read(4))
     config: Fields = frames.unpack(stream.read(size))
-    defaults: Fields = {"lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True}
-    return dict(defaults, **config)
+    defaults: Fields = {
+        "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
+        "foreground": False}
+    config = dict(defaults, **config)
+    config["guardian"] = config["guardian"] and not config["foreground"]
+    return config
 
 
 def close_inherited() -> None:
@@ -90,7 +102,8 @@ def begin(config: Fields) -> Life:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     resident = Resident(loop, config, limits)
-    life = Life(resident, weaknesses(config), os.getppid(), config["lease"], config["unattended"])
+    guardian = os.getppid() if config["guardian"] else None
+    life = Life(resident, weaknesses(config), guardian, config["lease"], config["unattended"])
     signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
@@ -146,7 +159,7 @@ def quiet() -> None:
 def say_ready(config: Fields, life: Life) -> None:
     assert life.server is not None, "it was begun"
     frame = frames.pack_frame(frames.REPLY, 0, {
-        "socket": life.server.path, "pid": os.getpid(), "guardian": os.getppid(), "resident": config["id"]})
+        "socket": life.server.path, "pid": os.getpid(), "guardian": life.guardian, "resident": config["id"]})
     os.write(1, frame)
     quiet()
 

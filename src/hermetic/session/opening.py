@@ -139,7 +139,7 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
     record = EnvironmentRecord(
         id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
         spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
-        guardian=started.guardian,
+        guardian=started.guardian, place=started.place,
     )  # fmt: skip
     link = _link(backend, record)
     try:

@@ -1,0 +1,70 @@
+"""A way to a resident whose socket this machine cannot reach: a program that joins the socket to its own streams."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.starting import BESIDE, MOST_STDERR, end, spawn
+
+# Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
+BRIDGE = """\
+import os, select, socket, sys
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+os.write(1, b"+")
+def carry(source, target):
+    data = os.read(source, 65536)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view):]
+    return bool(data)
+poll = select.poll()
+ways = {0: stream.fileno(), stream.fileno(): 1}
+for source in ways:
+    poll.register(source, select.POLLIN)
+while all(carry(source, ways[source]) for source, _ in poll.poll()):
+    pass
+"""
+
+NOBODY_LISTENS = ("ConnectionRefusedError", "FileNotFoundError")  # how BRIDGE's complaint begins then
+
+
+async def bridged(argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] | None = None) -> socket.socket:
+    """A stream to the resident behind a program that runs BRIDGE there.
+
+    Raises: ConnectionRefusedError where nobody listens; EnvironmentUnavailable when the program does not get there.
+    """
+    ours, theirs = socket.socketpair()
+    stderr = os.memfd_create("errors")
+    # Nobody's child: it ends when its stream does, which may be after this event loop.
+    group = spawn([*BESIDE, *argv], theirs.fileno(), theirs.fileno(), stderr, environ or {})
+    try:
+        theirs.close()
+        ours.setblocking(False)
+        async with asyncio.timeout(seconds):
+            if await asyncio.get_running_loop().sock_recv(ours, 1) == b"+":
+                return ours
+        raise _failure("it ended", stderr)
+    except BaseException as error:
+        ours.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        if isinstance(error, TimeoutError):
+            raise _failure(f"no answer within {seconds:g} s", stderr) from None
+        raise
+    finally:
+        end(group)
+        os.close(stderr)
+
+
+def _failure(reason: str, stderr: int) -> Exception:
+    said = os.pread(stderr, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
+    last = said.splitlines()[-1] if said else ""
+    if last.startswith(NOBODY_LISTENS):
+        return ConnectionRefusedError(last)
+    said = f"; it said:\n{said}" if said else ""
+    return EnvironmentUnavailable(f"the way to the resident did not open: {reason}{said}")

@@ -23,15 +23,22 @@ def config(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def start(config: dict[str, Any], environ: dict[str, str] | None = None) -> tuple["subprocess.Popen[bytes]", Any]:
+    """The started process, and the fields of the frame it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(starting_input(build_archive(), msgspec.msgpack.encode(config)))
+    process.stdin.close()
+    [(_, _, said, _)] = FrameReader(MAX_FRAME).feed(process.stdout.read())
+    return process, said
+
+
 def test_it_is_the_process_that_was_started_and_leaves_nothing(config: dict[str, Any]) -> None:
-    given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-    argv = [sys.executable, "-I", "-S", "-c", BOOT]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(given)
-        process.stdin.close()
-        [(_, _, ready, _)] = FrameReader(MAX_FRAME).feed(process.stdout.read())
+    process, ready = start(config)
+    with process:
         resident = Resident(config["directory"], config["token"], ready)
         assert (ready["pid"], ready["guardian"]) == (process.pid, None)
         with resident.client() as client:
@@ -41,3 +48,20 @@ def test_it_is_the_process_that_was_started_and_leaves_nothing(config: dict[str,
             client.ask("shutdown", grace=0.0)
         assert process.wait(20) == 0
     assert not os.path.exists(config["directory"])
+
+
+def test_commands_get_what_the_place_has_where_the_configuration_says_nothing_else(config: dict[str, Any]) -> None:
+    config |= {"inherit": True, "environ": {"B": "configured"}}
+    process, ready = start(config, {"PATH": os.environ["PATH"], "A": "of the image", "B": "too", "PROMPT_COMMAND": "x"})
+    with process:
+        with Resident(config["directory"], config["token"], ready).client() as client:
+            assert client.run('echo "$A, $B, [$PROMPT_COMMAND]"')[1] == b"of the image, configured, []\n"
+            client.ask("shutdown", grace=0.0)
+        assert process.wait(20) == 0
+
+
+def test_a_directory_that_is_not_there_is_told_before_anything_runs(config: dict[str, Any]) -> None:
+    process, said = start(config | {"cwd": "/nowhere"})
+    with process:
+        assert "cwd '/nowhere' is not a directory" in said["message"]
+        assert process.wait(20) == 1

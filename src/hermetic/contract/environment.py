@@ -45,6 +45,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     spool: str | None
     environ: dict[str, str]
+    inherit: bool = False  # commands also get what the resident itself was started with: the image's variables
     cwd: str
     lease: float
     unattended: float

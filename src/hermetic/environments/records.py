@@ -1,8 +1,6 @@
 """What this host remembers of its environments: one private directory each, found by task or id."""
 
-import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -15,6 +13,7 @@ import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import ConfigError
+from hermetic.environments.file_lock import locked
 from hermetic.environments.private import make_private
 
 RECORD = "env.json"
@@ -89,13 +88,8 @@ class Records:
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncIterator[None]:
         """Held by one process at a time: who opens, replaces or removes this environment."""
-        path = self.root / f"{id}.lock"
-        fd = await _locked(path)
-        try:
+        async with locked(self.root / f"{id}.lock"):
             yield
-        finally:
-            path.unlink(missing_ok=True)
-            os.close(fd)
 
 
 def id_for_task(task: str) -> str:
@@ -110,41 +104,3 @@ def new_id() -> str:
 
 def _is_id(text: str) -> bool:
     return text[:2] in ("t-", "e-") and text[2:].isalnum()
-
-
-async def _locked(path: Path) -> int:
-    """A descriptor that holds the lock at `path`."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                await _wait_for_lock(fd)
-            # The holder before us removes the file; then the lock we have is of a file nobody else finds.
-            if _is_same_file(fd, path):
-                return fd
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-
-
-async def _wait_for_lock(fd: int) -> None:
-    """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it."""
-    own = os.dup(fd)
-
-    def wait() -> None:
-        try:
-            fcntl.flock(own, fcntl.LOCK_EX)
-        finally:
-            os.close(own)
-
-    await asyncio.to_thread(wait)
-
-
-def _is_same_file(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False

@@ -1,6 +1,7 @@
 """A resident started by a program of ours: its input handed over at once, its readiness awaited, its end seen."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -45,10 +46,14 @@ async def start_resident(
             if afterwards != "is ended":
                 await ended(pid)
         return started
-    except TimeoutError:
-        raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
-    except (NotReady, OSError) as error:
-        raise _failure(str(error), stderr) from error
+    except BaseException as error:
+        if pid is not None and afterwards == "stays":
+            _end_group(pid)
+        if isinstance(error, TimeoutError):
+            raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
+        if isinstance(error, NotReady | OSError):
+            raise _failure(str(error), stderr) from error
+        raise
     finally:
         for side in (ours, theirs):
             side.close()
@@ -108,6 +113,12 @@ def end(pid: int) -> None:
             os.waitpid(pid, 0)
     except (ChildProcessError, ProcessLookupError):
         return
+
+
+def _end_group(group: int) -> None:
+    """Ends what runs beside us in the session that `spawn` made."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _failure(reason: str, stderr: int) -> EnvironmentUnavailable:

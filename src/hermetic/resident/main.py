@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
 LOG_BYTES = 65536  # of our own failures
 
 
@@ -77,10 +78,17 @@ def read_config(stream: BinaryIO) -> Fields:
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
-        "foreground": False}
+        "foreground": False, "inherit": False}
     config = dict(defaults, **config)
+    if config["inherit"]:
+        config["environ"] = dict(inherited(), **config["environ"])
     config["guardian"] = config["guardian"] and not config["foreground"]
     return config
+
+
+def inherited() -> dict[str, str]:
+    """The variables of the place itself, without those that belong to the shell or prompt we were started by."""
+    return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
 
 
 def close_inherited() -> None:
@@ -96,6 +104,8 @@ def close_inherited() -> None:
 
 def begin(config: Fields) -> Life:
     set_title(b"hermetic-resident")
+    if not os.path.isdir(config["cwd"]):
+        raise OSError("cwd %r is not a directory there; give one that exists" % config["cwd"])
     limits = DescriptorLimit()
     log = ErrorLog(config["directory"] + "/log")
     loop = Loop(log.write)

@@ -1,0 +1,59 @@
+"""A lock that one process at a time holds, known by a file that is there only while somebody holds or wants it."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+
+@asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[int]:
+    """Holds the lock at `path`. The descriptor may be given to a child, which then holds it for as long as it lives."""
+    fd = await _locked(path)
+    try:
+        yield fd
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(fd)
+
+
+async def _locked(path: Path) -> int:
+    """A descriptor that holds the lock at `path`."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await _wait_for_lock(fd)
+            # The holder before us removes the file; then the lock we have is of a file nobody else finds.
+            if _is_same_file(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+async def _wait_for_lock(fd: int) -> None:
+    """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it."""
+    own = os.dup(fd)
+
+    def wait() -> None:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX)
+        finally:
+            os.close(own)
+
+    await asyncio.to_thread(wait)
+
+
+def _is_same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -67,7 +67,6 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
-    "command.LISTEN_SECONDS": "when listening to a command's output begins: all of it is taken in either way",
     "frames.CANCEL": "a kind of frame",
     "frames.CREDIT": "a kind of frame",
     "frames.ERROR": "a kind of frame",
@@ -77,8 +76,8 @@ NOT_LIMITS = {
     "job.FULL_READS": "the sign of a flood: it bounds nothing",
     "job.F_SETPIPE_SZ": "a number of the kernel: an operation of fcntl",
     "job.PIPE_BYTES": "a number of the kernel: what it gives a pipe",
-    "loop.READ": "a number of the standard library: an event of selectors",
-    "loop.WRITE": "a number of the standard library: an event of selectors",
+    "loop.READ": "a number of the standard library: an event of epoll",
+    "loop.WRITE": "a number of the standard library: an event of epoll",
     "main.PR_SET_CHILD_SUBREAPER": "a number of the kernel: an operation of prctl",
     "waiting.DEV_TTY": "a number of the kernel: the device of /dev/tty",
     "main.PR_SET_PDEATHSIG": "a number of the kernel: an operation of prctl",

@@ -24,6 +24,8 @@ POISONS: dict[str, Poison] = {
     "exit in a sourced file": Poison("source <(echo 'exit 5')", 5),
     "exit far above 255": Poison("exit 259", 3),
     "exec of a program": Poison("exec sh -c 'exit 6'", 6),
+    "the mark read-only": Poison("declare -r HERMETIC_COMMAND"),
+    "the mark unset": Poison("unset HERMETIC_COMMAND", 0),
     "exec of nothing": Poison("exec /nonexistent/program", 127),
     "exec of another bash": Poison("exec bash -c 'exit 7'", 7),
     "set -e and a failure": Poison("set -e; false; echo unreached", 1),

@@ -12,6 +12,15 @@ async def test_none_is_the_null_device(shell: hermetic.Session) -> None:
     assert (await shell.run("cat; read x; echo $?")).output == "1\n"
 
 
+async def test_an_input_that_a_command_sets_for_good_is_its_own(shell: hermetic.Session, directory: str) -> None:
+    await shell.run(f"echo wrong > '{directory}/in'; take() {{ exec <'{directory}/in'; }}")
+    for _ in range(2):
+        await shell.run("take")
+        assert (await shell.run("cat; echo $?")).output == "0\n"
+        assert (await shell.run("cat", timeout=10)).output == ""
+    assert (await shell.run("cat", stdin="right")).output == "right"
+
+
 async def test_empty_input_ends_at_once(shell: hermetic.Session) -> None:
     assert (await shell.run("wc -c", stdin="", timeout=10)).output.strip() == "0"
     assert (await shell.run("wc -c", stdin=b"", timeout=10)).output.strip() == "0"

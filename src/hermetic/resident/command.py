@@ -11,13 +11,11 @@ from .shell import INLINE_BYTES, in_memory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .job import Ending
-    from .loop import Timer
     from .output_log import OutputLog
     from .resident import Resident
     from .session import Session
     from .shell import Shell
 
-LISTEN_SECONDS = 0.001
 _MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 # The look-behind lets a word be tried once and not from each of its letters.
 _DEFINES = re.compile(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
@@ -79,7 +77,6 @@ class Command(Job):
         self.left_cwd = ""  # where the session stood before it
         self.is_plain = False  # one plain program: it cannot change the shell
         self.descriptors: list[int] = []
-        self.listening: Timer | None = None
 
     def open(self) -> tuple[bytes, ...]:
         """The fields of the order; called again when a shell died before it read the first one."""
@@ -95,7 +92,7 @@ class Command(Job):
         if len(text) > INLINE_BYTES:
             text = b"@%d" % self._keep(in_memory(self.text))
         # Most commands end before this: their output is taken in when they report, and nobody has listened.
-        self.listening = self.resident.loop.call_later(LISTEN_SECONDS, self._listen)
+        self.resident.loop.call_before_sleep(self._listen)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         wrap = b""
         if self.order.env:
@@ -132,8 +129,7 @@ class Command(Job):
     def shell_left(self) -> None:
         """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""
         self.close_descriptors()
-        if self.listening is not None:
-            self.listening.cancel()
+        self.resident.loop.forget_before_sleep(self._listen)
         for drain in self.drains:
             drain.read()
             drain.listen()

@@ -123,6 +123,7 @@ class Job:
     pty = False
     rows, cols = 24, 80
     input_open = False
+    cwd_after: str | None = None  # where its session stands after it, where that is known
 
     def __init__(
         self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,

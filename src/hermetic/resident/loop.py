@@ -1,10 +1,10 @@
-"""One thread, one selector: descriptors, timers and the ends of children, each bound to a callback."""
+"""One thread, one epoll: descriptors, timers and the ends of children, each bound to a callback."""
 
 from __future__ import annotations
 
 import heapq
 import os
-import selectors
+import select
 import signal
 import time
 from collections import deque
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 65536
 AWAKE_SECONDS = 0.001  # most short commands have answered by then
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class Watch:
@@ -60,12 +60,14 @@ class Loop:
     """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and touches no other."""
 
     def __init__(self, on_error: Callable[[], None]) -> None:
-        self.selector = selectors.DefaultSelector()
+        self.epoll = select.epoll()
+        self.watches: dict[int, Watch] = {}  # by descriptor
         self.on_error = on_error
         self.buffer = memoryview(bytearray(BUFFER_BYTES))  # what one read takes in; used again by the next
         self.timers: list[Timer] = []
         self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()
+        self.before_sleep: dict[Callable[[], None], None] = {}
         # pid: callback(wait status) of every child somebody asked about
         self.children: dict[int, Callable[[int], None]] = {}
         # called with the pids of children that ended, known or not
@@ -78,19 +80,21 @@ class Loop:
     # -- descriptors
     def watch(self, fd: int, callback: Callable[[], None], events: int = READ) -> Watch:
         watch = Watch(fd, callback, events)
-        self.selector.register(fd, events, watch)
+        self.epoll.register(fd, events)
+        self.watches[fd] = watch
         return watch
 
     def unwatch(self, watch: Watch) -> None:
         if watch.active:
             watch.active = False
-            self.selector.unregister(watch.fd)
+            del self.watches[watch.fd]
+            self.epoll.unregister(watch.fd)
 
     def want(self, watch: Watch, events: int) -> None:
         """Change what a watch listens for."""
         if watch.active and watch.events != events:
             watch.events = events
-            self.selector.modify(watch.fd, events, watch)
+            self.epoll.modify(watch.fd, events)
 
     # -- time
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
@@ -105,6 +109,13 @@ class Loop:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
+
+    def call_before_sleep(self, callback: Callable[[], None]) -> None:
+        """Call it when nothing is left to do, and the answer we stay awake for has not come."""
+        self.before_sleep[callback] = None
+
+    def forget_before_sleep(self, callback: Callable[[], None]) -> None:
+        self.before_sleep.pop(callback, None)
 
     # -- children
     def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
@@ -149,11 +160,12 @@ class Loop:
     def run(self) -> None:
         self.running = True
         while self.running:
-            for key, _ in self.selector.select(self._pause()):
-                watch: Watch = key.data
+            # Taken together before any is called: a callback may close one of them and open another under its number.
+            for watch in [self.watches[fd] for fd, _ in self.epoll.poll(self._pause())]:
                 if watch.active:
                     self._call(watch.callback)
-            self._run_timers()
+            if self.timers:
+                self._run_timers()
             for _ in range(len(self.soon)):
                 self._call(self.soon.popleft())
 
@@ -176,13 +188,15 @@ class Loop:
                 os.sched_yield()  # the one we wait for may have been put on our processor
                 return 0
             self._awake_until = 0.0
+        if self.before_sleep:
+            self.soon.extend(self.before_sleep)
+            self.before_sleep.clear()
+            return 0
         while self.timers and self.timers[0].callback is None:
             heapq.heappop(self.timers)
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
 
     def _run_timers(self) -> None:
-        if not self.timers:
-            return
         now = time.monotonic()
         while self.timers and self.timers[0].when <= now:
             callback = heapq.heappop(self.timers).callback

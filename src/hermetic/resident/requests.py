@@ -152,8 +152,10 @@ class Requests(FileRequests):
             head, tail = log.excerpt(limit // len(job.logs()))
             counts.append([log.total, len(head), len(tail)])
             body += head + tail
-        session = self.resident.sessions.get(job.session)
-        cwd = session.cwd if session is not None else job.cwd
+        cwd = job.cwd_after
+        if cwd is None:
+            session = self.resident.sessions.get(job.session)
+            cwd = session.cwd if session is not None else job.cwd
         fields = {
             "ending": ending, "duration": job.duration or job.elapsed, "cwd": cwd, "notes": job.notes, "out": counts[0],
             "err": counts[1] if job.err is not None else None, "log": job.id}

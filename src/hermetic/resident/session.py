@@ -20,6 +20,7 @@ from .loop import Waiters
 from .move import Move
 from .process import spawn_bash
 from .shell import Shell, in_memory
+from .standing import has_null_input, nearest_living, standing
 from .state import can_be_carried, quote_cd
 from .tree import children, descendants, send
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
-DELETED = " (deleted)"  # what the kernel adds to the name of a directory that is gone
 BESIDE_SECONDS = 2  # how long a shell beside the lane may take to come
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
@@ -50,6 +50,7 @@ class Session:
         self.covered = False  # a copy of the lane's state exists or is ordered
         self.needs_copy = False
         self.may_trap = True  # the profile may have set traps
+        self.has_null_input = False  # the lane's own standard input is the null device
         self.vocabulary = Vocabulary()
         self.is_unmarked = not resident.marks.base  # its processes carry no second mark
         self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
@@ -191,26 +192,24 @@ class Session:
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         command.cwd = command.order.cwd or cwd
-        # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
-        traps = b"trap" in command.text and b"command" not in self.vocabulary.names
-        shell.send(b"T" if traps else b"R", command.number, *command.open())
+        shell.send(self._verb(command, shell), command.number, *command.open())
         if not self.flock.ordered:
             self.loop.stay_awake()
 
+    def _verb(self, command: Command, shell: Shell) -> bytes:
+        # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
+        if b"trap" in command.text and b"command" not in self.vocabulary.names:
+            return b"T"
+        has_streams = command.order.stdin_fd is not None or command.err is not None
+        return b"R" if shell is self.lane and self.has_null_input and not has_streams else b"Q"
+
+    def _look_at_input(self) -> None:
+        """A command may have given the lane another standard input, with exec in a function, say: not for the next."""
+        self.has_null_input = self.lane is not None and has_null_input(self.lane.pid or 0)
+
     def living_cwd(self) -> tuple[str, str | None]:
         """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
-        cwd = self.cwd
-        if not cwd.endswith(DELETED) or not self._is_gone():
-            return cwd, None
-        lost = cwd[: -len(DELETED)]
-        return nearest_living(lost), lost
-
-    def _is_gone(self) -> bool:
-        """Whether the lane stands in a directory without a name; the word alone may be part of one."""
-        try:
-            return self.lane is not None and os.stat("/proc/%d/cwd" % (self.lane.pid or 0)).st_nlink == 0
-        except OSError:
-            return False
+        return standing(self.cwd, self.lane.pid if self.lane is not None else None)
 
     def _mend_cwd(self, command: Command) -> str:
         """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
@@ -248,6 +247,7 @@ class Session:
         elif shell is self.lane and self.start_timer is not None:
             self.start_timer.cancel()
             self.start_timer = None
+            self._look_at_input()
             self._settle()
             self.when_started.tell()
         elif shell in self.flock.ordered:
@@ -261,6 +261,8 @@ class Session:
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
         shell.command = None
+        if command.is_plain and command.in_lane:
+            command.cwd_after = command.left_cwd
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
         if not command.in_lane:
@@ -269,6 +271,7 @@ class Session:
         if not command.is_plain:
             self.covered = False
             self.exports.changed()
+            self._look_at_input()
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
@@ -330,6 +333,7 @@ class Session:
             return False
         self.lane = self.flock.copies.pop()
         self.covered = False
+        self._look_at_input()
         self.exports.changed()
         if not self.resident.has_subreaper:
             self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
@@ -464,6 +468,7 @@ class Session:
                 if other is not shell and other.command is None and other not in self.beside:
                     self.flock.forget(other)
             self.lane, self.covered = shell, False
+            self._look_at_input()
             self._settle()
         self.advance()
 
@@ -485,10 +490,3 @@ class Session:
         self._refuse_waiting("the session was ended before the command began")
         self.when_started.tell()
         self.when_lane.tell()
-
-
-def nearest_living(path: str) -> str:
-    """The path itself, or the nearest of its ancestors that is a directory."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return path

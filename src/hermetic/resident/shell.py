@@ -1,10 +1,10 @@
 """One bash that sits idle on its own channel, and the text it runs there.
 
 Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. It knows how
-to run a text (R, or T when the text may set traps), fork a copy of itself that listens on another channel (F), and tell
-its exported variables (E) or its whole state (S). Anything else ends it. Nothing is inherited: channels, output and
-input are opened by path for as long as they are needed, so there is no control descriptor that a command could close,
-reuse or leak.
+to run a text (R; Q where it has input or its errors are kept apart; T where it may set traps), fork a copy of itself
+that listens on another channel (F), and tell its exported variables (E) or its whole state (S). Anything else ends it.
+Nothing is inherited: channels, output and input are opened by path for as long as they are needed, so there is no
+control descriptor that a command could close, reuse or leak.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ for ((__h_o=1; __h_o--; )); do
 for ((__h_i=1; __h_i--; )); do
 if [[ $__h_w ]]; then builtin cd -- "$__h_w" || builtin :; OLDPWD=$__h_v; fi;
 if [[ $__h_x ]]; then command exec </dev/null >/dev/null 2>&1; fi;
-__h_n=${__h[1]-0} __h=() __h_s=$__h_s __h_t= __h_u= __h_v= __h_w= __h_x= __h_y= LINENO=1;
+__h_n=${__h[1]-0} __h=() __h_s=$__h_s __h_t= __h_u= __h_v= __h_w= __h_x= __h_y= LINENO=1
+HERMETIC_COMMAND=${HERMETIC_COMMAND-};
 builtin printf '\0%s %d %s %d\0' "$__h_c" "$BASHPID" "$__h_n" "$__h_s" >|"$__h_p$__h_e" &&
 builtin mapfile -t -d '' -n 8 __h <"$__h_c";
 case ${__h[0]-} in
@@ -60,27 +61,30 @@ builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin pr
 builtin shopt -p; builtin set +o;
 builtin trap -p; } >|"$__h_p${__h[3]}" ;;
 """
-# A subshell drops its traps and, in the background, ignores INT and QUIT: a copy's first command puts them back.
-# T redirects with exec, so that an EXIT trap's output is seen when the text ends its shell; one that is left is run at
-# the end.
+# A subshell drops its traps and, in the background, ignores INT and QUIT: a copy's first command puts them back. The
+# mark is exported when the shell starts; assigning it keeps it so and costs less. R leaves standard input as the shell
+# has it, the null device: a redirection costs as much as reading an order. T redirects with exec, so that an EXIT
+# trap's output is seen when the text ends its shell; one that is left is run at the end.
 _RUN = r"""
-R|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
+R|Q|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
 if [[ ${__h[5]} == @* ]]; then builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[5]#@}"; else __h_t=${__h[5]# }; fi;
 if [[ ${__h[7]} ]]; then __h_u=$__h_t; builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[7]}"; fi;
 if [[ ${__h[6]} ]]; then __h_w=$PWD __h_v=${OLDPWD-};
 builtin cd -- "${__h[6]}" ||
 __h_t='builtin printf "hermetic: cannot enter the directory\n" >&2; ( builtin exit 126 )'; fi;
 if ((__h_q)); then builtin ulimit -S -q $((__h_q - ${__h[1]} % 400000)) || builtin :; fi;
-builtin export HERMETIC_COMMAND=$__h_m.${__h[1]}; __h_o=1 __h_i=1;
-if [[ ${__h[0]} == R ]]; then __h_s=0 LINENO=1;
-builtin eval "$__h_t" <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}";
-__h_s=$? __h_t= __h_u=;
-else __h_x=1; command exec <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}"; __h_s=0 LINENO=1;
+__h_o=1 __h_i=1 __h_s=0 LINENO=1 HERMETIC_COMMAND=$__h_m.${__h[1]};
+case ${__h[0]} in
+R) builtin eval "$__h_t" >|"$__h_p${__h[3]}" 2>&1;
+__h_s=$? __h_t= __h_u= ;;
+Q) builtin eval "$__h_t" <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}";
+__h_s=$? __h_t= __h_u= ;;
+*) __h_x=1; command exec <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}"; LINENO=1;
 builtin eval "$__h_t";
 __h_s=$? __h_u=; __h_t=$(builtin trap -p EXIT);
 if [[ $__h_t ]]; then builtin trap - EXIT; builtin eval "__h_y=($__h_t)"; ( builtin exit "$__h_s" );
 builtin eval "${__h_y[2]}"; fi;
-__h_t=; fi ;;
+__h_t= ;; esac ;;
 *) __h_o=0 ;;
 esac; done; done
 """
@@ -91,7 +95,7 @@ LOOP = " ".join((_TURN + _FORK + _TELL + _RUN).split("\n")).strip()
 START = (
     "__h_p=$1 __h_e=$2 __h_c=$3 __h_l=$4 __h_m=$5 __h_q=$6 __h_t=$7 __h_s=0 __h_new= __h_k= __h_w= "
     "__h_v= __h_x= __h_u= __h_a=1; "
-    "builtin shift \"$#\"; "
+    "builtin shift \"$#\"; builtin export HERMETIC_COMMAND=$__h_m.0; "
     "if [[ $__h_t ]]; then builtin source \"$__h_p$__h_t\"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; "
     "else builtin set +eu; fi; "
     "builtin shopt -u expand_aliases; builtin mapfile -d '' -n 1 __h_t <\"$__h_p$__h_l\"; builtin eval \"$__h_t\""

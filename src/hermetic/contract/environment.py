@@ -35,6 +35,7 @@ class EnvironmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     pid: int  # as the place itself counts
     guardian: int | None
     place: dict[str, str] = {}  # what the backend needs to find the place again: a container's id, a host's address
+    notes: tuple[str, ...] = ()  # what this place is weaker in than it was asked to be, one sentence each
 
 
 class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +55,8 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     guardian: bool
     label: str
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
+    opener: int | None = None  # a user besides the resident's own and root that may connect
+    own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     guardian: int | None = None
     resident: str
     place: dict[str, str] = {}  # for the record; filled in by the backend
+    notes: tuple[str, ...] = ()  # likewise
 
 
 class Backend(Protocol):

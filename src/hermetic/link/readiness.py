@@ -33,4 +33,5 @@ def _started(frame: Frame) -> Started:
         raise NotReady(answers.refusal.decode(frame.fields).message)
     if frame.kind != REPLY:
         raise FrameError(f"a frame of kind {frame.kind}")
-    return msgspec.structs.replace(answers.started.decode(frame.fields), place={})  # that is for the backend to say
+    said = answers.started.decode(frame.fields)
+    return msgspec.structs.replace(said, place={}, notes=())  # those are for the backend to say

@@ -222,7 +222,8 @@ class Job:
         for drain in self.drains:
             drain.flush()
         self.duration = self.elapsed
-        self.ending = self.forced or self.own_ending
+        memory = self.resident.memory
+        self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
         listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []
         for listener in listeners:
             listener()

@@ -78,7 +78,8 @@ def read_config(stream: BinaryIO) -> Fields:
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
-        "foreground": False, "inherit": False}
+        "foreground": False, "inherit": False, "opener": None,
+        "own_cgroup": False}
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])
@@ -118,7 +119,8 @@ def begin(config: Fields) -> Life:
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
-    life.attach(Server(loop, config["directory"] + "/s", config["token"], Requests(resident, life)))
+    life.attach(
+        Server(loop, config["directory"] + "/s", config["token"], Requests(resident, life), config["opener"]))
     os.umask(config.get("umask", 0o022))
     resident.session("")
     return life

@@ -8,6 +8,7 @@ import time
 from . import tree
 from .command import Command
 from .limits import SecondMarks
+from .memory import MemoryKills
 from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
@@ -55,6 +56,7 @@ class Resident:
         self.descriptors_path = "/proc/%d/fd/" % os.getpid()
         self.marks = SecondMarks()
         self.room = ProcessRoom()
+        self.memory = MemoryKills() if config["own_cgroup"] else None
         self.has_subreaper: bool = config["has_subreaper"]
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.loop_fd = in_memory(LOOP.encode())

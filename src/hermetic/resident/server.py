@@ -29,14 +29,18 @@ CLIENTS = 64
 
 
 class Server:
-    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests) -> None:
+    def __init__(
+        self, loop: Loop, path: str, token: bytes, requests: Requests, opener: int | None = None
+    ) -> None:
         self.loop, self.path, self.token, self.requests = loop, path, token, requests
+        self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
         self.on_count: Callable[[], None] = lambda: None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self.socket.setblocking(False)
         self.socket.bind(path)
-        os.chmod(path, 0o600)
+        # Another user than ours can only open what everybody may; the directory and the token stand before it.
+        os.chmod(path, 0o600 if self.users <= {0, os.getuid()} else 0o666)
         self.socket.listen(64)
         self.watch = loop.watch(self.socket.fileno(), self._accept)
 
@@ -47,7 +51,7 @@ class Server:
             return
         connection.setblocking(False)
         _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid not in (0, os.getuid()) or len(self.clients) >= CLIENTS:
+        if uid not in self.users or len(self.clients) >= CLIENTS:
             connection.close()
             return
         self.clients.add(Client(self, connection))

@@ -54,7 +54,8 @@ class Environment(Session):
     @property
     def isolation(self) -> Isolation:
         """What stands between a command here and the caller's machine."""
-        return self._backend.isolation
+        isolation = self._backend.isolation
+        return msgspec.structs.replace(isolation, notes=(*isolation.notes, *self._record.notes))
 
     def session(self, name: str) -> Session:
         """Another shell in the same place; it starts with its first command."""
@@ -79,7 +80,8 @@ class Environment(Session):
     async def info(self) -> EnvironmentInfo:
         """The environment and its resident at this moment."""
         said, _ = await self._link.ask("info", answers.info)
-        return msgspec.structs.replace(said, id=self.id, kind=self.kind, task=self.task)
+        weak = (*said.weak, *self._record.notes)
+        return msgspec.structs.replace(said, id=self.id, kind=self.kind, task=self.task, weak=weak)
 
     def events(self) -> EventStream:
         """What starts and ends here, from now on, as an async iterator."""

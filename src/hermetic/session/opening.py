@@ -14,6 +14,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Invali
 from hermetic.environments import catalog
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
+from hermetic.environments.starting import MOST_STDERR
 from hermetic.link.link import Link
 from hermetic.session.environment import Environment, end, forget
 
@@ -139,7 +140,7 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
     record = EnvironmentRecord(
         id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
         spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
-        guardian=started.guardian, place=started.place,
+        guardian=started.guardian, place=started.place, notes=started.notes,
     )  # fmt: skip
     link = _link(backend, record)
     try:
@@ -151,7 +152,24 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
         if isinstance(error, OSError):
             raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
         raise
-    return Environment(backend, record, link, records, ends_on_close=task is None)
+    environment = Environment(backend, record, link, records, ends_on_close=task is None)
+    try:
+        await _set_up(environment, backend.options.get("setup"))
+    except BaseException:
+        await end(backend, record, link, records)
+        await link.close()
+        raise
+    return environment
+
+
+async def _set_up(environment: Environment, text: str | None) -> None:
+    """Runs the option `setup` in the new environment's own shell, which keeps what it sets."""
+    if text is None:
+        return
+    result = await environment.run(text)
+    if result.exit_code != 0:
+        said = f"; it said:\n{result.output[-MOST_STDERR:]}" if result.output else ""
+        raise EnvironmentUnavailable(f"setup {result.ending}: correct its text{said}", environment=environment.id)
 
 
 def _link(backend: Backend, record: EnvironmentRecord) -> Link:
@@ -159,9 +177,10 @@ def _link(backend: Backend, record: EnvironmentRecord) -> Link:
 
 
 def _differing(record: EnvironmentRecord, backend: Backend, given: Mapping[str, Any]) -> list[str]:
-    """The options the caller named that the living environment was not opened with."""
+    """The options the caller named, or that its kind always compares, that the living one was not opened with."""
     if record.kind != backend.kind:
         return ["kind"]
     # Through JSON as the record went, so that a tuple equals the list it was stored as.
     asked = msgspec.json.decode(msgspec.json.encode(backend.options))
-    return [name for name in given if asked.get(name) != record.options.get(name)]
+    names = dict.fromkeys((*given, *getattr(backend, "identity", ())))
+    return [name for name in names if asked.get(name) != record.options.get(name)]

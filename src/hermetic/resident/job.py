@@ -122,7 +122,6 @@ class Job:
     kind = "process"
     pty = False
     rows, cols = 24, 80
-    input_open = False
     cwd_after: str | None = None  # where its session stands after it, where that is known
 
     def __init__(
@@ -148,6 +147,10 @@ class Job:
     @property
     def mark(self) -> str:
         return "%s.%d" % (self.resident.id, self.number)
+
+    @property
+    def input_open(self) -> bool:
+        return False
 
     @property
     def elapsed(self) -> float:
@@ -200,7 +203,11 @@ class Job:
         if self.forced is None:
             self.forced = ending
         if self.sweep is None:
-            self.sweep = self.resident.sweep(self.members, grace, self._swept)
+            self.sweep = self.end_members(grace, self._swept)
+
+    def end_members(self, grace: float, done: Callable[[list[int]], None]) -> object:
+        """End the processes that belong to it; `done(survivors)` when none is left, or none that can be ended."""
+        return self.resident.sweep(self.members, grace, done)
 
     def _swept(self, survivors: list[int]) -> None:
         self.sweep = None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from . import tree
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +40,16 @@ class Lease:
         self.is_running = running
 
     def _run_out(self) -> None:
-        # A background job of a session is nobody's process, yet it runs.
-        if not self.is_running and self.life.has_strays():
+        if self.is_running:
+            self.life.end(0.25, lambda: None)
+        else:
+            # A background job of a session is nobody's process, yet it runs.
+            self.life.resident.ask_strays(self._strays_told)
+
+    def _strays_told(self, has_strays: bool) -> None:
+        if self.life.is_attended() or self.life.ending or self.life.resident.running():
+            return  # meanwhile somebody came or something was started: the clock runs anew
+        if has_strays:
             # Their end is not told to us: look again after another lease, as long as the second clock allows.
             self.strayed += self.lease
             self.is_running = self.strayed >= self.unattended
@@ -78,10 +84,6 @@ class Life:
     def is_attended(self) -> bool:
         return self.server is not None and self.server.attached > 0
 
-    def has_strays(self) -> bool:
-        shells = {shell.pid for session in self.resident.sessions.values() for shell in session.flock.shells.values()}
-        return any(pid not in shells for pid in self.resident.everything())
-
     def _changed(self, event: str, job: Job) -> None:
         for listener in self.listeners[:]:
             listener(event, job)
@@ -107,4 +109,4 @@ class Life:
         def swept(survivors: list[int]) -> None:
             done()
             self.loop.call_soon(self.loop.stop)
-        tree.Sweep(self.loop, self.resident.everything, grace, swept)
+        self.resident.end_everything(grace, swept)

@@ -6,29 +6,21 @@ import fcntl
 import os
 import signal
 import struct
-from collections import deque
 
+from .feed import INPUT_BYTES, Feed, InputClosed
 from .job import Drain, Job, ending_of
-from .loop import WRITE
 from .shell import START
 from .waiting import place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from .loop import Watch
     from .output_log import OutputLog
     from .resident import Resident
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
-INPUT_BYTES = 1 << 20  # what may wait inside for a process that does not read yet
 END_OF_FILE = b"\x04"  # what a terminal takes for the end of input
-
-
-class InputClosed(Exception):
-    """Nothing more can be written to this process."""
 
 
 class Process(Job):
@@ -43,11 +35,7 @@ class Process(Job):
         super().__init__(resident, job_id, number, session, text, out, err)
         self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
         self.cwd = launch.cwd
-        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken in]
-        self.pending_bytes = 0
-        self.closing = False
-        self.input_fd: int | None = None
-        self.input_watch: Watch | None = None
+        self.feed: Feed | None = None
         self.input_place: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
         try:
             streams = self._open_streams(launch)
@@ -74,8 +62,7 @@ class Process(Job):
             set_size(master, launch.rows, launch.cols)
             self.input_place = place_of(os.fstat(slave))
             self.drains.append(Drain(loop, master, self.out))
-            self.input_fd = os.dup(master)
-            self.input_open = True
+            self.feed = Feed(loop, os.dup(master))
             if launch.stdin_fd is not None:
                 self._type(launch.stdin_fd)
             return slave, slave, slave
@@ -99,17 +86,20 @@ class Process(Job):
             return launch.stdin_fd
         if launch.stdin != "pipe":
             return self.resident.null
-        read_end, self.input_fd = os.pipe2(os.O_CLOEXEC)
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
         launch.opened.append(read_end)
-        os.set_blocking(self.input_fd, False)
+        self.feed = Feed(self.resident.loop, write_end)
         self.input_place = place_of(os.fstat(read_end))
-        self.input_open = True
         return read_end
 
     def _close_parents_ends(self) -> None:
         for drain in self.drains:
             drain.close()
-        self._close_input_fd()
+        self._drop_input()
+
+    def _drop_input(self) -> None:
+        if self.feed is not None:
+            self.feed.drop()
 
     @property
     def inodes(self) -> set[int | None]:
@@ -121,78 +111,30 @@ class Process(Job):
         return self.resident.tree_of(self, roots)
 
     def _exited(self, status: int) -> None:
-        self._close_input_fd()
+        self._drop_input()
         self.finish(ending_of(status))
 
     # -- input
+    @property
+    def input_open(self) -> bool:
+        return self.feed is not None and self.feed.is_open
+
     def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
-        """Queue bytes; `taken(error)` is called once they are all within INPUT_BYTES of the process, or cannot be."""
-        if not self.input_open or self.closing:
+        """Queue bytes; `taken(error)` is called once the process has taken them in, or cannot."""
+        if self.feed is None:
             raise InputClosed()
-        self.pending.append([data, taken])
-        self.pending_bytes += len(data)
-        self._feed()
+        self.feed.write(data, taken)
 
     def close_input(self) -> None:
         if self.pty:
             self.write(END_OF_FILE, lambda error: None)
-        else:
-            self.closing = True
-            self._feed()
-
-    def _feed(self) -> None:
-        while self.pending and self.input_fd is not None:
-            item = self.pending[0]
-            try:
-                count = os.write(self.input_fd, item[0]) if item[0] else 0
-            except BlockingIOError:
-                break
-            except OSError:
-                self._close_input_fd()
-                return
-            self.pending_bytes -= count
-            item[0] = item[0][count:]
-            if not item[0]:
-                self.pending.popleft()
-                self._accept(item)
-        for item in self.pending:
-            if self.pending_bytes <= INPUT_BYTES:
-                self._accept(item)
-        if self.input_fd is None:
-            return
-        if self.pending:
-            if self.input_watch is None:
-                self.input_watch = self.resident.loop.watch(self.input_fd, self._feed, WRITE)
-        else:
-            self._unwatch_input()
-            if self.closing:
-                self._close_input_fd()
-
-    @staticmethod
-    def _accept(item: list[Any], error: InputClosed | None = None) -> None:
-        taken, item[1] = item[1], None
-        if taken is not None:
-            taken(error)
-
-    def _unwatch_input(self) -> None:
-        if self.input_watch is not None:
-            self.resident.loop.unwatch(self.input_watch)
-            self.input_watch = None
-
-    def _close_input_fd(self) -> None:
-        self._unwatch_input()
-        self.input_open = False
-        if self.input_fd is not None:
-            os.close(self.input_fd)
-            self.input_fd = None
-        pending, self.pending, self.pending_bytes = self.pending, deque(), 0
-        for item in pending:
-            self._accept(item, InputClosed())
+        elif self.feed is not None:
+            self.feed.close()
 
     # -- terminal
     def resize(self, rows: int, cols: int) -> None:
-        if self.input_fd is not None:
-            set_size(self.input_fd, rows, cols)
+        if self.feed is not None and self.feed.fd is not None:
+            set_size(self.feed.fd, rows, cols)
             self.rows, self.cols = rows, cols
 
 

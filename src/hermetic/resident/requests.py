@@ -9,10 +9,11 @@ import time
 from . import fields as take
 from . import frames
 from .command import Command, Order
+from .feed import InputClosed
 from .file_requests import FileRequests
 from .following import Follow, wait_for_log
 from .output_log import open_unnamed
-from .process import InputClosed, Process
+from .process import Process
 from .resident import Refusal
 from .shell import in_memory
 from .waiting import waits_for_input
@@ -341,7 +342,7 @@ class Requests(FileRequests):
         job = self._job(request)
         grace = take.seconds(request.fields, "grace", 0.25)
         if job.has_ended:  # what it left behind may live on
-            self.resident.sweep(job.members, grace, lambda _: request.reply({"process": job.describe()}))
+            job.end_members(grace, lambda _: request.reply({"process": job.describe()}))
             return
         job.end(grace, None)
         job.when_ended(lambda: request.reply({"process": job.describe()}))

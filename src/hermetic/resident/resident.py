@@ -273,6 +273,14 @@ class Resident:
         """All that is ours, shells included."""
         return tree.descendants(tree.children(os.getpid()))
 
+    def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
+        tree.Sweep(self.loop, self.everything, grace, done)
+
+    def ask_strays(self, answer: Callable[[bool], None]) -> None:
+        """Whether anything runs here besides the shells, known as a job or not."""
+        shells = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
+        answer(any(pid not in shells for pid in self.everything()))
+
 
 def find_program(name: str, path: str) -> str:
     """Where a program is, or its plain name: the attempt to run it then says what is missing."""

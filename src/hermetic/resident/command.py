@@ -83,8 +83,7 @@ class Command(Job):
         self.close_descriptors()
         ends = []
         for log in self.logs():
-            # The shell opens the write end anew by its path, so that this flag is ours alone.
-            read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            read_end, write_end = self.resident.pipes.take()
             self.descriptors.append(write_end)
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(b"%d" % write_end)

@@ -46,8 +46,15 @@ class FrameReader:
         self.most = most
         self.buffer = bytearray()
 
-    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """Add bytes; yield every frame that is whole. Raises FrameError."""
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Add bytes; gives every frame that is whole. Raises FrameError, here or later."""
+        if not self.buffer and len(data) >= 6:
+            length, header_length = PREFIX.unpack_from(data)
+            if length == len(data) - 4 and 2 + header_length <= length <= self.most:  # nearly always: just one frame
+                return iter((_frame(data[6:6 + header_length], data[6 + header_length:]),))
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> Iterator[Frame]:
         buffer = self.buffer
         buffer += data
         at = 0
@@ -60,15 +67,19 @@ class FrameReader:
                 if end > len(buffer):
                     break
                 split = at + 6 + header_length
-                header = unpack(bytes(buffer[at + 6:split]))
-                if not (isinstance(header, list) and len(header) == 3 and type(header[0]) is int
-                        and type(header[1]) is int and isinstance(header[2], dict)):
-                    raise FrameError("header is not [kind, id, fields]")
-                body = bytes(buffer[split:end])
+                frame = _frame(bytes(buffer[at + 6:split]), bytes(buffer[split:end]))
                 at = end
-                yield header[0], header[1], header[2], body
+                yield frame
         finally:  # also when whoever takes a frame fails: none is given out twice
             del buffer[:at]
+
+
+def _frame(packed: bytes, body: bytes) -> Frame:
+    header = unpack(packed)
+    if not (type(header) is list and len(header) == 3 and type(header[0]) is int and type(header[1]) is int
+            and type(header[2]) is dict):
+        raise FrameError("header is not [kind, id, fields]")
+    return header[0], header[1], header[2], body
 
 
 def pack(value: Any) -> bytes:
@@ -209,8 +220,19 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
         return items, at
     fields = {}
     for _ in range(size):
-        key, at = _unpack(data, at, depth + 1)
+        key, at = _unpack_short(data, at, depth)
         if type(key) is not str:
             raise FrameError("a key is not a string")
-        fields[key], at = _unpack(data, at, depth + 1)
+        fields[key], at = _unpack_short(data, at, depth)
     return fields, at
+
+
+def _unpack_short(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """An item of a map: nearly all are short texts and small numbers, read here without another turn."""
+    code = data[at]
+    if code < 0x80:
+        return code, at + 1
+    end = at + 1 + (code & 31)
+    if 0xA0 <= code < 0xC0 and end <= len(data):
+        return data[at + 1:end].decode("utf-8"), end
+    return _unpack(data, at, depth + 1)

@@ -32,6 +32,26 @@ if TYPE_CHECKING:
 PROOF_SECONDS = 0.2
 
 
+class SparePipe:
+    """A pipe made ahead, in idle time: the next command's output goes through it."""
+
+    def __init__(self) -> None:
+        self.ends: tuple[int, int] | None = None
+
+    def take(self) -> tuple[int, int]:
+        ends, self.ends = self.ends, None
+        return ends or _new_pipe()
+
+    def prepare(self) -> None:
+        if self.ends is None:
+            self.ends = _new_pipe()
+
+
+def _new_pipe() -> tuple[int, int]:
+    # A shell opens the write end anew by its path, so that this flag is ours alone.
+    return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+
 class Refusal(Exception):
     """An error of the protocol: `kind` is a class name of the client's, `fields` go with it."""
 
@@ -63,6 +83,7 @@ class Resident:
         self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
+        self.pipes = SparePipe()
         self.number = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop)

@@ -73,9 +73,10 @@ class Session:
     @property
     def cwd(self) -> str:
         """Where the next command starts: the kernel's word, not the shell's."""
-        if self.lane is not None and self.lane.pid is not None and self.start_timer is None:
+        lane = self.lane
+        if lane is not None and lane.pid is not None and self.start_timer is None:
             try:
-                return os.readlink("/proc/%d/cwd" % self.lane.pid)
+                return os.readlink("/proc/%d/cwd" % lane.pid)
             except OSError:
                 pass
         return self.base_cwd
@@ -276,6 +277,7 @@ class Session:
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
         self._settle()
+        self.resident.pipes.prepare()
 
     def jobs_of_others(self, pid: int, command: Command) -> set[int]:
         """What hangs below a shell and was started by an earlier command."""

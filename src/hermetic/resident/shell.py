@@ -85,10 +85,12 @@ __h_s=$? __h_u=; __h_t=$(builtin trap -p EXIT);
 if [[ $__h_t ]]; then builtin trap - EXIT; builtin eval "__h_y=($__h_t)"; ( builtin exit "$__h_s" );
 builtin eval "${__h_y[2]}"; fi;
 __h_t= ;; esac ;;
+"""
+_END = r"""
 *) __h_o=0 ;;
 esac; done; done
 """
-LOOP = " ".join((_TURN + _FORK + _TELL + _RUN).split("\n")).strip()
+LOOP = " ".join((_TURN + _RUN + _FORK + _TELL + _END).split("\n")).strip()
 
 # $1 where descriptors are found, $2 events, $3 channel, $4 the loop, $5 the mark, $6 the second mark's base, $7 a state
 # to take in or "".

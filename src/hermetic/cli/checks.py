@@ -6,13 +6,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from typing import Literal
 
-import msgspec
-
+from hermetic.contract.environment import Finding
 from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.environments import catalog
+from hermetic.environments.checkup import probe
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, runtime_root
 from hermetic.session.opening import open as open_environment
@@ -22,31 +20,17 @@ OLDEST_BASH = (4, 4)
 PR_GET_CHILD_SUBREAPER = 37
 
 
-# Kind, the programs of which it needs one, how that is tried, and what to install.
-ENGINES = (
-    ("sandbox", ("bwrap",), ("--ro-bind", "/", "/", "--proc", "/proc", "true"), "bubblewrap"),
-    ("docker", ("docker",), ("version", "--format", "{{.Server.Version}}"), "a docker engine and start it"),
-    ("podman", ("podman",), ("info", "--format", "{{.Version.Version}}"), "podman"),
-    ("apptainer", ("apptainer", "singularity"), ("--version",), "apptainer"),
-    ("ssh", ("ssh",), ("-V",), "openssh-client"),
-)
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Check(Finding, frozen=True, kw_only=True):
     """One thing that was tried."""
 
     name: str
-    state: Literal["ok", "weak", "missing", "broken"]
-    found: str
-    advice: str = ""
 
 
 async def all_checks() -> list[Check]:
     """Every check, in the order a person reads them."""
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
-    known = catalog.kinds()
-    engines = await asyncio.gather(*(_engine(*engine) for engine in ENGINES if engine[0] in known))
-    return [*plain, await _local(), *engines]
+    others = [kind for kind in catalog.kinds() if kind != "local"]
+    return [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
 
 
 def _python() -> Check:
@@ -60,7 +44,7 @@ async def _bash() -> Check:
     path = shutil.which("bash")
     if path is None:
         return Check(name="bash", state="missing", found="no bash on PATH", advice="install bash; sessions need it")
-    code, said = await _probe([path, "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]} $BASH_VERSION"])
+    code, said = await probe([path, "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]} $BASH_VERSION"])
     words = said.split()
     if code != 0 or len(words) < 3:
         return Check(name="bash", state="broken", found=said or f"exit code {code}", advice=f"repair {path}")
@@ -129,31 +113,15 @@ async def _local() -> Check:
     return Check(name="local", state="ok", found=timing)
 
 
-async def _engine(kind: str, programs: Sequence[str], probe: Sequence[str], package: str) -> Check:
-    """A program that a kind of environment needs, tried out."""
-    path = next(filter(None, map(shutil.which, programs)), None)
-    if path is None:
-        return Check(name=kind, state="missing", found=f"no {programs[0]} on PATH", advice=f"install {package}")
-    code, said = await _probe([path, *probe])
-    if code != 0:
-        return Check(name=kind, state="broken", found=said or f"exit code {code}", advice=f"make `{path}` work")
-    return Check(name=kind, state="ok", found=" ".join(filter(None, (path, said))))
-
-
-async def _probe(argv: Sequence[str]) -> tuple[int, str]:
-    """Exit code and last line of what a program says, both streams together."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+async def _kind(kind: str) -> Check:
+    """What a kind of environment says of itself."""
     try:
+        doctor = getattr(catalog.find(kind), "doctor", None)
+        if doctor is None:
+            return Check(name=kind, state="ok", found="can be loaded; it has no check of its own")
         async with asyncio.timeout(PROBE_SECONDS):
-            said, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return 124, f"no answer within {PROBE_SECONDS:g} s"
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return process.returncode or 0, lines[-1] if lines else ""
+            finding: Finding = await doctor()
+    except (ExecutionError, OSError, TimeoutError) as error:
+        found = str(error) or f"no answer within {PROBE_SECONDS:g} s"
+        return Check(name=kind, state="broken", found=found, advice="see the message")
+    return Check(name=kind, state=finding.state, found=finding.found, advice=finding.advice)

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -70,8 +70,22 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # likewise
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether something is usable here, why, and what to do."""
+
+    state: Literal["ok", "weak", "missing", "broken"]
+    found: str
+    advice: str = ""  # what to do, unless all is well
+
+
 class Backend(Protocol):
-    """A way to start a resident somewhere and to reach it."""
+    """A way to start a resident somewhere and to reach it.
+
+    A class may also have:
+    `leaves_files = True`: its resident listens in `directory`, has no guardian, and cannot take the directory and the
+    spool away itself; the janitor then does when it ends, also without any caller.
+    `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
+    """
 
     kind: str
 

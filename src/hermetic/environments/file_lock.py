@@ -29,7 +29,7 @@ async def _locked(path: Path) -> int:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                await _wait_for_lock(fd)
+                await wait_for_lock(fd)
             # The holder before us removes the file; then the lock we have is of a file nobody else finds.
             if _is_same_file(fd, path):
                 return fd
@@ -39,7 +39,7 @@ async def _locked(path: Path) -> int:
         os.close(fd)
 
 
-async def _wait_for_lock(fd: int) -> None:
+async def wait_for_lock(fd: int) -> None:
     """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it."""
     own = os.dup(fd)
 

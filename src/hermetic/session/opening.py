@@ -1,8 +1,8 @@
 """Opening environments and attaching to living ones."""
 
+import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import msgspec
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.environments import catalog
+from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
 from hermetic.environments.starting import MOST_STDERR
@@ -76,19 +77,21 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
         )
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
-    async with records.lock(id):
+    is_watched = getattr(backend, "leaves_files", False)
+    async with Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
         if task is not None and (record := records.read(id)):
             living = await _reach(record)
             if living is not None:
                 differing = _differing(record, backend, options)
                 if not differing:
+                    watch.done()
                     return Environment(*living, records, ends_on_close=False)
                 if replace:
                     await end(*living, records)
                 await living.link.close()
                 if not replace:
                     raise LivesOtherwise(task, differing)
-        return await _start(backend, records, id, task)
+        return await _start(backend, records, id, task, watch)
 
 
 async def _attach(task_or_id: str) -> Environment:
@@ -121,36 +124,25 @@ async def _reach(record: EnvironmentRecord) -> Living | None:
     return Living(backend, record, link)
 
 
-async def _start(backend: Backend, records: Records, id: str, task: str | None) -> Environment:
+async def _start(backend: Backend, records: Records, id: str, task: str | None, watch: Watch) -> Environment:
     """A new environment under this id; what an earlier one left there is taken away."""
     if stale := records.read(id):
         await backend.remove(stale)  # whoever still cleans up after it would take the new one's files along
         forget(stale, records)
     base = spool_base()
-    spool = None if base is None else tempfile.mkdtemp(prefix=f"{id}.", dir=base)
-    directory = str(records.make_directory(id))
-    token = secrets.token_bytes(32)
+    spool = None if base is None else f"{base}/{id}.{secrets.token_hex(4)}"
     try:
-        started = await backend.start(id=id, directory=directory, spool=spool, token=token, label=task or id)
+        if spool is not None:
+            watch.spool(spool)
+            os.mkdir(spool, mode=0o700)
+        records.make_directory(id)
+        watch.made()
+        record = await _started(backend, records, id, task, spool)
+        link = await _first_link(backend, record, records, watch)
     except BaseException:
         records.discard(id)
         if spool is not None:
             shutil.rmtree(spool, ignore_errors=True)
-        raise
-    record = EnvironmentRecord(
-        id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
-        spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
-        guardian=started.guardian, place=started.place, notes=started.notes,
-    )  # fmt: skip
-    link = _link(backend, record)
-    try:
-        records.write(record)
-        await link.open()
-    except BaseException as error:  # cancelled, too: nobody else knows of it yet
-        await backend.remove(record)
-        forget(record, records)
-        if isinstance(error, OSError):
-            raise EnvironmentUnavailable(f"the new resident cannot be reached: {error}", environment=id) from error
         raise
     environment = Environment(backend, record, link, records, ends_on_close=task is None)
     try:
@@ -160,6 +152,37 @@ async def _start(backend: Backend, records: Records, id: str, task: str | None) 
         await link.close()
         raise
     return environment
+
+
+async def _started(
+    backend: Backend, records: Records, id: str, task: str | None, spool: str | None
+) -> EnvironmentRecord:
+    directory, token = str(records.root / id), secrets.token_bytes(32)
+    started = await backend.start(id=id, directory=directory, spool=spool, token=token, label=task or id)
+    return EnvironmentRecord(
+        id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
+        spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
+        guardian=started.guardian, place=started.place, notes=started.notes,
+    )  # fmt: skip
+
+
+async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, watch: Watch) -> Link:
+    """Attached to a new resident, which is remembered from then on; else it is taken away again."""
+    link = _link(backend, record)
+    try:
+        records.write(record)
+        await link.open()
+        await watch.keep()
+    except BaseException as error:  # cancelled, too: nobody else knows of it yet
+        await link.close()
+        await backend.remove(record)
+        forget(record, records)
+        if isinstance(error, OSError):
+            raise EnvironmentUnavailable(
+                f"the new resident cannot be reached: {error}", environment=record.id
+            ) from error
+        raise
+    return link
 
 
 async def _set_up(environment: Environment, text: str | None) -> None:

@@ -1,0 +1,48 @@
+"""Programs that a kind of environment needs, tried out for `hermetic doctor`."""
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+
+from hermetic.contract.environment import Finding
+
+PROBE_SECONDS = 2.0
+
+
+async def try_program(
+    names: Sequence[str], arguments: Sequence[str], *, install: str, repair: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> Finding:  # fmt: skip
+    """Whether the first of these programs that is on PATH does this without complaint.
+
+    `install` is the advice where there is none, `repair` where it complains.
+    """
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        return Finding(state="missing", found=f"no {' or '.join(names)} on PATH", advice=install)
+    code, said = await probe([path, *arguments], environ=environ)
+    if code != 0:
+        return Finding(state="broken", found=said or f"{path}: exit code {code}", advice=repair or f"make {path} work")
+    return Finding(state="ok", found=" ".join(filter(None, (path, said))))
+
+
+async def probe(
+    argv: Sequence[str], *, seconds: float = PROBE_SECONDS, environ: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Exit code and last line of what a program says, both streams together; 124 when it takes too long."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=None if environ is None else dict(environ),
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 124, f"{argv[0]}: no answer within {seconds:g} s"
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return process.returncode or 0, lines[-1] if lines else ""

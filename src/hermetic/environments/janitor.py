@@ -1,0 +1,144 @@
+"""A janitor for environments whose resident cannot take away what it has on this host: asked for, started if need be.
+
+One small process for each runtime directory (janitor_process.py) waits for residents to end, also when their openers
+are long gone. Without it, or when it is killed, the same things stay until `hermetic gc`.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hermetic.environments.file_lock import wait_for_lock
+from hermetic.environments.records import Records
+from hermetic.environments.starting import BESIDE, end, ended, spawn
+
+NAME = "janitor"  # of its socket, in the runtime directory
+PROGRAM = Path(__file__).with_name("janitor_process.py")
+ATTEMPTS = 3  # it may end while we connect to it; the next one then finds somebody new to wait for
+
+
+class Watch:
+    """The janitor's eye on one environment while it is opened: whatever its opener leaves undone, the janitor does.
+
+    No janitor is asked where none is wanted, and none is missed where it cannot be had.
+    """
+
+    def __init__(self, records: Records, id: str, *, is_wanted: bool) -> None:
+        self._records = records
+        self._is_wanted = is_wanted
+        self._stream: socket.socket | None = None
+        self._said = [f"open {id}"]
+
+    async def begin(self) -> None:
+        """Before anything is made."""
+        if self._is_wanted:
+            with contextlib.suppress(OSError):
+                self._stream = await _connect_or_start(str(self._records.root))
+                for message in self._said:
+                    self._stream.send(os.fsencode(message))
+
+    def spool(self, path: str) -> None:
+        """Before the spool's directory is made."""
+        self._say(f"spool {path}")
+
+    def made(self) -> None:
+        """The environment's directory is there."""
+        self._say("made")
+
+    async def keep(self) -> bool:
+        """The resident listens in that directory; True when its end is waited for."""
+        for _ in range(ATTEMPTS if self._is_wanted else 0):
+            with contextlib.suppress(OSError):
+                if self._stream is not None:
+                    self._stream.send(b"up")
+                    if answer := await asyncio.get_running_loop().sock_recv(self._stream, 1):
+                        return answer == b"+"
+            self._let_go()
+            await self.begin()
+        return False
+
+    def done(self) -> None:
+        """There is nothing to look after."""
+        self._say("done")
+
+    def _say(self, message: str) -> None:
+        self._said.append(message)
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.send(os.fsencode(message))
+
+    def _let_go(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    async def __aenter__(self) -> "Watch":
+        await self.begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._let_go()
+
+
+async def _connect_or_start(root: str) -> socket.socket:
+    path = f"{root}/{NAME}"
+    with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+        return _connected(path)
+    async with _lock(root) as lock:
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            return _connected(path)
+        return await _start(root, lock)
+
+
+@asynccontextmanager
+async def _lock(root: str) -> AsyncIterator[int]:
+    """A descriptor that holds the runtime directory's own lock: no file of ours is left when we are killed."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await wait_for_lock(fd)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+async def _start(root: str, lock: int) -> socket.socket:
+    """A connection to a new janitor, who is handed the lock and keeps it until it listens."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        ours.setblocking(False)
+        argv = [*BESIDE, sys.executable, "-I", "-S", str(PROGRAM), root]
+        socket.send_fds(ours, [b"lock"], [lock])
+        pid = spawn(argv, theirs.fileno(), null, null, {})
+        try:
+            await ended(pid)
+        finally:
+            end(pid)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(null)
+    return ours
+
+
+def _connected(path: str) -> socket.socket:
+    """Raises OSError where nobody listens. It never waits: the janitor's queue is longer than there are openers."""
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        stream.setblocking(False)
+        stream.connect(path)
+    except BaseException:
+        stream.close()
+        raise
+    return stream

@@ -1,0 +1,270 @@
+"""The janitor itself, a process that takes away what residents leave on this host. Started by janitor.py.
+
+Run as `python3 -I -S janitor_process.py ROOT`; standard library only. Standard input is the connection of its starter,
+whose first message brings a descriptor that locks the runtime directory. Then each opener says, one message each:
+`open ID` before anything else, `spool PATH` before that is made, `made` once the directory is there, `up` once a
+resident listens in it, or `done` when there is nothing to look after. The janitor wakes when a resident ends, or an
+opener before that, and ends when there is none of either.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator
+
+NAME = b"hermetic-janitor"
+MESSAGE_BYTES = 8192
+WAITING_OPENERS = 4096
+
+
+class Place:
+    """What one life of an environment has on this host."""
+
+    def __init__(self, root: str, id: str) -> None:
+        self.id, self.directory, self.spool = id, f"{root}/{id}", ""
+        self.fd: int | None = None  # of the directory; as long as it is open, no later directory has the same inode
+
+    def made(self) -> None:
+        """The directory is there."""
+        with contextlib.suppress(OSError):
+            self.fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+    @property
+    def has_directory(self) -> bool:
+        """False once it was taken away, or another life of the same task has one there."""
+        try:
+            return self.fd is not None and os.path.samestat(os.fstat(self.fd), os.stat(self.directory))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Lets go of the directory."""
+        if self.fd is not None:
+            os.close(self.fd)
+
+
+class Janitor:
+    """Residents and openers of one runtime directory, and what to do when one of them ends."""
+
+    def __init__(self, root: str) -> None:
+        self.root, self.path = root, f"{root}/janitor"
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.poll = select.poll()
+        self.waits: dict[int, Callable[[], None]] = {}
+
+    def listen(self) -> None:
+        """Listens in the runtime directory; its lock is held, so nobody else does."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)  # of one that was killed
+        self.listener.bind(self.path)
+        self.listener.listen(WAITING_OPENERS)
+        self.listener.setblocking(False)
+        self.wait(self.listener.fileno(), self.accept)
+
+    def run(self) -> None:
+        """Returns when nobody is left to wait for."""
+        while len(self.waits) > 1:
+            for fd, _ in self.poll.poll():
+                self.waits[fd]()
+        # In this order: who connects between the two is cut off, and starts the next janitor.
+        with contextlib.suppress(FileNotFoundError):  # the whole directory was taken away
+            os.unlink(self.path)
+        self.listener.close()
+
+    def wait(self, fd: int, reaction: Callable[[], None]) -> None:
+        self.poll.register(fd, select.POLLIN)
+        self.waits[fd] = reaction
+
+    def forget(self, fd: int) -> None:
+        self.poll.unregister(fd)
+        del self.waits[fd]
+
+    def accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.serve(self.listener.accept()[0])
+
+    def serve(self, connection: socket.socket) -> None:
+        self.wait(connection.fileno(), Opener(self, connection).hear)
+
+    def look_after(self, place: Place, resident: int) -> None:
+        """`resident` is a descriptor of the process."""
+
+        def ended() -> None:
+            self.forget(resident)
+            os.close(resident)
+            self.apart(clean, place)
+
+        self.wait(resident, ended)
+
+    def apart(self, work: Callable[[str, Place], None], place: Place) -> None:
+        """Does the last work for a place, in a process of its own: who holds a record's lock may be waiting for us."""
+        if os.fork():
+            place.close()
+            return
+        try:
+            for fd in self.waits:
+                os.close(fd)  # the listener, above all: else openers could connect to nobody
+            work(self.root, place)
+        finally:
+            os._exit(0)
+
+
+class Opener:
+    """Somebody who opens an environment: says which, then that it is up, or goes away before."""
+
+    def __init__(self, janitor: Janitor, connection: socket.socket) -> None:
+        self.janitor, self.connection = janitor, connection
+        self.place: Place | None = None
+
+    def hear(self) -> None:
+        try:
+            word, _, rest = os.fsdecode(self.connection.recv(MESSAGE_BYTES)).partition(" ")
+        except OSError:
+            word = rest = ""
+        if word == "open" and self.place is None and is_id(rest):
+            self.place = Place(self.janitor.root, rest)
+        elif word == "spool" and self.place and os.path.basename(rest).startswith(f"{self.place.id}."):
+            self.place.spool = rest
+        elif word == "made" and self.place and self.place.fd is None:
+            self.place.made()
+        else:
+            self.janitor.forget(self.connection.fileno())
+            if self.place is not None:
+                self.part(self.place, word)
+            self.connection.close()
+
+    def part(self, place: Place, word: str) -> None:
+        """The last that is heard of the opener; nothing, when it went away too early."""
+        resident = resident_in(place.directory) if word == "up" and place.has_directory else None
+        if resident is not None:
+            self.janitor.look_after(place, resident)
+        elif word:
+            place.close()
+        else:
+            self.janitor.apart(clean_up_after_opener, place)
+        with contextlib.suppress(OSError):
+            self.connection.send(b"-" if resident is None else b"+")
+
+
+def is_id(text: str) -> bool:
+    return text[:2] in ("t-", "e-") and text[2:].isalnum()
+
+
+def clean_up_after_opener(root: str, place: Place) -> None:
+    """The opener went away: its resident may be up though nobody said so, and lives until its lease is over."""
+    with lock(root, place.id):
+        resident = resident_in(place.directory) if place.has_directory else None
+    if resident is not None:
+        poll = select.poll()
+        poll.register(resident, select.POLLIN)
+        poll.poll()
+    clean(root, place)
+
+
+def clean(root: str, place: Place) -> None:
+    """Takes the directory and the spool of an ended resident away, unless another life has them."""
+    with lock(root, place.id):
+        if place.has_directory:
+            remove_tree(place.directory)
+        else:
+            with contextlib.suppress(OSError):
+                os.rmdir(place.directory)  # an opener that went away before it could say that it was made
+        if place.spool:
+            remove_tree(place.spool)
+
+
+def resident_in(directory: str) -> int | None:
+    """A descriptor of the process that listens in this directory, as the kernel knows it; None where nobody does."""
+    for path in sockets_in(directory):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
+            stream.connect(path)
+            pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if pid > 0:  # 0: it lives where this machine does not see processes
+                return os.pidfd_open(pid)
+    return None
+
+
+def sockets_in(directory: str) -> Iterator[str]:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = f"{folder}/{name}"
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    yield path
+
+
+@contextlib.contextmanager
+def lock(root: str, id: str) -> Iterator[None]:
+    """The lock of a record, as Records.lock has it: the file is removed by whoever held it."""
+    path = f"{root}/{id}.lock"
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                break
+        os.close(fd)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(fd)
+
+
+def remove_tree(path: str) -> None:
+    """Follows no link; what cannot be removed stays."""
+    for _, folders, names, fd in os.fwalk(path, topdown=False):
+        for name in names:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=fd)
+        for name in folders:
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=fd)
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=fd)  # a link to a directory
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def set_title() -> None:
+    """What `ps` shows, written over our own arguments."""
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/self/comm", "wb") as comm:
+            comm.write(NAME)
+        with open("/proc/self/stat", "rb") as status:
+            start, end = map(int, status.read().rpartition(b")")[2].split()[45:47])
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            memory.seek(start)
+            memory.write(NAME[: end - start - 1].ljust(end - start, b"\0"))
+
+
+def main() -> None:
+    first = socket.socket(fileno=0)
+    os.closerange(3, 1 << 20)
+    os.chdir("/")
+    set_title()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each place holds two
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to collect what `apart` starts
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    _, locks, _, _ = socket.recv_fds(first, MESSAGE_BYTES, 1)
+    janitor = Janitor(sys.argv[1])
+    janitor.listen()
+    for fd in locks:
+        os.close(fd)
+    janitor.serve(first)
+    janitor.run()
+
+
+if __name__ == "__main__":
+    main()

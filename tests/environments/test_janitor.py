@@ -1,0 +1,174 @@
+"""What a resident leaves on this host is taken away when it ends, though nobody who opened it lives any more."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import hermetic
+from hermetic.environments import catalog, janitor
+from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.starting import ended as gone
+from tests.cli.program import eventually
+from tests.environments.unguarded import KIND, PLACE
+from tests.sizes import scale
+
+ROOT = Path(__file__).parents[2]
+
+OPENER = f"""
+import asyncio, sys, hermetic
+from hermetic.environments import catalog
+catalog.KINDS["{KIND}"] = "{PLACE}"
+async def main():
+    print("begun", flush=True)
+    env = await hermetic.open("{KIND}", lease=float(sys.argv[1]), unattended=float(sys.argv[1]))
+    print("open", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dict_of_kinds(), KIND, PLACE)
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_this_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:  # on a disk, where others have theirs too
+        monkeypatch.setenv("HERMETIC_SPOOL_DIR", spool)
+        yield
+        eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [])
+
+
+def dict_of_kinds() -> dict[str, str]:
+    kinds = catalog.KINDS
+    assert isinstance(kinds, dict)
+    return kinds
+
+
+def janitors() -> list[int]:
+    """The janitors of the test's own runtime directory: nobody else's are below this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in children if command(pid).rstrip("\0") == "hermetic-janitor"]
+
+
+def command(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def opener(lease: float) -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-c", OPENER, str(lease)]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def comm(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def rss_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) << 10
+
+
+def test_a_killed_caller_leaves_nothing_after_the_lease() -> None:
+    for _ in range(scale(20)):
+        with opener(lease=0.2) as caller:
+            assert caller.stdout is not None
+            assert caller.stdout.readline() == b"begun\n"
+            assert caller.stdout.readline() == b"open\n"
+            assert len(Records(runtime_root()).all()) >= 1
+            caller.kill()
+
+
+def test_a_caller_killed_while_it_opens_leaves_nothing() -> None:
+    for turn in range(scale(60)):
+        with opener(lease=0.2) as caller:
+            assert caller.stdout is not None
+            caller.stdout.readline()
+            time.sleep(
+                turn * 0.06 / scale(60)
+            )  # an opening takes about that long: it is cut at another point each time
+            caller.kill()
+
+
+async def test_one_janitor_serves_many_and_ends_with_the_last() -> None:
+    environments = await asyncio.gather(*(hermetic.open(KIND) for _ in range(8)))
+    [pid] = janitors()
+    assert "hermetic-janitor".startswith(comm(pid))
+    assert rss_of(pid) < 16 << 20
+    for environment in environments:
+        await environment.close()
+    async with asyncio.timeout(20):
+        await gone(pid)
+
+
+async def test_a_resident_that_ends_by_itself_leaves_nothing() -> None:
+    env = await hermetic.open(KIND, task="ends")
+    record = Records(runtime_root()).find("ends")
+    assert record is not None
+    os.kill(record.pid, signal.SIGTERM)
+    eventually(lambda: not Path(record.directory).exists() and not Path(record.spool or "").exists())
+    await env.close()
+
+
+async def test_the_next_life_of_a_task_is_not_touched() -> None:
+    for _ in range(scale(50)):
+        env = await hermetic.open(KIND, task="again")
+        record = Records(runtime_root()).find("again")
+        assert record is not None
+        os.kill(record.pid, signal.SIGTERM)
+        await gone(record.pid)
+        async with hermetic.open(KIND, task="again") as new:
+            assert (await new.run("echo alive")).output == "alive\n"
+        await env.close()
+        async with hermetic.attach("again") as found:
+            assert (await found.run("echo still")).output == "still\n"
+            await found.close(remove=True)
+
+
+async def test_a_killed_janitor_is_replaced() -> None:
+    first = await hermetic.open(KIND)
+    [pid] = janitors()
+    os.kill(pid, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        await gone(pid)
+    async with hermetic.open(KIND, task="later", lease=0.1):
+        pass
+    eventually(lambda: [record.id for record in Records(runtime_root()).all()] == [first.id])
+    await first.close()
+
+
+async def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.environments.unguarded.BOOT", "raise SystemExit(1)")
+    with pytest.raises(hermetic.EnvironmentUnavailable):
+        await hermetic.open(KIND)
+
+
+async def test_without_a_janitor_environments_open_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(janitor, "PROGRAM", Path("/nonexistent"))
+    async with hermetic.open(KIND) as env:
+        assert (await env.run("echo here")).output == "here\n"
+
+
+async def test_asking_a_janitor_costs_little() -> None:
+    async with hermetic.open(KIND) as env:
+        records, took = Records(runtime_root()), []
+        for _ in range(50):
+            began = time.perf_counter()
+            async with janitor.Watch(records, env.id, is_wanted=True) as watch:
+                watch.made()
+                assert await watch.keep()
+                took.append(time.perf_counter() - began)
+        assert median(took) < 0.02  # it is below 1 ms on a quiet machine

@@ -1,0 +1,34 @@
+"""A backend whose resident has no guardian and cannot take away what it has on this host, as in a container."""
+
+import os
+import secrets
+
+import msgspec
+
+from hermetic.contract.environment import ResidentConfig, Started
+from hermetic.contract.limits import LOGIN, START
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local import Local
+from hermetic.environments.starting import start_resident
+from hermetic.link.archive import BOOT, build_archive, starting_input
+
+KIND, PLACE = "unguarded", "tests.environments.unguarded:Unguarded"
+
+
+class Unguarded(Local):
+    """As `local`, but nobody cleans up where the resident ends."""
+
+    kind = KIND
+    leaves_files = True
+    interpreter = os.path.realpath("/proc/self/exe")
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Starts a resident beside us, without a guardian."""
+        options = self._options
+        config = ResidentConfig(
+            id=f"{id}.{secrets.token_hex(4)}", token=token, directory=directory, spool=spool, label=label, cwd="/",
+            environ=child_environment(os.environ), lease=options.lease, unattended=options.unattended, login=False,
+            login_timeout=LOGIN.value, guardian=False,
+        )  # fmt: skip
+        given = starting_input(build_archive(), msgspec.msgpack.encode(config))
+        return await start_resident([self.interpreter, "-I", "-S", "-c", BOOT], given, seconds=START.value)

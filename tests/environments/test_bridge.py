@@ -13,6 +13,7 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.local import Local
+from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended
 
 
@@ -20,14 +21,30 @@ def command(path: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", BRIDGE, path]
 
 
-async def test_a_resident_is_reached_through_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+INTO_A_PIPE = ["sh", "-c", '"$@" | cat', "sh"]
+
+
+@pytest.mark.parametrize("around", [[], INTO_A_PIPE], ids=["hands its stream over", "carries every byte"])
+async def test_a_resident_is_reached_through_a_program(monkeypatch: pytest.MonkeyPatch, around: list[str]) -> None:
     async def reach(self: Local, record: EnvironmentRecord) -> socket.socket:
-        return await bridged(command(record.socket), seconds=20)
+        return await bridged([*around, *command(record.socket)], seconds=20)
 
     monkeypatch.setattr(Local, "reach", reach)
     async with hermetic.open("local", login=False) as env:
         assert (await env.run("cat", stdin=b"x" * 3_000_000)).total_bytes == 3_000_000
         assert (await env.run("cd /usr; pwd")).output == "/usr\n"
+
+
+async def test_a_stream_that_was_handed_over_outlives_its_bridge_only_until_the_resident_sees_it_end() -> None:
+    async with hermetic.open("local", login=False) as env:
+        record = Records(runtime_root()).read(env.id)
+        assert record is not None
+        stream = await bridged([*command(record.socket), "marked-as-ours"], seconds=20)
+        [pid] = bridges()
+        assert (await env.info()).clients == 1  # who has not greeted does not count
+        stream.close()
+        async with asyncio.timeout(20):
+            await ended(pid)
 
 
 async def test_the_bridge_ends_with_the_stream(tmp_path: Path) -> None:
@@ -36,10 +53,14 @@ async def test_the_bridge_ends_with_the_stream(tmp_path: Path) -> None:
         listening.listen()
         listening.setblocking(False)
         stream = await bridged([*command(str(tmp_path / "s")), "marked-as-ours"], seconds=20)
-        [pid] = [int(name) for name in os.listdir("/proc") if name.isdigit() and b"marked-as-ours" in arguments(name)]
+        [pid] = bridges()
         stream.close()
         async with asyncio.timeout(20):
             await ended(pid)
+
+
+def bridges() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and b"marked-as-ours" in arguments(name)]
 
 
 def arguments(pid: str) -> bytes:

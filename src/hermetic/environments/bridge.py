@@ -11,18 +11,26 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.starting import BESIDE, MOST_STDERR, end, spawn
 
 # Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
+# Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.
 BRIDGE = """\
-import os, select, socket, sys
+import os, select, socket, stat, struct, sys
 stream = socket.socket(socket.AF_UNIX)
 stream.connect(sys.argv[1])
 os.write(1, b"+")
+poll = select.poll()
+ends = os.fstat(0), os.fstat(1)
+if stat.S_ISSOCK(ends[0].st_mode) and os.path.samestat(*ends):
+    stream.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", 0))])
+    poll.register(0, 0)
+    poll.register(stream, select.POLLIN)
+    poll.poll()
+    sys.exit()
 def carry(source, target):
     data = os.read(source, 65536)
     view = memoryview(data)
     while view:
         view = view[os.write(target, view):]
     return bool(data)
-poll = select.poll()
 ways = {0: stream.fileno(), stream.fileno(): 1}
 for source in ways:
     poll.register(source, select.POLLIN)

@@ -84,12 +84,34 @@ class Client:
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
-        self.watch = self.loop.watch(connection.fileno(), self._ready)
+        self.bridge: socket.socket | None = None  # the connection of who handed us the stream we speak on
+        self.watch = self.loop.watch(connection.fileno(), self._first)
         self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
 
     def _greeting_missed(self) -> None:
         if not self.greeted:
             self.close()
+
+    def _first(self) -> None:
+        """What comes first: a greeting, or from a bridge the stream that the client is behind, to be greeted there."""
+        self.watch.callback = self._ready
+        try:
+            count, passed, _, _ = self.connection.recvmsg_into(
+                [self.loop.buffer], socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            count, passed = 0, []
+        for level, kind, fds in passed:
+            if (level, kind, len(fds)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, 4):
+                self._take_over(*struct.unpack("i", fds))
+                return
+        self._received(bytes(self.loop.buffer[:count]))
+
+    def _take_over(self, fd: int) -> None:
+        """Speak on the stream behind the bridge: bytes need not pass through it. It ends when we let go of it."""
+        self.loop.unwatch(self.watch)
+        self.bridge, self.connection = self.connection, socket.socket(fileno=fd)
+        self.connection.setblocking(False)
+        self.watch = self.loop.watch(fd, self._ready)
 
     def _ready(self) -> None:
         if self.outgoing:
@@ -102,10 +124,13 @@ class Client:
             return
         except OSError:
             count = 0
-        if not count:
+        self._received(bytes(self.loop.buffer[:count]))
+
+    def _received(self, data: bytes) -> None:
+        if not data:
             self.close()
             return
-        self.coming = self.reader.feed(bytes(self.loop.buffer[:count]))
+        self.coming = self.reader.feed(data)
         self._take_frames()
 
     def _take_frames(self) -> None:
@@ -230,6 +255,8 @@ class Client:
         self.timer.cancel()
         self.loop.unwatch(self.watch)
         self.connection.close()
+        if self.bridge is not None:
+            self.bridge.close()
         for request in list(self.open.values()):
             request.abandoned()
         self.open.clear()

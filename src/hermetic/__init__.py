@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         InvalidArgument,
         NotPermitted,
         UnknownProcess,
+        Unreachable,
         Unsupported,
     )
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Status
@@ -67,6 +68,7 @@ __all__ = [
     "Status",
     "TimedOut",
     "UnknownProcess",
+    "Unreachable",
     "Unsupported",
     "Verdict",
     "Yielded",
@@ -80,7 +82,7 @@ __all__ = [
 _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
     "contract.errors": "BridgeError ConfigError EnvironmentUnavailable ExecutionError InputClosed InvalidArgument "
-    "NotPermitted UnknownProcess Unsupported",
+    "NotPermitted UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",
     "contract.environment": "Isolation",
     "contract.process": "Chunk ProcessEvent ProcessInfo Status",

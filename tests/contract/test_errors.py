@@ -11,6 +11,7 @@ WITH_ATTRIBUTES: list[tuple[errors.ExecutionError, str]] = [
     (errors.ConfigError("m", setting="a"), "setting"),
     (errors.NotPermitted("m", rule="a", reason="b"), "rule"),
     (errors.EnvironmentUnavailable("m", environment="a"), "environment"),
+    (errors.Unreachable("m", environment="a"), "environment"),
     (errors.Unsupported("m", capability="a"), "capability"),
     (errors.UnknownProcess("m", process_id="a"), "process_id"),
     (errors.InputClosed("m", process_id="a"), "process_id"),

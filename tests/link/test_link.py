@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess
+from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess, Unreachable
 from hermetic.link import answers
 from hermetic.link.calls import Following
 from hermetic.link.connection import Misbehaved
@@ -125,3 +125,68 @@ async def test_a_cancelled_question_may_still_be_answered() -> None:
     assert said.processes == 0
     await link.close()
     resident.hang_up()
+
+
+async def test_a_broken_way_is_tried_anew_until_it_is_mended() -> None:
+    resident = FakeResident(hangs_up_at_first=True)
+    link = resident.link()
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    resident.fails = [Unreachable("no route")] * 3
+    resident.hang_up()
+    async with asyncio.timeout(20):
+        await resident.reached.wait()
+        await resident.hears(b"list")
+    await resident.send(pack_frame(REPLY, 1, {"processes": 0}))
+    assert (await question)[0].processes == 0
+    assert resident.dialled == 5
+    await link.close()
+    resident.hang_up()
+
+
+async def test_a_way_that_stays_broken_is_given_up_and_the_error_says_after_how_long() -> None:
+    resident = FakeResident()
+    link = resident.link(patience=1)
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    resident.fails = [Unreachable("no route")] * 100
+    resident.hang_up()
+    async with asyncio.timeout(20):
+        with pytest.raises(Unreachable, match=r"for [01] s no new one could be made \(no route\).*attach"):
+            await question
+    assert 3 <= resident.dialled <= 6  # pauses of 0.1, 0.2, 0.4 … seconds
+    with pytest.raises(ResidentGone):
+        await link.ask("list", answers.listed)
+    await link.close()
+
+
+async def test_closing_ends_the_trying() -> None:
+    resident = FakeResident()
+    link = resident.link()
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    resident.fails = [Unreachable("no route")] * 100
+    resident.hang_up()
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(5):
+        await link.close()
+    with pytest.raises(EnvironmentUnavailable, match="was closed"):
+        await question
+
+
+async def test_one_who_hangs_up_instead_of_greeting_is_gone_after_three_times() -> None:
+    resident = FakeResident(hangs_up_at_first=True)
+    link = resident.link()
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    resident.greeting = None
+    resident.hang_up()
+    async with asyncio.timeout(20):
+        with pytest.raises(ResidentGone, match="instead of answering"):
+            await question
+    assert resident.dialled == 4
+    await link.close()

@@ -104,7 +104,11 @@ class Backend(Protocol):
         """Starts a resident that keeps its socket in `directory`. Raises EnvironmentUnavailable."""
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A connected, non-blocking stream socket to the resident. Raises OSError where nobody listens."""
+        """A connected, non-blocking stream socket to the resident.
+
+        Raises: OSError where nobody listens, so that the resident is gone; Unreachable when the way there is broken,
+        so that trying again may help; EnvironmentUnavailable when trying again will not.
+        """
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Takes away what is left of the place when its resident is gone."""

@@ -5,6 +5,7 @@ ExecutionError
 ├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
+│  └─ Unreachable                        the way there is broken; it may live on                    environment
 ├─ Unsupported                           this place cannot do that; says what could                 capability
 ├─ UnknownProcess, InputClosed                                                                      process_id
 └─ BridgeError                           a script broke the call protocol
@@ -46,6 +47,10 @@ class EnvironmentUnavailable(ExecutionError):
     def __init__(self, message: str, *, environment: str = "") -> None:
         super().__init__(message)
         self.environment = environment
+
+
+class Unreachable(EnvironmentUnavailable):
+    """The way to the environment is broken; what runs there may live on, and is found again when the way is mended."""
 
 
 class Unsupported(ExecutionError):

@@ -26,6 +26,10 @@ class Misbehaved(EnvironmentUnavailable):
         self.detail = detail
 
 
+class Unanswered(EnvironmentUnavailable):
+    """A greeting that had no answer: nobody is behind the stream, or it broke off just then."""
+
+
 class Connection(asyncio.Protocol):
     """Frames over one stream. `receive` gets each frame, `lost` the reason when the stream breaks off."""
 
@@ -48,7 +52,7 @@ class Connection(asyncio.Protocol):
                 hello = await self._greeting
         except TimeoutError:
             self.abort()
-            raise EnvironmentUnavailable(f"the resident did not answer within {GREETING.value:g} s") from None
+            raise Unanswered(f"the resident did not answer within {GREETING.value:g} s") from None
         except BaseException:
             self.abort()
             stream.close()
@@ -118,6 +122,6 @@ class Connection(asyncio.Protocol):
         if was_open:
             self._lost(reason)
         elif not self._greeting.done():
-            closed = EnvironmentUnavailable("the resident closed the connection instead of answering the greeting")
-            self._greeting.set_exception(reason or closed)
+            closed = Unanswered("the resident closed the connection instead of answering the greeting")
+            self._greeting.set_exception(reason if isinstance(reason, Misbehaved) else closed)
             self._greeting.exception()  # seen, also when nobody waits for it

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
+from hermetic.contract.limits import RECONNECT, RECONNECT_PAUSE, UNANSWERED
 from hermetic.link import answers
 from hermetic.link.calls import Call
-from hermetic.link.connection import Connection, Misbehaved
+from hermetic.link.connection import Connection, Misbehaved, Unanswered
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
 from hermetic.resident.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
 
@@ -32,6 +33,17 @@ class ResidentGone(EnvironmentUnavailable):
         self.reason = reason
 
 
+class GivenUp(ResidentGone, Unreachable):
+    """The way to the resident stayed broken for as long as it was tried anew."""
+
+    def __init__(self, reason: str, *, environment: str = "") -> None:
+        Unreachable.__init__(
+            self, f"environment {environment} cannot be reached: {reason}; attach to it again when the way is mended",
+            environment=environment,
+        )  # fmt: skip
+        self.reason = reason
+
+
 class BrokenOff(EnvironmentUnavailable):
     """The connection broke while a request was open that cannot be asked twice; it may have been fulfilled."""
 
@@ -39,8 +51,12 @@ class BrokenOff(EnvironmentUnavailable):
 class Link:
     """Numbered requests to one resident. Breaks of the connection are mended unseen while it is the same resident."""
 
-    def __init__(self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str) -> None:
+    def __init__(
+        self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
+        patience: float = RECONNECT.value,
+    ) -> None:  # fmt: skip
         self.environment = environment
+        self.patience = patience  # seconds
         self.is_ending = False  # we told the resident to end: what still runs is ended with it
         self.connections = 0  # made so far: changes when the connection was made anew
         self.hello: answers.Hello
@@ -196,10 +212,16 @@ class Link:
         if self._fruitless > FRUITLESS_CONNECTIONS:
             self._gone("it closes every connection without an answer")
             return
+        ended = f"the connection ended ({reason or 'end of stream'})"
+        began = self._loop.time()
         try:
-            connection, hello = await self._connect()
+            connection, hello = await self._connect_patiently(began + self.patience)
+        except Unreachable as error:
+            seconds = self._loop.time() - began
+            self._gone(f"{ended} and for {seconds:.0f} s no new one could be made ({error})", GivenUp)
+            return
         except (OSError, EnvironmentUnavailable) as error:
-            self._gone(f"the connection ended ({reason or 'end of stream'}) and a new one failed ({error})")
+            self._gone(f"{ended} and a new one failed ({error})")
             return
         if hello.resident != self.hello.resident:
             connection.abort()
@@ -207,6 +229,23 @@ class Link:
             return
         self._connection, self._reconnecting = connection, None
         self._replay(connection)
+
+    async def _connect_patiently(self, deadline: float) -> tuple[Connection, answers.Hello]:
+        """A new connection, also when the way is broken for a while. Raises as `open` does, when it stays so."""
+        unanswered, pause = 0, RECONNECT_PAUSE.value / 50
+        while True:
+            try:
+                return await self._connect()
+            except Unanswered:
+                unanswered += 1
+                if unanswered == UNANSWERED.value:
+                    raise
+            except Unreachable:
+                unanswered = 0
+                if self._loop.time() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RECONNECT_PAUSE.value)
 
     def _replay(self, connection: Connection) -> None:
         """Asks again what is open. What nobody waits for is left out, except for a cancelled command."""
@@ -218,10 +257,11 @@ class Link:
             if call.is_cancelled:
                 connection.send(pack_frame(CANCEL, call.id, {}))
 
-    def _gone(self, reason: str) -> None:
+    def _gone(self, reason: str, kind: type[ResidentGone] = ResidentGone) -> None:
         self._reconnecting = None
-        seen = ENDED_BY_US if self.is_ending else reason
-        self._finish(lambda: ResidentGone(seen, environment=self.environment))
+        if self.is_ending:
+            reason, kind = ENDED_BY_US, ResidentGone
+        self._finish(lambda: kind(reason, environment=self.environment))
 
     def _closed(self) -> EnvironmentUnavailable:
         if self.is_ending:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unreachable
 from hermetic.environments import catalog
 from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
@@ -111,11 +111,13 @@ async def _attach(task_or_id: str) -> Environment:
 
 
 async def _reach(record: EnvironmentRecord) -> Living | None:
-    """The environment of a record, attached to; None when nobody answers there any more."""
+    """The environment of a record, attached to; None when nobody answers there any more. Raises Unreachable."""
     backend = catalog.find(record.kind)(record.options)
     link = _link(backend, record)
     try:
         await link.open()
+    except Unreachable:  # it may live: neither is it gone nor may another take its place
+        raise
     except (OSError, EnvironmentUnavailable):
         return None
     if link.hello.resident != record.resident:

@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+import hermetic.conformance
+
+FILES = sorted(path.stem for path in Path(hermetic.conformance.__file__).parent.glob("test_*.py"))
+
 
 class Case(NamedTuple):
     """One test of the suite and what came of it."""
@@ -30,6 +36,27 @@ def run_suite(kind: str, at: Path, options: Sequence[str] = (), only: Sequence[s
     done = subprocess.run(command, cwd=at, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [_case(element) for element in ElementTree.parse(report).iter("testcase")]
+
+
+def assert_passed(cases: Sequence[Case], file: str) -> None:
+    """Fails unless every test of one file of the suite passed or was skipped."""
+    own = [case for case in cases if case.file == file]
+    assert own, f"{file} has no tests"
+    if failed := [case for case in own if case.outcome == "failed"]:
+        pytest.fail(f"{len(failed)} of {len(own)} failed\n\n{summarize(failed)}", pytrace=False)
+
+
+def assert_not_skipped(cases: Sequence[Case], *, but_for: Sequence[str] = ()) -> None:
+    """Fails when a test was skipped for another reason than those that contain a text of `but_for`."""
+    skipped = [case for case in cases if case.outcome == "skipped"]
+    unexpected = [case for case in skipped if not any(reason in case.detail for reason in but_for)]
+    assert not unexpected, summarize(unexpected)
+
+
+def assert_whole(cases: Sequence[Case]) -> None:
+    """Fails when files or tests of the suite are missing."""
+    assert {case.file for case in cases} == set(FILES)
+    assert len(cases) > 400
 
 
 def summarize(cases: Sequence[Case]) -> str:

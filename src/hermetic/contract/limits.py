@@ -67,6 +67,7 @@ LEASE = Limit("lease", 300.0, "seconds", "life with nobody attached and nothing 
 UNATTENDED = Limit("unattended", 86400.0, "seconds", "life with nobody attached though something runs")
 LOGIN = Limit("login", 30.0, "seconds", "time for the user's profile when a session starts")
 START = Limit("start", 30.0, "seconds", "time for a local resident to say that it is ready")
+CONTAINER_START = Limit("container_start", 600.0, "seconds", "time for a new container, its image's download included")
 RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is tried anew for so long")
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
 UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
@@ -100,7 +101,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     ERROR_LOG,
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH,
     TERMINAL, DURATION,
-    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, RECONNECT, RECONNECT_PAUSE, UNANSWERED,
+    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START, RECONNECT,
+    RECONNECT_PAUSE, UNANSWERED,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,

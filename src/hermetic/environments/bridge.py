@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import BESIDE, MOST_STDERR, end, spawn
+from hermetic.environments.starting import BESIDE, end, said_in, spawn
 
 # Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
 # Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.
@@ -70,7 +70,7 @@ async def bridged(argv: Sequence[str], *, seconds: float, environ: Mapping[str, 
 
 
 def _failure(reason: str, stderr: int) -> Exception:
-    said = os.pread(stderr, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
+    said = said_in(stderr)
     last = said.splitlines()[-1] if said else ""
     if last.startswith(NOBODY_LISTENS):
         return ConnectionRefusedError(last)

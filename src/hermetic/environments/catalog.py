@@ -8,7 +8,11 @@ from hermetic.contract.environment import Backend
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
 
-KINDS: Mapping[str, str] = {"local": "hermetic.environments.local:Local"}
+KINDS: Mapping[str, str] = {
+    "docker": "hermetic.environments.docker:Docker",
+    "local": "hermetic.environments.local:Local",
+    "podman": "hermetic.environments.docker:Podman",
+}
 
 PLUGINS = "hermetic.environments.plugins"
 

@@ -24,16 +24,17 @@ Afterwards = Literal["ends", "is ended", "stays"]
 
 async def start_resident(
     argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None, errors: int | None = None,
 ) -> Started:  # fmt: skip
     """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
 
     Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
-    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH.
+    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH; what
+    it says on stderr goes to the file `errors`, for a caller that wants to see it also when all went well.
     """
     ours, theirs = socket.socketpair()
     # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
-    stdin, stderr = os.memfd_create("input"), os.memfd_create("errors")
+    stdin, stderr = os.memfd_create("input"), os.memfd_create("errors") if errors is None else os.dup(errors)
     pid: int | None = None
     try:
         ours.setblocking(False)
@@ -121,6 +122,11 @@ def _end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
+def said_in(errors: int) -> str:
+    """The end of what a program wrote to its stderr."""
+    return os.pread(errors, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
+
+
 def _failure(reason: str, stderr: int) -> EnvironmentUnavailable:
-    said = os.pread(stderr, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
+    said = said_in(stderr)
     return EnvironmentUnavailable(f"the resident did not start: {reason}" + (f"; it said:\n{said}" if said else ""))

@@ -1,0 +1,192 @@
+"""Containers of docker and podman: the resident is the container's main process, and its end is the container's."""
+
+import contextlib
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.limits import CONTAINER_START, LOGIN
+from hermetic.environments.bridge import BRIDGE, bridged
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.container_arguments import Plan, data_root, reaches_host, shared_paths, spec_hash
+from hermetic.environments.container_client import Client, client_of, find_client
+from hermetic.environments.container_options import HOME, IDENTITY, RESIDENT, read_container_options
+from hermetic.environments.seccomp import docker_profile
+from hermetic.environments.starting import said_in, start_resident
+from hermetic.environments.unix_socket import connect
+from hermetic.link.archive import BOOT, build_archive, starting_input
+
+SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
+PYTHON = ("-I", "-S", "-c")
+BRIDGE_SECONDS = 30.0
+
+_NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
+
+
+class NoPython(EnvironmentUnavailable):
+    """The image has no python3 for a resident."""
+
+
+class Docker:
+    """Commands run in a container of their own, made by docker."""
+
+    kind = "docker"
+    identity = IDENTITY
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = read_container_options(self.kind, options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self._options)
+
+    @property
+    def isolation(self) -> Isolation:
+        """Files, processes and, where it is off, the network; what is shared is named."""
+        options = self._options
+        shared = shared_paths(options)
+        if options.persistent:
+            shared = (*shared, str(data_root()))
+        notes = ["no limit on disk: what is written to the container's own files can fill the engine's disk"]
+        if options.network is not False:
+            notes.append("the network is on: what this machine can reach, a command can reach")
+        if options.extra_args:
+            notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
+        return Isolation(
+            kind=self.kind, separate_files=True, separate_processes=True, separate_user=not reaches_host(options),
+            separate_network=options.network is False, shared_paths=shared, notes=tuple(notes),
+        )  # fmt: skip
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Makes a container whose main process is the resident. Raises EnvironmentUnavailable, ConfigError."""
+        if self._options.persistent and not id.startswith("t-"):
+            raise ConfigError("persistent keeps the files of a task; open it with task=…", setting="persistent")
+        client = find_client(self.kind)
+        plan = Plan(self._options, id=id, directory=directory, spool=spool)
+        plan.make_directories()
+        plan.profile.write_text(docker_profile(), encoding="utf-8")
+        given = starting_input(build_archive(), msgspec.msgpack.encode(self._config(plan, token, label)))
+        start = Start(client, plan, given)
+        try:
+            return await start.run()
+        finally:
+            plan.profile.unlink(missing_ok=True)
+
+    def _config(self, plan: Plan, token: bytes, label: str) -> ResidentConfig:
+        options = self._options
+        forwarded = {name: os.environ[name] for name in options.forward_env if name in os.environ}
+        home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
+        texts = {name: str(value) for name, value in options.env.items()}
+        return ResidentConfig(
+            id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
+            cwd=str(options.cwd), environ=child_environment({}, extra={**home, **forwarded, **texts}), inherit=True,
+            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True,
+        )  # fmt: skip
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """The resident's socket where this machine sees it, else a way through the engine."""
+        if "bridge" not in record.place:
+            return await connect(record.socket)
+        client = client_of(self.kind, record.place)
+        words = [client.program, "exec", "-i", record.place["container"], "python3", *PYTHON, BRIDGE, record.socket]
+        return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when the container is gone."""
+        await client_of(self.kind, record.place).remove(record.place["container"])
+
+
+class Podman(Docker):
+    """Commands run in a container of their own, made by podman."""
+
+    kind = "podman"
+
+
+class Start:
+    """One start: tried as asked, then again without what this engine turns out not to have."""
+
+    def __init__(self, client: Client, plan: Plan, given: bytes) -> None:
+        self.client, self.plan, self.given = client, plan, given
+        self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
+        self.without: set[str] = set()  # limits that its kernel cannot set
+
+    def __repr__(self) -> str:
+        return f"<Start of {self.plan.id} by {self.client.program}>"
+
+    async def run(self) -> Started:
+        """The resident of a new container; nothing is left of one that did not come up."""
+        while True:
+            name = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}"
+            errors = os.memfd_create("errors")
+            try:
+                started = await self._once(name, errors)
+                return await self._described(started, name, said_in(errors))
+            except BaseException as error:
+                with contextlib.suppress(EnvironmentUnavailable):  # the engine is gone; the first error says so
+                    await self.client.remove(name)
+                if not isinstance(error, EnvironmentUnavailable):
+                    raise
+                await self._learn(error, said_in(errors))
+            finally:
+                os.close(errors)
+
+    async def _once(self, name: str, errors: int) -> Started:
+        words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)
+        argv = [self.client.program, "run", "--interactive", "--sig-proxy=false", *words]
+        argv += ["--entrypoint", "python3", self.plan.options.image, *PYTHON, BOOT]
+        return await start_resident(
+            argv, self.given, seconds=CONTAINER_START.value, afterwards="is ended", environ=self.client.environ,
+            errors=errors,
+        )  # fmt: skip
+
+    async def _described(self, started: Started, name: str, said: str) -> Started:
+        """With where it is found, and what the engine warned of."""
+        place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place}
+        path = str(self.plan.socket_directory / "s")
+        if not (self.sees_host and await _answers(path)):
+            path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
+        notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
+        notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in sorted(self.without)]
+        return msgspec.structs.replace(started, socket=path, place=place, notes=tuple(notes))
+
+    async def _learn(self, error: EnvironmentUnavailable, said: str) -> None:
+        """Returns when another try can go better. Raises what the caller should hear otherwise."""
+        image = self.plan.options.image
+        if _NO_PYTHON.search(said):
+            raise NoPython(f"image {image!r} has no python3, which the resident needs; use one that has") from error
+        if trouble := await self.client.trouble():
+            raise EnvironmentUnavailable(trouble) from error
+        if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
+            self._go_elsewhere(error)
+            return
+        lacking = await self.client.lacking_limits() & self.plan.limits - self.without
+        if not lacking:
+            raise error
+        self.without |= lacking
+
+    def _go_elsewhere(self, error: EnvironmentUnavailable) -> None:
+        """The engine does not find our directories, so it is on another machine."""
+        if self.plan.mounts_host:
+            raise EnvironmentUnavailable(
+                "the engine runs on another machine and cannot mount directories of this one; leave out volumes, "
+                "host_cwd and persistent, or name volumes that the engine keeps"
+            ) from error
+        self.sees_host = False
+
+
+async def _answers(path: str) -> bool:
+    """True when this machine can reach the socket: an engine in a virtual machine shows it, and nobody is there."""
+    try:
+        (await connect(path)).close()
+    except OSError:
+        return False
+    return True

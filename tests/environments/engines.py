@@ -1,0 +1,25 @@
+"""The engines that scripts/engines/up has started, as tests look at them from outside."""
+
+import subprocess
+from collections.abc import Sequence
+
+from tests.programs import need, need_variable
+
+ENGINES = ("docker", "podman")
+
+
+def need_engine(kind: str) -> str:
+    """The client of an engine that works here; ends the calling test where there is none."""
+    need_variable("DOCKER_HOST" if kind == "docker" else "PODMAN")
+    return need(kind)
+
+
+def ask(kind: str, words: Sequence[str]) -> str:
+    """What the engine's client answers. Raises CalledProcessError."""
+    done = subprocess.run([kind, *words], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
+
+
+def containers(kind: str, label: str = "hermetic=1") -> list[str]:
+    """Names of the containers with a label, in whatever state they are."""
+    return ask(kind, ["ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}"]).split()

@@ -236,6 +236,10 @@ class Process:
         """Ends its input."""
         return self._portal.call(self._process.close_input)
 
+    def set_tag(self, tag: str) -> None:
+        """Puts another text in the place of what is remembered with it."""
+        return self._portal.call(self._process.set_tag, tag)
+
     def resize(self, rows: int, cols: int) -> None:
         """Gives its terminal another size."""
         return self._portal.call(self._process.resize, rows, cols)

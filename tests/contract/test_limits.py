@@ -27,6 +27,7 @@ COMPARED: dict[str, float] = {
     "frames.MAX_BODY": limits.FRAME_BODY.value,
     "frames.MAX_DEPTH": limits.FRAME_DEPTH.value,
     "frames.MAX_FIRST_FRAME": limits.FIRST_FRAME.value,
+    "fields.TAG_BYTES": limits.TAG.value,
     "frames.MAX_FRAME": limits.FRAME_BODY.value + limits.FRAME_HEADER.value,
     "frames.MAX_ITEMS": limits.FRAME_ITEMS.value,
     "job.FLOOD_PIPE_BYTES": limits.FLOOD_PIPE.value,

@@ -272,6 +272,17 @@ async def has_size(environment: hermetic.Environment, path: str, size: int) -> b
         return False
 
 
+async def test_a_tag_is_kept_with_its_process(environment: hermetic.Environment, shell: hermetic.Session) -> None:
+    process = await shell.start("exit 3", tag="ß first")
+    await process.wait(10)
+    assert process.info.tag == "ß first"
+    await process.set_tag("second")
+    assert (await environment.process(process.id)).info.tag == "second"
+    assert {info.id: info.tag for info in await environment.processes()}[process.id] == "second"
+    with pytest.raises(hermetic.InvalidArgument, match="at most 2048 bytes"):
+        await shell.start("true", tag="x" * 2049)
+
+
 async def test_what_runs_is_listed(environment: hermetic.Environment, shell: hermetic.Session) -> None:
     process = await shell.start("echo listed; sleep 30", cwd="/tmp")
     await process.wait_for("listed", timeout=10)

@@ -56,6 +56,7 @@ COMMAND_SHOWN = Limit("command_shown", 4096, "bytes", "most of a command's text 
 COMMAND_LISTED = Limit("command_listed", 200, "bytes", "most of a command's text in lists of processes")
 LISTED = Limit("listed", 1500, "processes", "most processes in one list, the newest")
 ID_LENGTH = Limit("id_length", 64, "characters", "longest id of a process or log")
+TAG = Limit("tag", 2048, "bytes", "longest text that is remembered with a process")
 TERMINAL = Limit("terminal", 10000, "cells", "largest terminal, in rows and in columns")
 DURATION = Limit("duration", 1e9, "seconds", "longest duration; one beyond it counts as this one")
 
@@ -99,7 +100,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     INLINE_OUTPUT, INLINE_INPUT, RETURNED_OUTPUT, READ, FOLLOW_CREDIT, FOLLOW_PIECE, FOLLOW_HOLD, EVENTS,
     LOG_HEAD, SPOOL, SPOOL_FALLBACK, SECRETS, SECRET_LENGTH, KEPT_COMMANDS, KEPT_PROCESSES, KEPT_MEMORY, KEPT_SPOOL,
     ERROR_LOG,
-    PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH,
+    PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH, TAG,
     TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START, RECONNECT,
     RECONNECT_PAUSE, UNANSWERED,

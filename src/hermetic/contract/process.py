@@ -19,6 +19,7 @@ class StartOptions(TypedDict, total=False):
     stdin: str | bytes
     env: Mapping[str, str] | None
     separate: bool
+    tag: str
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     out: int  # bytes of output so far
     err: int | None = None  # bytes of a separate stderr
     input: Literal["open", "closed"] = "closed"
+    tag: str = ""  # what its starter wanted to be remembered with it
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .frames import Fields
 
+TAG_BYTES = 2048
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -32,6 +33,13 @@ def job_id(fields: Fields, name: str = "id") -> str:
     value = text(fields, name)
     if not _ID.fullmatch(value):
         raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
+    return value
+
+
+def tag(fields: Fields) -> str:
+    value = text(fields, "tag")
+    if len(value.encode("utf-8", "backslashreplace")) > TAG_BYTES:
+        raise invalid("tag", "a tag holds at most %d bytes" % TAG_BYTES)
     return value
 
 

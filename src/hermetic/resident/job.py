@@ -140,6 +140,7 @@ class Job:
         self.forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
         self.sweep: object | None = None  # not None: its tree is being ended
         self.notes: list[str] = []
+        self.tag = ""  # what its starter wants to be remembered with it
         self._kept: tuple[int, int] | None = None
         self.end_listeners: list[Callable[[], None]] = []
         self.yield_listeners: list[Callable[[], None]] = []
@@ -187,6 +188,7 @@ class Job:
             "duration": self.elapsed if self.duration is None else self.duration,
             "state": "ended" if self.has_ended else "running", "ending": self.ending, "out": self.out.total,
             "err": None if self.err is None else self.err.total, "input": "open" if self.input_open else "closed",
+            "tag": self.tag,
         }
 
     def when_ended(self, callback: Callable[[], None]) -> None:

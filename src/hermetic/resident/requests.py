@@ -190,7 +190,7 @@ class Requests(FileRequests):
         text, data = self._split(request)
         kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
         options: Fields = {"pty": take.flag(fields, "pty"), "rows": take.number(fields, "rows", 24, 1, 10000),
-                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind}
+                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind, "tag": take.tag(fields)}
         if take.flag(fields, "argv"):
             argv = [os.fsdecode(word) for word in text.split(b"\0")]
             if not argv[0]:
@@ -313,6 +313,10 @@ class Requests(FileRequests):
         job = self._job(request)
         if isinstance(job, Process) and job.input_open:
             job.close_input()
+        request.reply({})
+
+    def do_tag(self, request: Request) -> None:
+        self._job(request).tag = take.tag(request.fields)
         request.reply({})
 
     def do_resize(self, request: Request) -> None:

@@ -195,9 +195,11 @@ class Resident:
         environ.update(env or {})
         environ["PWD"] = cwd
         environ[tree.MARK] = "%s.%d" % (self.id, number)
+        tag = options.pop("tag")
         launch = Launch(argv, environ, cwd, number=number, **options)
         out, err = self.new_log(), self.new_log() if separate else None
         job = Process(self, job_id, number, session_name, text, out, err, launch)
+        job.tag = tag
         self._add(job)
         return job
 

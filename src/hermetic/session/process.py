@@ -5,6 +5,8 @@ import re
 import signal as signals
 from typing import Literal
 
+import msgspec
+
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import FRAME_BODY, GRACE
@@ -85,6 +87,11 @@ class Process:
     async def close_input(self) -> None:
         """Ends its input: it reads end of file after what was written."""
         await self._link.ask("close_input", answers.done, process=self.id)
+
+    async def set_tag(self, tag: str) -> None:
+        """Puts another text in the place of what is remembered with it."""
+        await self._link.ask("tag", answers.done, process=self.id, tag=tag)
+        self._info = msgspec.structs.replace(self._info, tag=tag)
 
     async def resize(self, rows: int, cols: int) -> None:
         """Gives its terminal another size."""

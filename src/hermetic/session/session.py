@@ -105,11 +105,13 @@ class Session:
         stdin: str | bytes = "pipe",
         env: Mapping[str, str] | None = None,
         separate: bool = False,
+        tag: str = "",
     ) -> Process:
         """A process that runs on by itself, with this session's cwd and exported variables.
 
         `stdin` is "pipe" (write to it later), "null", or the whole input. An `id` that is known here gives the process
-        that has it. Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
+        that has it. `tag` is a short text that is kept with it.
+        Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
         """
         text, is_argv = encode_command(command)
         chosen = next(self._ids) if id is None else check_id(id)
@@ -124,6 +126,8 @@ class Session:
             }
         if separate:
             fields["separate"] = True
+        if tag:
+            fields["tag"] = tag
         _add_place(fields, cwd, env)
         data = None
         if stdin in ("pipe", "null"):

@@ -43,7 +43,7 @@ COMPARED: dict[str, float] = {
     "output_log.MOST_SECRETS": limits.SECRETS.value,
     "output_log.SECRET_BYTES": limits.SECRET_LENGTH.value,
     "output_log.SPOOL_BYTES": limits.SPOOL.value,
-    "process.INPUT_BYTES": limits.PENDING_INPUT.value,
+    "feed.INPUT_BYTES": limits.PENDING_INPUT.value,
     "requests.BLOB_BYTES": limits.BLOB.value,
     "requests.COMMAND_BYTES": limits.COMMAND.value,
     "requests.EXCERPT_BYTES": limits.INLINE_OUTPUT.value,
@@ -68,6 +68,7 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "feed.PIECE_BYTES": "how much of an input is read ahead: `feed.INPUT_BYTES` bounds what waits",
     "frames.CANCEL": "a kind of frame",
     "frames.CREDIT": "a kind of frame",
     "frames.ERROR": "a kind of frame",

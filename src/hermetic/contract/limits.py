@@ -95,6 +95,8 @@ POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are lo
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
+MODEL_OUTPUT = Limit("model_output", 50_000, "characters", "most output in a tool's result; a line says how to read on")
+
 LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     FRAME_BODY, FRAME_HEADER, FIRST_FRAME, FRAME_DEPTH, FRAME_ITEMS, GREETING, CLIENTS, OPEN_REQUESTS, UNSENT,
     INLINE_OUTPUT, INLINE_INPUT, RETURNED_OUTPUT, READ, FOLLOW_CREDIT, FOLLOW_PIECE, FOLLOW_HOLD, EVENTS,
@@ -108,4 +110,5 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
     SCREEN_REPLAY, SEARCH_WINDOW,
+    MODEL_OUTPUT,
 )  # fmt: skip

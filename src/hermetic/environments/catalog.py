@@ -12,6 +12,7 @@ KINDS: Mapping[str, str] = {
     "docker": "hermetic.environments.docker:Docker",
     "local": "hermetic.environments.local:Local",
     "podman": "hermetic.environments.docker:Podman",
+    "sandbox": "hermetic.environments.sandbox:Sandbox",
 }
 
 PLUGINS = "hermetic.environments.plugins"

@@ -15,6 +15,7 @@ from hermetic.link.readiness import NotReady, ready
 
 # Runs the rest as nobody's child: a starter that stays would be a zombie of ours when it ends.
 BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
@@ -24,13 +25,14 @@ Afterwards = Literal["ends", "is ended", "stays"]
 
 async def start_resident(
     argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
-    environ: Mapping[str, str] | None = None, errors: int | None = None,
+    environ: Mapping[str, str] | None = None, errors: int | None = None, passed: int | None = None,
 ) -> Started:  # fmt: skip
     """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
 
     Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
-    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH; what
-    it says on stderr goes to the file `errors`, for a caller that wants to see it also when all went well.
+    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH, and
+    `passed` a descriptor that it gets as its PASSED; what it says on stderr goes to the file `errors`, for a caller
+    that wants to see it also when all went well.
     """
     ours, theirs = socket.socketpair()
     # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
@@ -40,7 +42,7 @@ async def start_resident(
         ours.setblocking(False)
         _fill(stdin, given)
         whole = [*BESIDE, *argv] if afterwards == "stays" else argv
-        pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {})
+        pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {}, passed)
         theirs.close()
         async with asyncio.timeout(seconds):
             started = await ready(ours)
@@ -95,15 +97,30 @@ def _fill(fd: int, data: bytes) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
 
 
-def spawn(argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str]) -> int:
+def spawn(
+    argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str], passed: int | None = None
+) -> int:
     """Starts a program in a session of its own: a Ctrl-C at our terminal is not meant for it."""
     # Its own variables are few: what its commands get is in its configuration, and /proc shows these to everybody.
     own = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
+    actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
+    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
+    if passed is not None:
+        actions.append((os.POSIX_SPAWN_DUP2, passed, PASSED))
     return os.posix_spawnp(
         argv[0], list(argv), {**own, "LC_ALL": "C.UTF-8", **environ},
         file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
     )  # fmt: skip
+
+
+def _inheritable() -> list[int]:
+    """What somebody else here opened for children of his own: held by what stays, a pipe of his would never end."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own is closed
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 def end(pid: int) -> None:

@@ -1,0 +1,57 @@
+"""The program bwrap: which one is used, what it is told to keep apart, and what its complaints mean."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from hermetic.contract.errors import EnvironmentUnavailable
+
+_INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
+_NEEDED = ("--size", "--perms", "--info-fd", "--as-pid-1")  # of bubblewrap 0.7
+_NAMESPACES = (
+    "this user may make no namespaces here. Allow it as root with the one of these that exists: "
+    "sysctl -w kernel.unprivileged_userns_clone=1, sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, "
+    "sysctl -w user.max_user_namespaces=10000; in a container, start that with a seccomp profile that lets it; "
+    "or open another kind"
+)
+_MEANINGS = {
+    "No permissions to create a new namespace": _NAMESPACES,
+    "Creating new namespace failed": _NAMESPACES,
+    "setting up uid map": _NAMESPACES,
+    "Creation of new user namespaces was not disabled": _NAMESPACES,
+    "loopback:": "this user may make no network of its own here; open it with network=True, or open another kind",
+}
+
+
+def find_program() -> str:
+    """The path of bwrap. Raises EnvironmentUnavailable when there is none that can do what is needed."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise EnvironmentUnavailable(f"no bwrap on PATH; {_INSTALL}")
+    known = Path(program).read_bytes()
+    if lacking := [option for option in _NEEDED if option.encode() not in known]:
+        raise EnvironmentUnavailable(
+            f"{program} is too old, it does not know {', '.join(lacking)}; use bubblewrap 0.7 or newer, "
+            "or open another kind"
+        )
+    return program
+
+
+def namespaces(program: str, *, network: bool) -> list[str]:
+    """Its arguments that keep everything apart but the files: users, processes, network, and what it may become."""
+    apart = ["user", "pid", "ipc", "uts", *([] if network else ["net"])]
+    arguments = [f"--unshare-{name}" for name in apart]
+    # The filter refuses nested namespaces as well; a bwrap with set-uid root cannot do it in this way.
+    if b"--disable-userns" in Path(program).read_bytes() and not os.stat(program).st_mode & stat.S_ISUID:
+        arguments.append("--disable-userns")
+    # It dies with its keeper, and the first process with it.
+    return [*arguments, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1", "--die-with-parent",
+            "--clearenv", "--setenv", "LC_ALL", "C.UTF-8", "--info-fd", "7", "--seccomp", "9"]  # fmt: skip
+
+
+def explained(error: EnvironmentUnavailable) -> EnvironmentUnavailable:
+    """The same failure with what to do about it, where it is a known one."""
+    said = str(error)
+    advice = next((advice for sign, advice in _MEANINGS.items() if sign in said), None)
+    return EnvironmentUnavailable(f"{advice}\n{said}") if advice else error

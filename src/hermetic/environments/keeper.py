@@ -1,0 +1,131 @@
+"""The one process of a sandbox outside of it: waits for bwrap's end, then takes away what is left on this side.
+
+It is nobody's child, and bwrap dies with it; so an environment neither depends on its opener nor outlives its keeper.
+"""
+
+import asyncio
+import os
+import shlex
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from hermetic.environments.cgroups import remove_cgroup
+from hermetic.environments.starting import PASSED, ended
+from hermetic.environments.workspace import unguard
+
+FILTER, INFO, KEEPER = "filter", "info", "keeper"  # files in the environment's directory
+
+PATIENCE = 2.0  # seconds for what was told to end; it has nothing left to do then
+
+
+class HostProcess(msgspec.Struct, frozen=True):
+    """A process of this machine that is not mistaken for a later one with its number."""
+
+    pid: int
+    born: str  # in clock ticks since the machine started, as the kernel says
+
+    @classmethod
+    def find(cls, pid: int) -> "HostProcess | None":
+        """The living process with this number."""
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] in "ZX" else cls(pid, fields[19])
+
+    @property
+    def is_alive(self) -> bool:
+        """False also when something else has its number now."""
+        return HostProcess.find(self.pid) == self
+
+    async def see_ended(self) -> None:
+        """Returns when it has ended: by itself, or because we help."""
+        for help_with in (0, signal.SIGTERM, signal.SIGKILL):
+            if not self.is_alive:
+                return
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, help_with)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await ended(self.pid)
+                    return
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a sandbox is on this side, and goes with it."""
+
+    directory: str
+    spool: str | None
+    lock: str  # of the workspace
+    made: tuple[str, ...] = ()  # to mount on; a trailing slash says that it is a directory
+    cgroups: tuple[str, ...] = ()
+    processes: tuple[HostProcess, ...] = ()  # the resident, then the keeper, once they are known
+
+
+def started(kept: Kept) -> Kept:
+    """The same with the processes that `keeper_argv` brought up, as far as they can be found."""
+    pids = []
+    with suppress(OSError, msgspec.DecodeError, KeyError):
+        pids.append(msgspec.json.decode(Path(kept.directory, INFO).read_bytes(), type=dict[str, int])["child-pid"])
+    with suppress(OSError, ValueError):
+        pids.append(int(Path(kept.directory, KEEPER).read_text()))
+    found = [process for pid in pids if (process := HostProcess.find(pid))]
+    return msgspec.structs.replace(kept, processes=tuple(found))
+
+
+async def clear(kept: Kept) -> None:
+    """Returns when nothing runs any more, and does what the keeper leaves undone when it was killed."""
+    for process in kept.processes:
+        await process.see_ended()
+    await remove_cgroup(kept.cgroups)
+    unguard(kept.made, kept.lock)
+
+
+def keeper_argv(kept: Kept, bwrap: Sequence[str]) -> list[str]:
+    """A shell that leaves a keeper behind and ends. It has to get the workspace's lock as descriptor PASSED.
+
+    The keeper runs `bwrap` in the sandbox's cgroups, without variables, and cleans up after it. bwrap finds its filter
+    as descriptor 9 and tells of its child on descriptor 7.
+    """
+    directory = shlex.quote(kept.directory)
+    join = "".join(f"echo 0 >{shlex.quote(path)}/cgroup.procs || exit 1; " for path in kept.cgroups)
+    lines = [
+        "exec 3<&0",
+        "(",
+        f"read -r own rest </proc/self/stat; echo $own >{directory}/{KEEPER}",
+        f"( {join}unset PATH LD_LIBRARY_PATH LC_ALL PWD OLDPWD SHLVL",
+        f"exec {shlex.join(bwrap)} <&3 3<&- 7>{directory}/{INFO} {PASSED}<&- 9<{directory}/{FILTER} ) &",
+        "child=$!",
+        'trap "kill $child" HUP INT TERM',
+        "exec </dev/null >/dev/null 2>&1 3<&-",
+        "wait $child; trap '' HUP INT TERM; wait $child",
+        *(f"rmdir {shlex.quote(path)}" for path in kept.cgroups),
+        f"flock -xn {PASSED} && {{ {_unguard(kept)} }}",
+        *_remove(kept),
+        ") &",
+    ]
+    return ["/bin/sh", "-c", "\n".join(lines), "hermetic-keeper"]
+
+
+def _unguard(kept: Kept) -> str:
+    steps = []
+    for path in reversed(kept.made):
+        quoted = shlex.quote(path.rstrip("/"))
+        steps.append(f"rmdir {quoted};" if path.endswith("/") else f"[ -s {quoted} ] || rm -f {quoted};")
+    return " ".join([*steps, f"rm -f {shlex.quote(kept.lock)};"])
+
+
+def _remove(kept: Kept) -> list[str]:
+    """Moved away first, and only if it is the one we knew: a task's next environment has a directory of that name."""
+    directory, aside = shlex.quote(kept.directory), shlex.quote(f"{kept.directory}.gone")
+    remove = 'rm -rf "$1" || { chmod -R u+rwx "$1"; rm -rf "$1"; }'
+    lines = [f"remove() {{ {remove}; }}"]
+    if kept.spool is not None:
+        lines.append(f"remove {shlex.quote(kept.spool)}")
+    inode = os.stat(kept.directory).st_ino
+    lines.append(f'[ "$(stat -c %i {directory})" = {inode} ] && mv -T {directory} {aside}.$$ && remove {aside}.$$')
+    return lines

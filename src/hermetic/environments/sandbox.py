@@ -1,0 +1,243 @@
+"""A place of its own on this machine: bubblewrap shows commands the system read-only, one workspace, no network."""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unsupported
+from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.variables import fault_of
+from hermetic.environments.bubblewrap import explained, find_program, namespaces
+from hermetic.environments.cgroups import Cgroup, make_cgroup
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
+from hermetic.environments.local import Lease, Seconds
+from hermetic.environments.options import read_options
+from hermetic.environments.private import spool_base
+from hermetic.environments.process_limits import ProcessLimits, limits_besides
+from hermetic.environments.records import runtime_root
+from hermetic.environments.sandbox_view import INSIDE, SPOOL, View, interpreter, mounts
+from hermetic.environments.seccomp import bpf
+from hermetic.environments.starting import start_resident
+from hermetic.environments.workspace import (
+    PROTECTED,
+    Guard,
+    check_shared,
+    guard,
+    homes,
+    lies_in,
+    real_directory,
+    shared,
+)
+from hermetic.link.archive import BOOT, build_archive, starting_input
+
+PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
+
+# What leads to sockets of this side, or to directories that are not seen inside.
+NOT_PASSED = frozenset({
+    "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY",
+    "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "TEMP", "TMP",
+    "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "PWD", "OLDPWD",
+})  # fmt: skip
+
+Bytes = Annotated[int, msgspec.Meta(ge=64 << 20)]
+Count = Annotated[int, msgspec.Meta(ge=16)]
+
+
+class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `sandbox`."""
+
+    workspace: str | None = None  # the one directory that commands may write to; None: the opener's cwd
+    cwd: str | None = None  # in the workspace; None: the workspace itself
+    network: bool = False
+    memory_bytes: Bytes = 5 << 30  # of all processes together, files in memory included
+    pids: Count = 512  # most processes and threads
+    protect: tuple[str, ...] = PROTECTED  # paths in the workspace that nobody inside can change or make
+    readable: tuple[str, ...] = ()  # more of this machine's directories to see
+    env: dict[str, str] = {}  # variables besides the opener's
+    passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials or lead to sockets
+    lease: Lease = LEASE.value
+    unattended: Seconds = UNATTENDED.value
+    login: bool = True  # take the system's profile in
+    setup: str | None = None  # run once when it is new
+
+
+class Sandbox:
+    """Commands run as the caller, in namespaces of their own."""
+
+    kind = "sandbox"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        chosen = read_options(self.kind, SandboxOptions, options)
+        if fault := fault_of(chosen.env):
+            raise ConfigError(fault, setting="env")
+        self._asked = frozenset(options)
+        self._workspace = real_directory(chosen.workspace or ".", "workspace")
+        self._options = msgspec.structs.replace(
+            chosen,
+            workspace=self._workspace,
+            cwd=os.path.normpath(os.path.join(self._workspace, chosen.cwd or "")),
+            readable=tuple(real_directory(path, "readable") for path in chosen.readable),
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self._options)
+
+    @property
+    def isolation(self) -> Isolation:
+        """Files, processes and network apart; the same user, the same kernel, the same disk."""
+        return Isolation(
+            kind=self.kind, separate_files=True, separate_processes=True, separate_user=False,
+            separate_network=not self._options.network, shared_paths=(self._workspace,), notes=self._notes(),
+        )  # fmt: skip
+
+    def _notes(self) -> tuple[str, ...]:
+        protected = ", ".join(self._options.protect) or "nothing"
+        notes = [
+            f"no disk quota: commands can fill the disk of {self._workspace}",
+            "no limit on processor time",
+            f"of {self._workspace} only {protected} is read-only: look at what else lies there before you run it, such "
+            "as .envrc, .vscode, a Makefile, or a repository inside it",
+        ]
+        if self._options.network:
+            notes.append("the network is this machine's own: its ports, its abstract sockets and its neighbours answer")
+        if os.geteuid() == 0:
+            notes.append("opened by root: commands can read what only root may in /usr, /opt and readable")
+        return tuple(notes)
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Starts a resident as the first process of a sandbox.
+
+        Raises: ConfigError and InvalidArgument for paths that do not fit, Unsupported for a limit that cannot be set,
+        EnvironmentUnavailable.
+        """
+        program = find_program()
+        self._check_paths()
+        kept = Kept(directory=directory, spool=spool, lock=_lock_of(self._workspace))
+        try:
+            with shared(kept.lock) as lock:
+                guarded = guard(self._workspace, self._options.protect)
+                kept = msgspec.structs.replace(kept, made=guarded.made)
+                cgroup = self._cgroup(id)
+                kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
+                limits = self._limits(cgroup)
+                bwrap = self._bwrap(program, self._view(kept, guarded, cgroup), limits)
+                given = self._given(cgroup, id=id, token=token, spool=spool, label=label)
+                said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START.value, passed=lock)
+            kept = started(kept)
+            return _checked(said, kept, limits.notes)
+        except BaseException as error:
+            await clear(started(kept))
+            if isinstance(error, EnvironmentUnavailable):
+                raise explained(error) from error
+            raise
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A socket connected to the resident's. Raises OSError where nobody listens."""
+        # Commands can write where the socket is: a link there could lead us to any other socket of this machine.
+        place = os.open(record.socket, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stream = socket.socket(socket.AF_UNIX)
+        try:
+            if not stat.S_ISSOCK(os.fstat(place).st_mode):
+                raise ConnectionRefusedError(f"{record.socket} is no socket")
+            stream.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(stream, f"/proc/self/fd/{place}")
+        except BaseException:
+            stream.close()
+            raise
+        finally:
+            os.close(place)
+        return stream
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when resident and keeper have ended and nothing is left of what they kept."""
+        await clear(msgspec.json.decode(record.place["kept"], type=Kept))
+
+    def _check_paths(self) -> None:
+        private = [str(runtime_root()), *([str(base)] if (base := spool_base()) else [])]
+        check_shared(self._workspace, "workspace", private)
+        for path in self._options.readable:
+            check_shared(path, "readable", private)
+        cwd = self._options.cwd or self._workspace
+        if not os.path.isdir(cwd) or not lies_in(os.path.realpath(cwd), self._workspace):
+            raise InvalidArgument(f"cwd {cwd!r} is no directory in the workspace {self._workspace}", argument="cwd")
+
+    def _cgroup(self, id: str) -> Cgroup:
+        name = f"hermetic-{id}-{secrets.token_hex(4)}"
+        return make_cgroup(name, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
+
+    def _limits(self, cgroup: Cgroup) -> ProcessLimits:
+        """What limits it besides the cgroup. Raises Unsupported when an option that the caller named has no effect."""
+        limits = limits_besides(cgroup, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
+        if ignored := sorted(self._asked.intersection(limits.missing)):
+            raise Unsupported(
+                f"nothing here can enforce {' and '.join(ignored)}: no cgroup can be made; leave it out, "
+                "or run where a cgroup is handed down (systemd-run --user --scope -p Delegate=yes)",
+                capability=ignored[0],
+            )
+        return limits
+
+    def _view(self, kept: Kept, guarded: Guard, cgroup: Cgroup) -> View:
+        place = os.path.join(kept.directory, PLACE)
+        os.mkdir(place, 0o700)
+        Path(kept.directory, FILTER).write_bytes(bpf())
+        return View(
+            workspace=self._workspace, guards=guarded.arguments, readable=self._options.readable, home=_home(),
+            network=self._options.network, place=place, spool=kept.spool, memory_cgroup=cgroup.memory,
+            memory_bytes=self._options.memory_bytes,
+        )  # fmt: skip
+
+    def _bwrap(self, program: str, view: View, limits: ProcessLimits) -> list[str]:
+        """The whole command line that becomes the resident."""
+        python, installation = interpreter((self._workspace, *view.readable))
+        if installation is not None:
+            view = msgspec.structs.replace(view, readable=(*view.readable, installation))
+        apart = namespaces(program, network=view.network)
+        return [program, *apart, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+
+    def _given(self, cgroup: Cgroup, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
+        """What the resident reads when it starts."""
+        options = self._options
+        opener = {name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*options.passthrough}}
+        environ = child_environment(opener, passthrough=options.passthrough, extra=options.env)
+        config = ResidentConfig(
+            id=f"{id}.{secrets.token_hex(4)}", token=token, directory=INSIDE, spool=None if spool is None else SPOOL,
+            environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
+            unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False, label=label,
+            foreground=True, own_cgroup=cgroup.memory is not None,
+        )  # fmt: skip
+        return starting_input(build_archive(), msgspec.msgpack.encode(config))
+
+
+def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
+    """What the record keeps: our own side of what the resident says."""
+    if said.socket != f"{INSIDE}/s":
+        raise EnvironmentUnavailable(f"the resident listens at {said.socket}, not in {INSIDE}")
+    return msgspec.structs.replace(
+        said,
+        socket=os.path.join(kept.directory, PLACE, "s"),
+        place={"kept": msgspec.json.encode(kept).decode()},
+        notes=notes,
+    )
+
+
+def _home() -> str:
+    """Where commands are at home: the path is the caller's, what lies there is not."""
+    home = homes()[0]
+    return "/tmp" if home == "/" else home
+
+
+def _lock_of(workspace: str) -> str:
+    """One for all sandboxes of this user in one workspace; no command can reach it."""
+    return str(runtime_root() / f"workspace-{hashlib.sha256(workspace.encode()).hexdigest()[:16]}.lock")

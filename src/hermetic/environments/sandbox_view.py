@@ -1,0 +1,111 @@
+"""What a command in a sandbox sees of this machine: the system read-only, the workspace, and nothing else."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from hermetic.environments.workspace import homes
+
+INSIDE = "/run/hermetic/place"  # the resident's own directory, as it sees it
+SPOOL = "/run/hermetic/spool"
+
+_SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
+_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr on most systems
+
+# Of /etc only what programs read to work at all; keys, passwords and the settings of services are not among it.
+_SETTINGS = frozenset({
+    "alternatives", "bash.bashrc", "bashrc", "crypto-policies", "debian_version", "fonts", "gai.conf", "gitattributes",
+    "gitconfig", "group", "host.conf", "hosts", "inputrc", "issue", "localtime", "login.defs", "mailcap",
+    "manpath.config", "mime.types", "mtab", "nanorc", "networks", "nsswitch.conf", "passwd", "perl", "profile",
+    "profile.d", "protocols", "rpc", "services", "shells", "skel", "terminfo", "timezone", "vim", "vimrc", "wgetrc",
+    "xdg",
+})  # fmt: skip
+_SETTINGS_BEGIN = ("bash_completion", "ca-certificates", "java", "ld.so.", "locale", "magic", "os-", "python")
+_DEEPER = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
+           "/etc/pki/ca-trust")  # fmt: skip
+
+_HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine, where root asks
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown, besides the system."""
+
+    workspace: str
+    guards: Sequence[str]  # bwrap's arguments that protect parts of the workspace
+    readable: Sequence[str]
+    home: str
+    network: bool
+    place: str  # on this side: what the resident's own directory is
+    spool: str | None  # on this side
+    memory_cgroup: str | None
+    memory_bytes: int  # what all file systems in memory have to fit into, with room to spare
+
+
+def mounts(view: View) -> list[str]:
+    """bwrap's arguments. Later ones cover earlier ones, so the system comes first and the workspace last."""
+    quarter = view.memory_bytes // 4
+    arguments = [
+        *_system(), *_settings(view.network),
+        "--proc", "/proc", *_without_the_machine(),
+        "--dev", "/dev", "--size", str(quarter // 2), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+        "--size", str(quarter), "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var",
+        "--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run",
+    ]  # fmt: skip
+    for home in dict.fromkeys((view.home, *(home for home in homes() if home.startswith(_SYSTEM)))):
+        arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
+    for path in view.readable:
+        arguments += ["--ro-bind", path, path]
+    arguments += ["--bind", view.workspace, view.workspace, *view.guards, "--bind", view.place, INSIDE]
+    if view.spool is not None:
+        arguments += ["--bind", view.spool, SPOOL]
+    if view.memory_cgroup is not None:
+        arguments += ["--ro-bind", view.memory_cgroup, _where_looked_for(view.memory_cgroup)]
+    return [*arguments, "--remount-ro", "/"]
+
+
+def _system() -> Iterator[str]:
+    for path in (*_SYSTEM, *_MERGED):
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+
+
+def _settings(network: bool) -> Iterator[str]:
+    names = [name for name in sorted(os.listdir("/etc")) if name in _SETTINGS or name.startswith(_SETTINGS_BEGIN)]
+    for path in (*(f"/etc/{name}" for name in names), *_DEEPER):
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.exists(path) and os.stat(path).st_mode & 0o004:  # not what its owner keeps from others
+            yield from ("--ro-bind", path, path)
+    if network and os.path.exists("/etc/resolv.conf"):
+        yield from ("--ro-bind", os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf")
+
+
+def _without_the_machine() -> Iterator[str]:
+    for name in _HIDDEN_PROC:
+        if os.path.exists(f"/proc/{name}"):
+            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
+
+
+def _where_looked_for(cgroup: str) -> str:
+    """Where a program looks that wants to know its limits: as in a container."""
+    by_controller = os.path.exists(os.path.join(cgroup, "memory.oom_control"))
+    return "/sys/fs/cgroup/memory" if by_controller else "/sys/fs/cgroup"
+
+
+def interpreter(shown: Iterable[str]) -> tuple[str, str | None]:
+    """A Python that the resident's compiled modules fit, and the directory that has to be shown for it, if any.
+
+    Ours where the sandbox shows it anyway; the system's of the same version; else ours with its installation.
+    """
+    own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+    visible = tuple(f"{path.rstrip('/')}/" for path in (*_SYSTEM, *_MERGED, *shown))
+    if (own + "/").startswith(visible):
+        return own, None
+    system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    if os.access(system, os.X_OK):
+        return system, None
+    return own, os.path.realpath(sys.base_prefix)

@@ -1,0 +1,180 @@
+"""The one directory of the caller that a sandbox may write to, and what in it stays as it is."""
+
+import fcntl
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+from hermetic.contract.variables import is_text
+
+# What programs on the caller's side run or obey; a trailing slash says that it is a directory where it is missing.
+PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
+
+# Shared with a sandbox as a whole, these would give away the machine, its sockets, or what other programs trust.
+_NEVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
+          "/var", "/var/tmp", "/home", "/root", "/srv", "/mnt", "/media", "/var/run", "/var/lib")  # fmt: skip
+_NEVER_WITHIN = ("/dev", "/etc", "/proc", "/sys")
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """How the protected paths of a workspace are kept: arguments for bwrap, and what had to be made to mount on."""
+
+    arguments: tuple[str, ...]
+    made: tuple[str, ...]  # a trailing slash says that it is a directory
+
+
+def homes() -> tuple[str, ...]:
+    """The home directories of this user: the one in HOME first, then that of the user database."""
+    found = [os.path.expanduser("~")]
+    with suppress(KeyError):
+        found.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return tuple(dict.fromkeys(os.path.realpath(home) for home in found))
+
+
+def real_directory(path: str, setting: str) -> str:
+    """The whole path without links, whether it exists or not. Raises ConfigError."""
+    try:
+        whole = os.path.realpath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"the current directory is gone; change to one that exists, or give {setting}", setting=setting
+        ) from None
+    if not is_text(whole):
+        raise ConfigError(f"{setting} {whole!r} is not valid UTF-8; rename it", setting=setting)
+    return whole
+
+
+def check_shared(path: str, setting: str, private: Iterable[str]) -> None:
+    """Raises ConfigError unless this is a directory that may be shared with a sandbox.
+
+    `private` names directories that must not lie inside it, besides the homes of this user.
+    """
+    fault = _fault(path, (*homes(), *private))
+    if fault:
+        raise ConfigError(
+            f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY", setting=setting
+        )
+
+
+def _fault(path: str, private: Iterable[str]) -> str | None:
+    if not os.path.isdir(path):
+        return "is not a directory" if os.path.exists(path) else "does not exist"
+    if path in homes():
+        return "is the home directory, with all its secrets"
+    if path in _NEVER or any(lies_in(path, place) for place in _NEVER_WITHIN):
+        return "belongs to the system"
+    inner = next((one for one in private if lies_in(one, path)), None)
+    return inner and f"holds {inner}, which no command may see"
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """True for a directory itself as well."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def guard(workspace: str, protected: Sequence[str]) -> Guard:
+    """Makes every protected path read-only inside, and what is missing impossible to make. Raises ConfigError.
+
+    What is mounted on has to exist, so an empty file or directory is made where there is none; `unguard` takes it away.
+    """
+    arguments: list[str] = []
+    made: list[str] = []
+    pinned: set[str] = set()
+    try:
+        for path in protected:
+            for step, is_last, is_directory in _steps(workspace, path):
+                kind = _kind(step)
+                if kind is None:
+                    if not _make(step, is_directory):
+                        break  # who cannot write there on this side cannot inside
+                    made.append(step + "/" * is_directory)
+                    arguments += ["--ro-bind", step if is_directory else "/dev/null", step]
+                    break
+                if is_last or kind == "file":
+                    arguments += ["--ro-bind", step, step]
+                    break
+                if step not in pinned:  # a directory that is mounted on cannot be renamed away
+                    arguments += ["--bind", step, step]
+                    pinned.add(step)
+    except BaseException:
+        _take_away(made)
+        raise
+    return Guard(tuple(arguments), tuple(made))
+
+
+def _steps(workspace: str, path: str) -> Iterator[tuple[str, bool, bool]]:
+    """Each path on the way to a protected one: whether it is the last, and whether it would be a directory."""
+    parts = Path(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise ConfigError(f"protect holds {path!r}; give paths inside the workspace, such as .envrc", setting="protect")
+    for count in range(1, len(parts) + 1):
+        is_last = count == len(parts)
+        yield os.path.join(workspace, *parts[:count]), is_last, not is_last or path.endswith("/")
+
+
+def _kind(path: str) -> str | None:
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(mode):
+        raise ConfigError(
+            f"{path} is a symbolic link, which cannot be protected; put what it leads to in its place, "
+            "or leave it out of protect",
+            setting="protect",
+        )
+    return "directory" if stat.S_ISDIR(mode) else "file"
+
+
+def _make(path: str, is_directory: bool) -> bool:
+    try:
+        if is_directory:
+            os.mkdir(path, 0o755)
+        else:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    except OSError:
+        return False
+    return True
+
+
+def unguard(made: Iterable[str], lock: str) -> None:
+    """Takes away what was made to mount on, unless another sandbox has the same workspace, or somebody filled it."""
+    with suppress(FileNotFoundError), open(lock, "rb") as file, suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take_away(made)
+        os.unlink(lock)
+
+
+def _take_away(made: Iterable[str]) -> None:
+    for path in reversed([*made]):
+        with suppress(OSError):
+            if path.endswith("/"):
+                os.rmdir(path)
+            elif os.lstat(path).st_size == 0:
+                os.unlink(path)
+
+
+@contextmanager
+def shared(lock: str) -> Iterator[int]:
+    """Holds the lock of a workspace with whoever else has it; while held, nobody takes away what it is guarded by.
+
+    The descriptor may be given to a child, which then holds it for as long as it lives.
+    """
+    while True:
+        fd = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Held alone only for the moment of an unlink or two.
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), os.stat(lock)):
+                break
+        os.close(fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -15,7 +15,7 @@ import msgspec
 
 from hermetic.environments.cgroups import remove_cgroup
 from hermetic.environments.starting import PASSED, ended
-from hermetic.environments.workspace import unguard
+from hermetic.environments.workspace import UNGUARD, unguard
 
 FILTER, INFO, KEEPER = "filter", "info", "keeper"  # files in the environment's directory
 
@@ -61,7 +61,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     spool: str | None
     lock: str  # of the workspace
-    made: tuple[str, ...] = ()  # to mount on; a trailing slash says that it is a directory
     cgroups: tuple[str, ...] = ()
     processes: tuple[HostProcess, ...] = ()  # the resident, then the keeper, once they are known
 
@@ -82,7 +81,7 @@ async def clear(kept: Kept) -> None:
     for process in kept.processes:
         await process.see_ended()
     await remove_cgroup(kept.cgroups)
-    unguard(kept.made, kept.lock)
+    unguard(kept.lock)
 
 
 def keeper_argv(kept: Kept, bwrap: Sequence[str]) -> list[str]:
@@ -103,20 +102,19 @@ def keeper_argv(kept: Kept, bwrap: Sequence[str]) -> list[str]:
         'trap "kill $child" HUP INT TERM',
         "exec </dev/null >/dev/null 2>&1 3<&-",
         "wait $child; trap '' HUP INT TERM; wait $child",
-        *(f"rmdir {shlex.quote(path)}" for path in kept.cgroups),
-        f"flock -xn {PASSED} && {{ {_unguard(kept)} }}",
+        *(_remove_cgroup(path) for path in kept.cgroups),
+        f"set -- {shlex.quote(kept.lock)}",
+        f"if flock -xn {PASSED}; then {UNGUARD}fi",
         *_remove(kept),
         ") &",
     ]
     return ["/bin/sh", "-c", "\n".join(lines), "hermetic-keeper"]
 
 
-def _unguard(kept: Kept) -> str:
-    steps = []
-    for path in reversed(kept.made):
-        quoted = shlex.quote(path.rstrip("/"))
-        steps.append(f"rmdir {quoted};" if path.endswith("/") else f"[ -s {quoted} ] || rm -f {quoted};")
-    return " ".join([*steps, f"rm -f {shlex.quote(kept.lock)};"])
+def _remove_cgroup(path: str) -> str:
+    """Where bwrap was killed, what it held is only about to end, and the kernel tells nobody when it has."""
+    quoted = shlex.quote(path)
+    return f"tries=0; while [ -d {quoted} ] && ! rmdir {quoted} && [ $tries -lt 2000 ]; do tries=$((tries + 1)); done"
 
 
 def _remove(kept: Kept) -> list[str]:

@@ -30,6 +30,8 @@ def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

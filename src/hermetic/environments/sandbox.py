@@ -30,7 +30,6 @@ from hermetic.environments.seccomp import bpf
 from hermetic.environments.starting import start_resident
 from hermetic.environments.workspace import (
     PROTECTED,
-    Guard,
     check_shared,
     guard,
     homes,
@@ -127,12 +126,11 @@ class Sandbox:
         kept = Kept(directory=directory, spool=spool, lock=_lock_of(self._workspace))
         try:
             with shared(kept.lock) as lock:
-                guarded = guard(self._workspace, self._options.protect)
-                kept = msgspec.structs.replace(kept, made=guarded.made)
+                guards = guard(self._workspace, self._options.protect, lock)
                 cgroup = self._cgroup(id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
-                bwrap = self._bwrap(program, self._view(kept, guarded, cgroup), limits)
+                bwrap = self._bwrap(program, self._view(kept, guards, cgroup), limits)
                 given = self._given(cgroup, id=id, token=token, spool=spool, label=label)
                 said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START.value, passed=lock)
             kept = started(kept)
@@ -188,12 +186,12 @@ class Sandbox:
             )
         return limits
 
-    def _view(self, kept: Kept, guarded: Guard, cgroup: Cgroup) -> View:
+    def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup) -> View:
         place = os.path.join(kept.directory, PLACE)
         os.mkdir(place, 0o700)
         Path(kept.directory, FILTER).write_bytes(bpf())
         return View(
-            workspace=self._workspace, guards=guarded.arguments, readable=self._options.readable, home=_home(),
+            workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
             network=self._options.network, place=place, spool=kept.spool, memory_cgroup=cgroup.memory,
             memory_bytes=self._options.memory_bytes,
         )  # fmt: skip

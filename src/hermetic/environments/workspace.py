@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
 
@@ -20,13 +18,6 @@ PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
 _NEVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
           "/var", "/var/tmp", "/home", "/root", "/srv", "/mnt", "/media", "/var/run", "/var/lib")  # fmt: skip
 _NEVER_WITHIN = ("/dev", "/etc", "/proc", "/sys")
-
-
-class Guard(msgspec.Struct, frozen=True):
-    """How the protected paths of a workspace are kept: arguments for bwrap, and what had to be made to mount on."""
-
-    arguments: tuple[str, ...]
-    made: tuple[str, ...]  # a trailing slash says that it is a directory
 
 
 def homes() -> tuple[str, ...]:
@@ -45,8 +36,8 @@ def real_directory(path: str, setting: str) -> str:
         raise ConfigError(
             f"the current directory is gone; change to one that exists, or give {setting}", setting=setting
         ) from None
-    if not is_text(whole):
-        raise ConfigError(f"{setting} {whole!r} is not valid UTF-8; rename it", setting=setting)
+    if not is_text(whole) or "\n" in whole:
+        raise ConfigError(f"{setting} {whole!r} holds a line break or is not valid UTF-8; rename it", setting=setting)
     return whole
 
 
@@ -78,34 +69,33 @@ def lies_in(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def guard(workspace: str, protected: Sequence[str]) -> Guard:
-    """Makes every protected path read-only inside, and what is missing impossible to make. Raises ConfigError.
+def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
+    """Arguments for bwrap that make every protected path read-only, and what is missing impossible to make.
 
-    What is mounted on has to exist, so an empty file or directory is made where there is none; `unguard` takes it away.
+    What is mounted on has to exist, so an empty file or directory is made where there is none. `lock` is the file that
+    `shared` holds: it lists what was made, so that whoever is the last in this workspace can take it away.
+
+    Raises: ConfigError.
     """
-    arguments: list[str] = []
-    made: list[str] = []
-    pinned: set[str] = set()
-    try:
-        for path in protected:
-            for step, is_last, is_directory in _steps(workspace, path):
-                kind = _kind(step)
-                if kind is None:
-                    if not _make(step, is_directory):
-                        break  # who cannot write there on this side cannot inside
-                    made.append(step + "/" * is_directory)
-                    arguments += ["--ro-bind", step if is_directory else "/dev/null", step]
-                    break
-                if is_last or kind == "file":
-                    arguments += ["--ro-bind", step, step]
-                    break
-                if step not in pinned:  # a directory that is mounted on cannot be renamed away
-                    arguments += ["--bind", step, step]
-                    pinned.add(step)
-    except BaseException:
-        _take_away(made)
-        raise
-    return Guard(tuple(arguments), tuple(made))
+    made = set(os.pread(lock, 1 << 20, 0).decode().splitlines())
+    arguments: dict[tuple[str, str, str], None] = {}
+    for path in protected:
+        for step, is_last, is_directory in _steps(workspace, path):
+            kind = _kind(step)
+            entry = step + "/" * is_directory
+            if kind is None and entry not in made:
+                os.write(lock, f"{entry}\n".encode())
+                made.add(entry)
+                if not _make(step, is_directory):
+                    break  # who cannot write there on this side cannot inside
+            if entry in made:
+                arguments["--ro-bind", step if is_directory else "/dev/null", step] = None
+                break
+            if is_last or kind == "file":
+                arguments["--ro-bind", step, step] = None
+                break
+            arguments["--bind", step, step] = None  # a directory that is mounted on cannot be renamed away
+    return [word for words in arguments for word in words]
 
 
 def _steps(workspace: str, path: str) -> Iterator[tuple[str, bool, bool]]:
@@ -143,21 +133,30 @@ def _make(path: str, is_directory: bool) -> bool:
     return True
 
 
-def unguard(made: Iterable[str], lock: str) -> None:
+def unguard(lock: str) -> None:
     """Takes away what was made to mount on, unless another sandbox has the same workspace, or somebody filled it."""
-    with suppress(FileNotFoundError), open(lock, "rb") as file, suppress(BlockingIOError):
+    with suppress(FileNotFoundError), open(lock, encoding="utf-8") as file, suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _take_away(made)
+        for entry in file.read().splitlines():
+            with suppress(OSError):
+                _take_away(entry)
         os.unlink(lock)
 
 
-def _take_away(made: Iterable[str]) -> None:
-    for path in reversed([*made]):
-        with suppress(OSError):
-            if path.endswith("/"):
-                os.rmdir(path)
-            elif os.lstat(path).st_size == 0:
-                os.unlink(path)
+# The same for a shell that holds the lock as a descriptor; its first argument is the lock's path.
+UNGUARD = """\
+while IFS= read -r entry; do
+case $entry in */) rmdir "$entry";; *) [ -s "$entry" ] || rm -f "$entry";; esac
+done <"$1"
+rm -f "$1"
+"""
+
+
+def _take_away(entry: str) -> None:
+    if entry.endswith("/"):
+        os.rmdir(entry)
+    elif os.lstat(entry).st_size == 0:
+        os.unlink(entry)
 
 
 @contextmanager
@@ -167,7 +166,7 @@ def shared(lock: str) -> Iterator[int]:
     The descriptor may be given to a child, which then holds it for as long as it lives.
     """
     while True:
-        fd = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(lock, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # Held alone only for the moment of an unlink or two.
         fcntl.flock(fd, fcntl.LOCK_SH)
         with suppress(FileNotFoundError):

@@ -1,0 +1,32 @@
+"""Sandboxes pass the behaviour suite."""
+
+import pytest
+
+from tests.conformance.suite import FILES, Case, assert_not_skipped, assert_passed, assert_whole, run_suite
+from tests.programs import in_ci, need
+
+# Programs that a machine may lack; in CI they are there.
+MAY_LACK = ("has no vim", "has no less", "has no top", "has no python3")
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    """The whole suite, run once."""
+    need("bwrap")
+    return run_suite("sandbox", tmp_path_factory.mktemp("suite"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES)
+def test_the_suite_passes(cases: list[Case], file: str) -> None:
+    assert_passed(cases, file)
+
+
+@pytest.mark.slow
+def test_nothing_of_the_suite_is_skipped_but_for_a_missing_program(cases: list[Case]) -> None:
+    assert_not_skipped(cases, but_for=() if in_ci() else MAY_LACK)
+
+
+@pytest.mark.slow
+def test_the_suite_is_all_there(cases: list[Case]) -> None:
+    assert_whole(cases)

@@ -13,6 +13,7 @@ _TOKEN = re.compile(
     ),
     re.DOTALL,
 )
+_KEY = re.compile(r"(\w+_)?(id|rowid|pk)|_id")
 _DROPPED = frozenset(
     names(
         """
@@ -73,6 +74,12 @@ def _statement(tokens: list[str]) -> str | None:
                 reason = destruction(token[1:-1].replace("''", "'"))
                 if reason:
                     return reason
+    if (first == "rename" and tokens[1:2] == ["table"]) or (
+        first == "alter" and tokens[-2:-1] == ["to"] and "rename" in tokens and "column" not in tokens
+    ):
+        return "takes a table away under another name"
+    if first == "merge" and "delete" in tokens and "true" in tokens:
+        return "deletes every row of a table"
     if first == "drop" and (len(tokens) < 2 or tokens[1] in _DROPPED or tokens[1] == "if"):
         if tokens[1:2] == ["temporary"]:
             return None
@@ -143,6 +150,8 @@ def _always(where: list[str]) -> bool:
         left, operator, right = where
         if operator in ("=", "<=", ">=", "is", "like"):
             return left == right or right == "'%'"
+        if operator in (">", ">=") and _KEY.fullmatch(left) and right in ("0", "1"):
+            return True
         if operator in ("<>", "!=", "<", ">") and left.isdigit() and right.isdigit():
             numbers = int(left[:9]), int(right[:9])
             return {
@@ -151,4 +160,6 @@ def _always(where: list[str]) -> bool:
                 "<": numbers[0] < numbers[1],
                 ">": numbers[0] > numbers[1],
             }[operator]
-    return where[-3:] == ["is", "not", "null"] and where[0] in ("id", "rowid", "_id") and len(where) == 4
+    if where[:1] == ["exists"] or where[1:3] == ["in", "select"]:
+        return "where" not in where and where[:1] in (["exists"], where[3:4])
+    return where[-3:] == ["is", "not", "null"] and bool(_KEY.fullmatch(where[0])) and len(where) == 4

@@ -7,14 +7,19 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, NET, is_known, marks_in
+from hermetic.policy.marks import DECODED, LOCAL, NET, UNSET, is_known, marks_in
+from hermetic.policy.network import check_sent
 from hermetic.policy.options import parse_options
 from hermetic.policy.script_code import judge_code
 from hermetic.policy.sql import destruction
+from hermetic.policy.sql_strings import built_destruction, expand, printed
 from hermetic.policy.tables import names
 
 from .unseen import execute, run_code
 
+_WRITES = re.compile(
+    r"\\[ow]\s+(/[^\s|]+)|(?:outfile|dumpfile|lo_export\s*\([^,]*,|\bcopy\b[^;']*\bto)\s*'(/[^']+)'", re.IGNORECASE
+)
 _TEXT_OPTIONS = {
     "psql": ("c", "command"),
     "pgcli": ("c", "command"),
@@ -58,15 +63,17 @@ _TEXT_OPTIONS = {
 
 
 def _report(call: Call, text: str, *, local: bool) -> None:
-    reason = destruction(text)
+    reason = destruction(text) or built_destruction(text)
     if reason:
         call.report(SQL_LOCAL if local else SQL_DESTROYS, reason)
     for match in re.finditer(r"(?:^|\n|;|\\;)\s*(?:\\!|system\b|!)\s*([^\n;]+)", text):
         run_code(call, match[1], call.name)
     for match in re.finditer(r"\\(?:copy|o|w|g)\b[^\n|]*\|\s*([^\n]+)|\bprogram\s+'([^']*)'", text, re.IGNORECASE):
         run_code(call, match[1] or match[2] or "", call.name)
-    for match in re.finditer(r"\\[ow]\s+(/[^\s|]+)|(?:outfile|dumpfile)\s+'([^']+)'", text, re.IGNORECASE):
+    for match in _WRITES.finditer(text):
         write(call, match[1] or match[2])
+    for match in re.finditer(r"\\copy\b.*?\bfrom\s+'?(/[^\s']+)", text, re.IGNORECASE):
+        check_sent(call, read(call, match[1]))
 
 
 def judge_sql(call: Call) -> str | None:
@@ -101,6 +108,8 @@ command execute query host user dbname file database port output set variable pa
         texts += options.operands
     for path in options.values("f", "file", "i"):
         content = read(call, path)
+        if NET in content:
+            execute(call, content, "SQL", piped=True)
         if is_known(content):
             texts.append(content)
     if call.stdin is not None:
@@ -111,9 +120,13 @@ command execute query host user dbname file database port output set variable pa
         run_code(call, pager, "a pager")
     if options.value("o", "output"):
         write(call, options.value("o", "output") or "")
+    variables = dict(value.partition("=")[::2] for value in options.values("v", "set", "variable"))
+    texts = [expand(text, variables) for text in texts]
     for text in texts:
+        if marks_in(text) and not text.strip(UNSET + DECODED + " "):
+            execute(call, text, "SQL")
         _report(call, text, local=False)
-    return LOCAL + "\n"
+    return "".join(printed(text) for text in texts) + LOCAL + "\n"
 
 
 def judge_sqlite(call: Call) -> str | None:

@@ -77,6 +77,7 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
     try:
         reader = Reader(text)
         evaluator.run(reader.read(), shell, None)
+        evaluator.finish()
     except Unreadable as problem:
         return [
             *found,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from .marks import UNSET, unknown_like
+from .marks import NUMBER, UNSET, unknown_like
 from .paths import classify
 from .shell import Shell, Value
 from .syntax import If, Node, Seq
@@ -72,7 +72,8 @@ def widen(shell: Shell, before: dict[str, Value]) -> bool:
     """Make every variable that changed since `before` unknown; True when there was one."""
     changed = [name for name, value in shell.variables.items() if before.get(name) != value]
     for name in changed:
-        shell.variables[name] = _unknown([shell.variables[name]])
+        value = _unknown([shell.variables[name]])
+        shell.variables[name] = NUMBER + NUMBER if value == NUMBER else value  # a run of numbers
     return bool(changed)
 
 
@@ -111,7 +112,7 @@ def _unknown(values: Sequence[Value]) -> Value:
     """Unknown text, or an unknown number where all values are numbers."""
     texts = [text for value in values for text in _texts(value)]
     if texts and all(text.isdigit() for text in texts) and all(isinstance(value, str) for value in values):
-        return "\ue008"
+        return NUMBER
     unknown = unknown_like(*texts)
     return unknown if any(isinstance(value, str) for value in values) else [unknown]
 

@@ -16,11 +16,14 @@ Judge = Callable[["Call"], "str | None"]  # gives what the program prints, None 
 class Machine(Protocol):
     """What evaluates nested commands and collects findings."""
 
+    forking: int  # how many pipelines and background commands surround the program
+
     def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
     def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str: ...
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
     def probe_argv(self, argv: list[str], shell: Shell) -> bool: ...
     def probe_text(self, text: str, shell: Shell) -> bool: ...
+    def defer(self, text: str, shell: Shell) -> None: ...
     def spend(self, steps: int) -> None: ...
     def fold_text(self, text: str, shell: Shell) -> str: ...
 
@@ -74,6 +77,15 @@ class Call:
     def input(self) -> str:
         """Standard input as text; a mark when it is not known."""
         return LOCAL if self.stdin is None else self.stdin
+
+    def moved(self, directory: str | None) -> Call:
+        """The same call in another directory; itself without one."""
+        if not directory:
+            return self
+        other = self.again(self.argv)
+        other.shell = self.shell.fork()
+        other.shell.cwd = resolve(directory, self.shell)
+        return other
 
     def again(self, argv: list[str]) -> Call:
         """The same circumstances with other arguments."""

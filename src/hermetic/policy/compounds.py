@@ -8,7 +8,9 @@ from typing import Protocol
 
 from .assignments import HIDDEN_INDEX
 from .branches import either, join, widen
+from .commands.unseen import FORK_BOMB
 from .marks import NUMBER, UNSET, is_plain, unknown_like
+from .rules import Rule
 from .shell import Shell
 from .syntax import Calc, Case, CFor, Condition, For, Group, If, Lit, Loop, Node, Seq, Simple, Word
 from .words import Folder
@@ -16,12 +18,15 @@ from .words import Folder
 MAX_ROUNDS = 500  # lines a `while read` loop is followed for
 MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
 MAX_COUNTED = 64  # rounds of a counting loop
+_AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")  # "" is an assignment or an arithmetic command
 
 
 class Walker(Protocol):
     """Who evaluates the lists of commands inside a compound one."""
 
     endless: int  # how many loops without an end surround the command
+
+    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
 
     def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
 
@@ -87,7 +92,9 @@ def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
     def once(given: str | None) -> str:
         return machine.run(node.condition, shell, given) + machine.run(node.body, shell, given)
 
-    endless = _is_endless(node.condition)
+    endless = first_word(node.condition) in ((":", "true") if node.word == "while" else ("false",))
+    if endless:
+        _check_starts(machine, node.body, shell)
     before = shell.fork()
     machine.endless += endless
     if stdin and _reads_lines(node.condition):
@@ -138,6 +145,8 @@ def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder:
         folder.calculate(step)
         return text
 
+    if not test.strip():
+        _check_starts(machine, node.body, shell)
     folder.calculate(start)
     out: list[str] = []
     before = dict(shell.variables)
@@ -168,5 +177,9 @@ def _reads_lines(condition: Seq) -> bool:
     return first_word(condition) == "read"
 
 
-def _is_endless(condition: Seq) -> bool:
-    return first_word(condition) in (":", "true")
+def _check_starts(machine: Walker, body: Seq, shell: Shell) -> None:
+    """Report a loop without an end that starts processes and waits for none."""
+    started = [node for node, operator in body.items if operator == "&"]
+    others = [Seq([item]) for item in body.items if item[1] != "&"]
+    if started and all(first_word(other) in _AT_ONCE for other in others):
+        machine.report(FORK_BOMB, "starts processes again and again without end", "", None, shell)

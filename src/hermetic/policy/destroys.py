@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .rules import Rule
 
 SQL_DESTROYS = Rule(
@@ -42,6 +44,8 @@ CLOUD_DESTROYS = Rule(
         "kubectl delete ns prod",
         "gcloud sql instances delete x -q",
         "helm uninstall x",
+        "aws ecs update-service --service api --desired-count 0",
+        'kubectl patch deploy api -p \'{"spec":{"replicas":0}}\'',
     ),
     spares=(
         "terraform plan -destroy",
@@ -59,5 +63,10 @@ CLOUD_CHANGES = Rule(
     effects=("changes shared state", "network"),
     catches=("kubectl apply -f a.yaml", "helm upgrade x ./chart", "gh pr merge 1"),
     spares=("kubectl get pods", "gh pr list"),
+)
+# Nothing left running: as good as deleted for whoever uses it.
+TO_ZERO = re.compile(
+    r"""(desired-count|desired-capacity|max-size|num-nodes|node-count|replicas|instance-count|replicaCount|min-machines)"""
+    r"""["']?\s*[= :]\s*["']?0(?![\d.])"""
 )
 RULES = (SQL_DESTROYS, SQL_LOCAL, CLOUD_DESTROYS, CLOUD_CHANGES)

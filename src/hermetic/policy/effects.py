@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermetic.policy.tables import names
 
 from .call import Call
-from .marks import FILE, GLOBS, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
+from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
 from .paths import below_home, classify, follow, is_env_file, is_secret, resolve
 from .rules import Rule
 
@@ -130,7 +130,13 @@ OUTSIDE_WRITE = Rule(
     category="system-config-write",
     severity=7,
     effects=("writes",),
-    catches=("echo x > /srv/app/config", "cp a /home/bob/x", "echo x > /opt/a"),
+    catches=(
+        "echo x > /srv/app/config",
+        "cp a /home/bob/x",
+        "echo x > /opt/a",
+        'for f in ~/*; do : > "$f"; done',
+        "find ~ -type f -exec shred {} +",
+    ),
     spares=("echo x > a", "echo x > /tmp/a"),
 )
 HOME_WRITE = Rule(
@@ -287,6 +293,8 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
         call.report(STARTUP_WRITE, f"changes what runs at login or who may log in: {name}", full)
     elif place == "hook" or (place == "git" and not has_glob(full)):
         call.report(HOOK_WRITE, f"changes the repository's hooks or configuration: {name}", full)
+    elif place in ("user", "home") and has_glob(full):
+        call.report(OUTSIDE_WRITE, f"overwrites many files outside the workspace: {name}", full)
     elif place in ("user", "home", "sibling", "cache"):
         _write_home(call, full, name, place)
     elif place == "elsewhere":
@@ -316,6 +324,8 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     held = call.shell.files.get(full)
     if held is not None:
         return held
+    if call.shell.is_fetched(full):
+        return NET
     if is_secret(full, call.shell):
         call.report(SECRET_READ, f"reads credentials: {shown(path)}", full)
         return SECRET
@@ -323,6 +333,10 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     if is_env_file(full) or place == "history":
         call.report(SECRET_NEAR, f"reads a file that may hold credentials: {shown(path)}", full)
         return SECRET
+    if full in ("/proc/mounts", "/proc/partitions", "/proc/self/mounts", "/etc/mtab", "/etc/fstab"):
+        return FILE + DEVICE
+    if full in ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"):
+        return FILE + ENDLESS
     if full.endswith(".pid") and full.startswith(("/run/", "/var/run/")):
         return PIDS  # whoever holds a service's id can end it
     if tree and place == "home" and not full.rstrip("/").endswith(tuple(GLOBS)):

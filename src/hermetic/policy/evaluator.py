@@ -10,11 +10,12 @@ from .call import Call, Judge, program_name
 from .commands.catalog import FALLBACK, find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
-from .commands.unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
+from .commands.unseen import EXHAUSTION, FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
 from .compounds import first_word, run_compound
-from .marks import LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
+from .marks import ENDLESS, LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
+from .raw_protocols import check_commands
 from .reader import Reader, Unreadable
 from .redirects import Streams, open_streams
 from .rules import Finding, Rule
@@ -62,6 +63,7 @@ class Evaluator:
         self.processes = 0
         self.endless = 0
         self.probing = 0
+        self.later: list[tuple[str, Shell, tuple[int, int]]] = []  # code that runs when its shell ends
 
     # --- the face to words and commands
 
@@ -77,7 +79,10 @@ class Evaluator:
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
-        return self.run(body, shell.fork(), None)
+        output = self.run(body, shell.fork(), None)
+        if ENDLESS in output:
+            self.report(EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell)
+        return output
 
     def open_process(self, proc: Proc, shell: Shell) -> str:
         """The file name that stands for a process substitution."""
@@ -109,6 +114,16 @@ class Evaluator:
             self.fixed = fixed
             self.nesting -= 1
 
+    def defer(self, text: str, shell: Shell) -> None:
+        """Keep code for the end of its shell."""
+        self.later.append((text, shell, self.span))
+
+    def finish(self, since: int = 0) -> None:
+        """Evaluate the code that was kept for the end, with what its shell holds by then."""
+        while len(self.later) > since:
+            text, shell, self.span = self.later.pop()
+            self.run_text(text, shell, None)
+
     def probe_argv(self, argv: list[str], shell: Shell) -> bool:
         """True when running the program would be dangerous; nothing is recorded."""
         return self._probe(lambda: self.run_argv(argv, shell.fork(), None, {}))
@@ -119,15 +134,18 @@ class Evaluator:
 
     def _probe(self, action: Callable[[], str]) -> bool:
         kept, self.findings = self.findings, []
+        kept_for_later = len(self.later)
         self.probing += 1
         try:
             if self.probing > MAX_PROBES:
                 raise Overflow
             action()
+            self.finish(kept_for_later)
             return any(f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings)
         finally:
             self.probing -= 1
             self.findings = kept
+            del self.later[kept_for_later:]
 
     def _enter(self) -> None:
         self.nesting += 1
@@ -196,10 +214,7 @@ class Evaluator:
                 shell.unsure -= {node.name}
                 return ""
             if isinstance(node, Coproc):
-                self.forking += 1
-                self.node(node.body, shell.fork(), LOCAL)
-                self.forking -= 1
-                return ""
+                return self._coproc(node, shell)
             return self._redirected(node, shell, stdin)
         finally:
             self.nesting -= 1
@@ -211,6 +226,19 @@ class Evaluator:
             text = self.node(command, shell.fork(), text)
         self.forking -= 1
         return text or ""
+
+    def _coproc(self, node: Coproc, shell: Shell) -> str:
+        """Start a coprocess: what it prints waits behind one descriptor, what it reads goes into another."""
+        self.forking += 1
+        output = self.node(node.body, shell.fork(), LOCAL)
+        self.forking -= 1
+        numbers = [str(2000 + self.processes), str(2001 + self.processes)]
+        self.processes += 2
+        for number, content in zip(numbers, (output, ""), strict=True):
+            shell.descriptors[number] = f"/dev/fd/{number}"
+            shell.files[f"/dev/fd/{number}"] = content
+        shell.variables[node.name] = numbers
+        return ""
 
     def _redirected(self, node: Node, shell: Shell, stdin: str | None) -> str:
         assert not isinstance(node, Simple | Pipe | Function | Coproc)
@@ -288,7 +316,11 @@ class Evaluator:
             output = self._function(call, word)
             if not unsure:
                 return output
-        if self.endless and self.forking and call.name in (*_SHELLS, "sleep") and word == call.shell.name0:
+        if (
+            self.forking
+            and word == call.shell.name0
+            and (call.shell.scripts or (self.endless and call.name in _SHELLS))
+        ):
             call.report(FORK_BOMB, "starts itself again and again without end")
             return ""
         replaced = self._replacement(call, word)
@@ -300,7 +332,7 @@ class Evaluator:
                 return ran
         judge = find_judge(self.judges, call)
         if judge is FALLBACK and "/" not in word and "command_not_found_handle" in call.shell.functions:
-            self._function(call, "command_not_found_handle")
+            self._function(call.again(["command_not_found_handle", *call.argv]), "command_not_found_handle")
         return judge(call)
 
     def _replacement(self, call: Call, word: str) -> str | None:
@@ -386,10 +418,13 @@ class Evaluator:
     def _send(self, target: str, output: str, call: Call) -> None:
         full = resolve(target, call.shell)
         if classify(full, call.shell) == "network":
+            check_commands(call, output)
             if any(mark in output for mark in (SECRET, TOKEN)):
                 call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
         elif full in call.shell.files:
             call.shell.files[full] += output
+            if ENDLESS in output:
+                call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)
 
 
 def _default_output(call: Call) -> str:

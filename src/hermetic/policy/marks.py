@@ -17,11 +17,13 @@ TOKEN = "\ue006"  # a variable named like a credential
 INPUT = "\ue007"  # what the terminal or an unseen standard input gives
 NUMBER = "\ue008"  # a number: $$, $RANDOM, ${#x}
 PIDS = "\ue009"  # the ids of many processes
+DEVICE = "\ue00a"  # the name of a disk, as tools that list disks print it
+ENDLESS = "\ue00b"  # goes on without end: /dev/zero, yes
 STAR = "\ue010"
 QUESTION = "\ue011"
 BRACKET = "\ue012"
 
-ORIGINS = UNSET + LOCAL + FILE + NET + DECODED + SECRET + TOKEN + INPUT + PIDS
+ORIGINS = UNSET + LOCAL + FILE + NET + DECODED + SECRET + TOKEN + INPUT + PIDS + DEVICE + ENDLESS
 UNKNOWN = ORIGINS + NUMBER
 GLOBS = STAR + QUESTION + BRACKET
 _ALL = frozenset(UNKNOWN + GLOBS)
@@ -41,6 +43,8 @@ _SHOWN = str.maketrans(
         INPUT: "‹input›",
         NUMBER: "‹number›",
         PIDS: "‹pids›",
+        DEVICE: "‹disk›",
+        ENDLESS: "…",
         STAR: "*",
         QUESTION: "?",
         BRACKET: "[",

@@ -8,7 +8,7 @@ from typing import Literal
 from hermetic.policy.tables import names
 
 from .globs import could_match
-from .marks import GLOBS, NUMBER, UNKNOWN, has_glob, is_known
+from .marks import DEVICE, GLOBS, NUMBER, UNKNOWN, has_glob, is_known
 from .shell import Shell
 
 Place = Literal[
@@ -307,6 +307,8 @@ def classify(path: str, shell: Shell) -> Place:
     """The kind of place an absolute path is, as `resolve` gives it."""
     if path[:1] in UNKNOWN:
         rest = path.lstrip(UNKNOWN)
+        if DEVICE in path[: len(path) - len(rest)]:
+            return "disk"
         if path[0] == NUMBER:
             return classify(resolve("0" + rest, shell), shell)
         if rest.startswith("/.") and _home_match(rest.strip("/"), _HISTORY):

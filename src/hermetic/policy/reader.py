@@ -144,7 +144,7 @@ class Reader(WordReader):
             self.pos += len(word)
             condition = self._seq(_STOPPERS)
             body = self._do_body()
-            return self._place(Loop(condition, body, self._redirects(), start, self.pos))
+            return self._place(Loop(word, condition, body, self._redirects(), start, self.pos))
         if word in ("for", "select"):
             return self._for(word, start)
         if word == "case":
@@ -325,7 +325,8 @@ class Reader(WordReader):
         match = re.compile(r"[A-Za-z_]\w*[ \t]+(?=[{(])").match(self.text, self.pos)
         if match:
             self.pos = match.end()
-        return self._place(Coproc(self._command(), start, self.pos))
+        name = match[0].strip() if match else "COPROC"
+        return self._place(Coproc(name, self._command(), start, self.pos))
 
     def _simple(self) -> Node:
         self.commands += 1

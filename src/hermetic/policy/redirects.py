@@ -26,7 +26,9 @@ def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: s
     """Judge the redirections of a command and say what its streams are."""
     streams = Streams(stdin, [], {})
     for redirect in redirects:
-        if redirect.op in ("<<", "<<-", "<<<"):
+        if redirect.fd.startswith("{"):
+            _open_named(redirect, folder, call, streams)
+        elif redirect.op in ("<<", "<<-", "<<<"):
             text = folder.text(redirect.target) + ("\n" if redirect.op == "<<<" else "")
             if redirect.fd in ("", "0"):
                 streams.stdin = text
@@ -37,6 +39,22 @@ def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: s
         else:
             _open(redirect.op, redirect.fd, folder.target(redirect.target), call, streams)
     return streams
+
+
+def _open_named(redirect: Redirect, folder: Folder, call: Call, streams: Streams) -> None:
+    """`{name}<file`: a new descriptor whose number is kept in a variable, and which stays open."""
+    target = folder.target(redirect.target)
+    if target == "-":
+        return
+    number = str(10 + len(call.shell.descriptors))
+    call.shell.variables[redirect.fd.strip("{}")] = number
+    if redirect.op == "<<<":
+        call.shell.files[f"/dev/fd/{number}"] = target + "\n"
+        call.shell.descriptors[number] = f"/dev/fd/{number}"
+        return
+    _open(redirect.op, number, target, call, streams)
+    if number in streams.opened:
+        call.shell.descriptors[number] = streams.opened[number]
 
 
 def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:

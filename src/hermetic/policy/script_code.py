@@ -338,9 +338,11 @@ rename renameSync symlink symlinkSync link cp mv move copy_file cp_r cpSync ln_s
         if len(found) > 1:
             call.run(["mv" if last.startswith(("rename", "m")) else "cp", _home(found[0], call), _home(found[1], call)])
     elif last in ("chmod", "chmodSync", "chmod_R", "chown", "chownSync", "chown_R"):
-        for path in _arguments(tokens, at, constants):
-            if "/" in path or path == UNSET:
-                call.run(["chmod" if "chmod" in last else "chown", "777", _home(path, call)])
+        given = _arguments(tokens, at, constants)
+        mode = next((one.lower().replace("o", "") for one in given if re.fullmatch(r"0o?[0-7]{3,5}", one)), "777")
+        for path in given:
+            if not re.fullmatch(r"0?o?\d+", path):
+                call.run(["chmod" if "chmod" in last else "chown", mode, _home(path, call)])
     elif last == "kill":
         if "-1" in re.sub(r"\s", "", "".join(token.text for token in tokens[at : at + 8])):
             call.run(["kill", "-9", "--", "-1"])

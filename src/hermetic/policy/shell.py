@@ -77,6 +77,7 @@ class Shell:
         self.aliases: dict[str, str] = {}
         self.positional: list[str] | None = None
         self.name0 = "bash"
+        self.scripts: tuple[str, ...] = ()  # the files that are being run, each started by the one before
         self.stack: list[str] = []
         self.previous = UNSET
         self.files: dict[str, str] = {}
@@ -87,6 +88,10 @@ class Shell:
         self.git_aliases: dict[str, str] = {}
         self.links: dict[str, str] = {}  # symbolic link → where it leads
         self.copies: dict[str, str] = {}  # path → the program it is a copy of or a link to
+
+    def is_fetched(self, full: str) -> bool:
+        """True for a path that came from another machine, or lies in a directory that did."""
+        return any(full == base or full.startswith(base.rstrip("/") + "/") for base in self.fetched)
 
     def fork(self) -> Shell:
         """A subshell: sees the same files, keeps its own variables, functions and directory."""

@@ -108,6 +108,7 @@ class If(msgspec.Struct):
 
 
 class Loop(msgspec.Struct):
+    word: str  # while or until
     condition: Seq
     body: Seq
     redirects: list[Redirect]
@@ -167,6 +168,7 @@ class Function(msgspec.Struct):
 
 
 class Coproc(msgspec.Struct):
+    name: str
     body: Node
     start: int
     end: int

@@ -18,6 +18,8 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
+from .permissions import SET_UID, sets_uid
+from .servers import SERVE_FILES
 from .unseen import run_program
 
 EXTRACT_ABSOLUTE = Rule(
@@ -46,6 +48,10 @@ partial-dir info debug
     shell = options.value("e", "rsh")
     if shell:
         run_program(call, shell, "a remote shell")
+    if any(sets_uid(part.lstrip("DF")) for value in options.values("chmod") for part in value.split(",")):
+        call.report(SET_UID, "copies a program that runs with its owner's rights")
+    if options.has("daemon"):
+        call.report(SERVE_FILES, "offers files to whoever connects")
     if options.has("n", "dry-run", "list-only", "help", "version"):
         return None
     operands = options.operands
@@ -110,6 +116,8 @@ index-file
     for value in options.values("checkpoint-action"):
         if value.startswith("exec="):
             run_program(call, value[5:], "a checkpoint")
+    if sets_uid(options.value("mode") or ""):
+        call.report(SET_UID, "packs programs that run with their owner's rights")
     archive = options.value("f", "file")
     extracting = options.has("x", "extract", "get")
     creating = options.has("c", "create") or options.has("r", "append") or options.has("u", "update")

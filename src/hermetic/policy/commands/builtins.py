@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.marks import INPUT, LOCAL, SECRET, TOKEN, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import (
+    INPUT,
+    LOCAL,
+    SECRET,
+    STAR,
+    TOKEN,
+    UNSET,
+    activate_globs,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
@@ -244,7 +256,19 @@ def judge_code_option(call: Call) -> str | None:
             run_code(call, value.partition(":")[2].strip(" \"'"), "a key binding")
         elif call.name == "enable" and flag == "-f":
             run_code(call, '"$NOT_SEEN_LIBRARY"', "a loaded builtin")
-    return ""
+    return _completions(call) if call.name == "compgen" else ""
+
+
+def _completions(call: Call) -> str:
+    """What compgen prints: paths for -G, -f and -d, words for -W, names nobody knows for the rest."""
+    options = parse_options(call.args, "AGWFCXPSo")
+    if options.value("G"):
+        return activate_globs(options.value("G") or "") + "\n"
+    if options.value("W"):
+        return "\n".join((options.value("W") or "").split()) + "\n"
+    if options.has("f", "d") or options.value("A") in ("file", "directory"):
+        return "".join(options.operands[:1]) + STAR + "\n"
+    return UNSET + "\n"
 
 
 def judge_print(call: Call) -> str | None:

@@ -16,7 +16,9 @@ from . import (
     cloud,
     connections,
     containers,
+    copying,
     databases,
+    debuggers,
     disks,
     environment,
     exactness,
@@ -25,6 +27,7 @@ from . import (
     fleets,
     git,
     interpreters,
+    lookups,
     managers,
     outputs,
     packages,
@@ -32,13 +35,17 @@ from . import (
     printing,
     privileges,
     processes,
+    provisioning,
     recipes,
+    repositories,
     searching,
+    servers,
     services,
     system,
     texts,
     tools,
     transfer,
+    trust,
     unseen,
     wrappers,
 )
@@ -54,6 +61,7 @@ def all_judges() -> dict[str, Judge]:
     """Every program somebody speaks for."""
     judges: dict[str, Judge] = {
         **tools.JUDGES,
+        **debuggers.JUDGES,
         **disks.JUDGES,
         **services.JUDGES,
         **archives.JUDGES,
@@ -64,23 +72,31 @@ def all_judges() -> dict[str, Judge]:
         **fleets.JUDGES,
         **managers.JUDGES,
         **system.JUDGES,
+        **provisioning.JUDGES,
         **databases.JUDGES,
         **interpreters.JUDGES,
         **packages.JUDGES,
         **containers.JUDGES,
         **connections.JUDGES,
+        **copying.JUDGES,
+        **servers.JUDGES,
         **transfer.JUDGES,
         **texts.JUDGES,
         **awk.JUDGES,
         **processes.JUDGES,
         **printing.JUDGES,
+        **lookups.JUDGES,
         **files.JUDGES,
         **git.JUDGES,
+        **repositories.JUDGES,
         **wrappers.JUDGES,
         **builtins.JUDGES,
         **execution.JUDGES,
     }
     judges.update(wrappers.judge_runner_with(judges))
+    judges.update(copying.with_copies(judges, FALLBACK))
+    judges.update(servers.with_control(judges, FALLBACK))
+    judges.update(trust.with_trust(judges, FALLBACK))
     judges.update(carriers.with_carried(judges, FALLBACK))
     judges.update(recipes.with_recipes(judges, FALLBACK))
     judges.update(exactness.exact(judges))
@@ -120,10 +136,12 @@ def all_rules() -> tuple[Rule, ...]:
         files,
         texts,
         processes,
+        provisioning,
         system,
         git,
         containers,
         connections,
+        servers,
         transfer,
         packages,
         tools,

@@ -6,7 +6,7 @@ import itertools
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS, TO_ZERO
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import LOCAL, SECRET, is_known
 from hermetic.policy.network import EXFIL, check_sent
@@ -50,7 +50,7 @@ kamal cap mina porter ionos tfe infracost crossplane clusterctl talosctl kubeadm
 convox sentry-cli launchdarkly ldcli auth0 okta twilio sendgrid pagerduty pd newrelic datadog-ci elastic ecctl
 meilisearch qdrant pinecone wp drush magento kafka-topics kafka-topics.sh kafka-delete-records kafka-configs
 kafka-consumer-groups zkCli.sh hdfs hadoop spark-submit gh b2 wasabi swift minio s5cmd obsutil ossutil coscmd
-ansible-galaxy chef knife puppet salt salt-call teleport tctl step certbot acme.sh lego dnscontrol octodns-sync
+ansible-galaxy chef knife salt teleport tctl step certbot acme.sh lego dnscontrol octodns-sync
 kubeseal cosign oras crane skopeo regctl harbor svcat aws-nuke cloud-nuke awsnuke
 modal runpodctl vastai lambda sky ray prefect dagster airflow dvc mlflow wandb huggingface-cli hf kaggle
 replicate platform upsun pantheon terminus lagoon acli
@@ -97,6 +97,9 @@ def judge_cloud(call: Call) -> str | None:
             call.report(CLOUD_DESTROYS, f"destroys shared resources: {word}")
             return None
     if _special(call, verbs, text):
+        return None
+    if TO_ZERO.search(text):
+        call.report(CLOUD_DESTROYS, "stops a shared service")
         return None
     if _PRIVILEGE.search(text) and any(_CHANGE.match(word) or "binding" in word or "policy" in word for word in verbs):
         call.report(CLOUD_DESTROYS, "gives away wide rights on shared resources")
@@ -335,6 +338,10 @@ def judge_aws(call: Call) -> str | None:
         or (service == "s3" and operation in ("sync", "mv") and "--delete" in call.args)
     ):
         call.report(CLOUD_DESTROYS, "deletes objects of a bucket")
+    elif TO_ZERO.search(text):
+        call.report(CLOUD_DESTROYS, "stops a shared service")
+    elif operation in ("execute-statement", "batch-execute-statement", "execute-sql") and destruction(_sql_of(call)):
+        call.report(SQL_DESTROYS, "destroys data of a shared database")
     elif service == "s3" and operation == "rm":
         call.report(CLOUD_CHANGES, "deletes an object of a bucket")
     elif re.match(
@@ -403,6 +410,10 @@ def judge_aws(call: Call) -> str | None:
             if path == "-":
                 return "\ue003\n"
     return LOCAL + "\n"
+
+
+def _sql_of(call: Call) -> str:
+    return next((value for flag, value in itertools.pairwise(call.args) if flag in ("--sql", "--statement")), "")
 
 
 def judge_terraform(call: Call) -> str | None:

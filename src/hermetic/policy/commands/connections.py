@@ -6,15 +6,15 @@ import itertools
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_DESTROYS
 from hermetic.policy.effects import read, write
 from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
 from hermetic.policy.network import EXFIL, REVERSE_SHELL, check_address, check_sent, is_local
 from hermetic.policy.options import parse_options
-from hermetic.policy.paths import resolve
+from hermetic.policy.raw_protocols import check_commands
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
+from .transfer import check_engine
 from .unseen import UNKNOWN_COMMAND, run_code
 
 TUNNEL = Rule(
@@ -48,6 +48,8 @@ def judge_nc(call: Call) -> str | None:
     if options.has("z"):
         return LOCAL
     words = options.operands
+    check_commands(call, call.stdin)
+    check_engine(call, *words)
     local = bool(words) and is_local(words[0])
     if not options.has("l", "listen") and not local:
         check_sent(call, call.stdin or "", *words)
@@ -60,6 +62,8 @@ def judge_socat(call: Call) -> str | None:
     text = " ".join(words).lower()
     networked = re.search(r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text)
     stdin = call.stdin or ""
+    check_engine(call, *words)
+    check_commands(call, stdin)
     for word in words:
         kind, _, rest = word.partition(":")
         kind = kind.lower()
@@ -74,7 +78,8 @@ def judge_socat(call: Call) -> str | None:
             path = rest.split(",")[0]
             if networked:
                 stdin += read(call, path)
-            if kind in ("creat", "create") or "creat" in rest or "wronly" in rest or "append" in rest:
+            written = kind in ("creat", "create") or re.search(r"creat|wronly|append|trunc", rest)
+            if written or (word is words[-1] and "-u" in call.args) or (word is words[0] and "-U" in call.args):
                 write(call, path, content=NET)
     if networked and not re.search(r"localhost|127\.0\.0\.1", text):
         if any(mark in stdin for mark in (SECRET, TOKEN)):
@@ -85,7 +90,7 @@ def judge_socat(call: Call) -> str | None:
 
 def judge_ssh(call: Call) -> str | None:
     """ssh runs a command on another machine; some options run programs here or open ways in."""
-    options = parse_options(call.args, "BbcDEeFIiJLlmOopQRSWw", stop_early=True)
+    options = parse_options(call.args, "BbcDEeFIiJLlmOopQRSWw" + "M" * (call.name == "autossh"), stop_early=True)
     for setting in options.values("o"):
         name, _, value = setting.replace(" ", "=", 1).partition("=")
         if name.lower() in (
@@ -106,8 +111,10 @@ def judge_ssh(call: Call) -> str | None:
             ) or call.machine.probe_text(text, call.shell):
                 call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
                 run_code(call, text, "an option of ssh")
-    if options.value("R"):
+    forwards = [setting for setting in options.values("o") if re.match(r"(?i)(RemoteForward|Tunnel)[ =]", setting)]
+    if options.value("R") or options.value("w") or forwards:
         call.report(TUNNEL, "lets another machine reach into this one")
+    check_engine(call, *options.values("L"))
     if (
         options.value("F")
         and options.value("F") not in ("/dev/null", "none")
@@ -127,46 +134,6 @@ def judge_ssh(call: Call) -> str | None:
     return NET
 
 
-def judge_scp(call: Call) -> str | None:
-    """scp and sftp copy between machines; -S and -D run a program here."""
-    options = parse_options(call.args, "cFiJloPSDXbBs", ())
-    for program in options.values("S", "D"):
-        call.run([program])
-        call.report(UNKNOWN_COMMAND, f"runs a program: {shown(program)}")
-    for setting in options.values("o"):
-        if setting.lower().startswith(("proxycommand", "localcommand")):
-            run_code(call, setting.partition("=")[2], "an option of ssh")
-            call.report(UNKNOWN_COMMAND, f"runs a program here: {shown(setting)}")
-    words = options.operands
-    if call.name == "sftp" and call.stdin and re.search(r"^\s*-?(rm|rmdir|rename)\s", call.stdin, re.MULTILINE):
-        call.report(CLOUD_DESTROYS, "deletes files on another machine")
-    if call.name == "sftp" and call.stdin and re.search(r"^\s*!\s*(.+)", call.stdin, re.MULTILINE):
-        for line in re.findall(r"^\s*!\s*(.+)", call.stdin, re.MULTILINE):
-            run_code(call, line, "sftp")
-    if len(words) < 2:
-        return None
-    target = words[-1]
-    sources = words[:-1]
-    remote_target = _is_remote(target)
-    for path in sources:
-        if _is_remote(path):
-            continue
-        content = read(call, path, tree=True)
-        if remote_target and SECRET in content:
-            call.report(EXFIL, f"sends credentials to another machine: {shown(path)}")
-    if not remote_target:
-        write(call, target, content=NET)
-        if call.place(target)[1] in ("workspace root",):
-            for path in sources:
-                if _is_remote(path):
-                    call.shell.files[resolve(target + "/" + re.split("[/:]", path)[-1], call.shell)] = NET
-    return None
-
-
-def _is_remote(path: str) -> bool:
-    return ":" in path.split("/", 1)[0] or path.startswith(("scp://", "sftp://"))
-
-
 def judge_lookup(call: Call) -> str | None:
     """dig, nslookup, ping, whois, mail …: whatever is in their arguments or input leaves the machine."""
     check_sent(call, *call.args, call.stdin or "")
@@ -184,34 +151,11 @@ def judge_lookup(call: Call) -> str | None:
     return NET + "\n"
 
 
-def judge_ftp(call: Call) -> str | None:
-    """ftp, lftp, tftp, smbclient: their scripts can run local commands and send files."""
-    words = [arg for arg in call.args if not arg.startswith("-")]
-    for name in re.findall(r"\bm?get\s+(\S+)", " ".join([*call.args, call.stdin or ""])):
-        call.shell.files[resolve(name.rsplit("/", 1)[-1], call.shell)] = NET
-    if call.name in ("ftpput", "ncftpput", "tftp", "curlftpfs"):
-        for path in words:
-            if SECRET in read(call, path):
-                call.report(EXFIL, "sends credentials to another machine")
-        return None
-    scripts = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-c", "-e")]
-    for line in [line for script in [*scripts, call.stdin or ""] for line in re.split(r"[\n;]", script)]:
-        line = line.strip()
-        if line.startswith("!"):
-            run_code(call, line[1:], call.name)
-        elif re.match(r"(put|send|mput|mirror -R)\s+(\S+)", line):
-            path = line.split()[-1] if not line.startswith("mirror") else line.split()[2]
-            if SECRET in read(call, path.replace("~", call.shell.home)):
-                call.report(EXFIL, "sends credentials to another machine")
-        elif re.match(r"(mdelete|mrm|rm -r|rmdir|delete|del|rm|deltree)\s", line):
-            call.report(CLOUD_DESTROYS, "deletes files on another machine")
-    return NET
-
-
 def judge_telnet(call: Call) -> str | None:
     """telnet and openssl s_client are raw connections."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     check_sent(call, call.stdin or "")
+    check_commands(call, call.stdin)
     return LOCAL if words and is_local(words[0]) else NET
 
 
@@ -271,7 +215,6 @@ ssh autossh mosh slogin dbclient rsh rlogin et tsh
         ),
         judge_ssh,
     ),
-    **dict.fromkeys(("scp", "sftp", "pscp", "rcp"), judge_scp),
     **dict.fromkeys(
         names(
             """
@@ -281,7 +224,6 @@ hping3 finger mosquitto_pub nping snmpset ldapmodify
         ),
         judge_lookup,
     ),
-    **dict.fromkeys(("ftp", "lftp", "tftp", "smbclient", "ncftp", "ncftpput", "ftpput", "tnftp"), judge_ftp),
     "telnet": judge_telnet,
     "ztcp": judge_ztcp,
     **dict.fromkeys(

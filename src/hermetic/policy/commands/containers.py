@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, TO_ZERO
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import LOCAL, SECRET, is_known, shown
 from hermetic.policy.options import Options, parse_options
@@ -28,6 +28,9 @@ ESCAPE = Rule(
         "docker run --pid=host x",
         "docker create -v /etc:/e x",
         "kubectl debug node/w -it --image=busybox",
+        "docker plugin install x/y --grant-all-permissions",
+        "dockerd -H tcp://0.0.0.0:2375",
+        "docker compose -f - up <<< '{services: {x: {image: a, privileged: true}}}'",
     ),
     spares=("docker run --rm -v $PWD:/app node:20 npm test", "docker run -d -p 80:80 nginx", "docker ps"),
 )
@@ -42,6 +45,10 @@ PRUNE = Rule(
 )
 RULES = (ESCAPE, PRUNE)
 
+_REACHES_HOST = re.compile(
+    r"""privileged["']?\s*:\s*["']?true|host(PID|IPC|Network)["']?\s*:\s*true|\b(pid|ipc)["']?\s*:\s*["']?host"""
+    r"""|[\s"'\[]/(etc|root|home|proc|var/run|run)?/?:/|docker\.sock|path["']?\s*:\s*["']?/(etc|root|proc|var/run)?["'\s}]"""
+)
 _RUN_SHORT = "aeumhlpvwc"
 _RUN_LONG = names(
     """
@@ -93,7 +100,11 @@ manifest trust
 
 def _manage(call: Call, group: str, verb: str, rest: list[str]) -> str | None:
     text = " ".join(rest)
-    if (
+    if group == "plugin" and verb in ("install", "enable", "set", "create", "upgrade"):
+        call.report(ESCAPE, "lets a plugin run with all rights on the host")
+    elif verb == "service" and re.search(r"\btcp:", text):
+        call.report(ESCAPE, "opens the container engine to the network")
+    elif (
         (group == "volume" and verb in ("prune", "rm", "remove"))
         or (group == "system" and verb == "prune" and re.search(r"--volumes|-\w*a", text))
         or (group == "system" and verb == "reset")
@@ -271,10 +282,14 @@ def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
     if "--help" in rest:
         return None
     everything = " ".join(call.args)
+    if group == ["swarm"] and re.search(r"\b(join|init|update)\b", text):
+        call.report(ESCAPE, "lets other machines run containers here")
     if group == ["stack"] or group == ["swarm"]:
         if re.search(r"\b(rm|remove|down|leave)\b", text):
             call.report(CLOUD_DESTROYS, "takes shared services away")
         return None
+    if verb in ("up", "run", "create", "start"):
+        _check_manifests(call)
     if verb in ("run",):
         options = parse_options(rest[1:], "eulpvw", _RUN_LONG, stop_early=True)
         _check_flags(call, options)
@@ -296,6 +311,14 @@ def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
     elif verb in ("down", "stop", "kill", "rm", "restart", "pause"):
         call.report(SERVICE_STOP if re.search(r"prod", everything) else PRUNE, "stops services")
     return None
+
+
+def _check_manifests(call: Call) -> None:
+    """Look into descriptions of containers that this text wrote or feeds in, for what reaches the host."""
+    files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values("f", "file", "filename")
+    texts = [call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "") for path in files]
+    if any(_REACHES_HOST.search(text) for text in texts):
+        call.report(ESCAPE, "describes a container that reaches its host")
 
 
 def judge_kubectl(call: Call) -> str | None:
@@ -339,7 +362,22 @@ def judge_kubectl(call: Call) -> str | None:
     if verb == "config" and "--raw" in rest:
         call.report(SECRET_READ, "shows the cluster's credentials")
         return SECRET
-    if verb == "delete":
+    if verb in ("apply", "create", "replace"):
+        _check_manifests(call)
+    raw = re.search(r"--raw[= ](\S+)", text)
+    if raw and verb in ("get",) and re.search(r"/(secrets|configmaps|token)\b", raw[1]):
+        call.report(SECRET_READ, "shows the cluster's secrets")
+        return SECRET
+    if raw and verb in ("replace", "create"):
+        call.report(CLOUD_DESTROYS, "changes a cluster behind its own checks")
+    elif verb == "create" and rest[:1] == ["token"]:
+        call.report(SECRET_READ, "makes a credential of the cluster")
+        return SECRET
+    elif verb == "apply" and re.search(r"--prune(\s|=true|$)", text):
+        call.report(CLOUD_DESTROYS, "deletes what the files do not name")
+    elif TO_ZERO.search(text):
+        call.report(CLOUD_DESTROYS, "stops a service of the cluster")
+    elif verb == "delete":
         _kubectl_delete(call, rest, text)
     elif verb in ("drain", "cordon", "taint"):
         call.report(CLOUD_DESTROYS if verb == "drain" else CLOUD_CHANGES, "takes a node out of service")
@@ -408,12 +446,20 @@ def judge_apptainer(call: Call) -> str | None:
     return None
 
 
+def judge_engine(call: Call) -> str | None:
+    """dockerd and kin: an engine that listens on the network gives the host away."""
+    if re.search(r"\btcp:|0\.0\.0\.0", " ".join(call.args)):
+        call.report(ESCAPE, "opens the container engine to the network")
+    return None
+
+
 def judge_runtime(call: Call) -> str | None:
     """runc, ctr, crictl: below the engine."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     text = " ".join(call.args)
     if words[:1] == ["exec"] or words[:2] == ["task", "exec"] or words[:2] == ["tasks", "exec"]:
-        inside = words[2:] if words[0] == "exec" else words[3:]
+        at = call.args.index("exec") + 1
+        inside = parse_options(call.args[at:], "eu", ("env", "user", "exec-id"), stop_early=True).operands[1:]
         if inside:
             call.run(inside, shell=call.shell.elsewhere())
     elif "--privileged" in text or ("--mount" in text and "src=/" in text):
@@ -427,5 +473,6 @@ JUDGES: dict[str, Judge] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker),
     **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "k"), judge_kubectl),
     **dict.fromkeys(("apptainer", "singularity"), judge_apptainer),
+    **dict.fromkeys(("dockerd", "containerd", "buildkitd", "crio"), judge_engine),
     **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),
 }

@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import write
-from hermetic.policy.marks import shown
+from hermetic.policy.marks import DEVICE, LOCAL, shown
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -91,7 +91,8 @@ def judge_partition(call: Call) -> str | None:
     if call.name in destroys and not re.search(destroys[call.name], text):
         return None
     if call.name in ("qemu-img", "ddrescue"):
-        for arg in [arg for arg in call.args if not arg.startswith("-")][-1:]:
+        words = [arg for arg in call.args if not arg.startswith("-")]
+        for arg in words[1:2] if call.name == "ddrescue" else words[-1:]:
             write(call, arg)
         return None
     if call.name == "losetup" and not any(arg.startswith("-d") or arg == "-D" for arg in call.args):
@@ -120,6 +121,14 @@ def judge_swap(call: Call) -> str | None:
         if not path.startswith("-"):
             write(call, path)
     return None
+
+
+def judge_listing(call: Call) -> str | None:
+    """lsblk, findmnt, blkid, df, pvs: they print the names of disks."""
+    shows = re.search(r"(?i)(--output|-\w*o)[= ]?\s*(\S+)", " ".join(call.args))
+    if shows and not re.search(r"(?i)name|source|device|kname|path|pv|lv|vg", shows[2]):
+        return LOCAL + "\n"
+    return DEVICE + LOCAL + "\n"
 
 
 RULES = (FORMAT,)
@@ -163,4 +172,5 @@ lvremove vgremove pvremove lvreduce vgreduce lvresize thin_trim vgexport
         judge_lvm,
     ),
     "mkswap": judge_swap,
+    **dict.fromkeys(names("lsblk findmnt blkid df pvs lvs vgs swapon_show dfc duf"), judge_listing),
 }

@@ -20,6 +20,7 @@ CODE_VARIABLE = Rule(
         "export BASH_ENV=/tmp/x",
         "GIT_SSH_COMMAND='./evil.sh' git fetch",
         "PATH=/tmp/bin:$PATH sudo ls",
+        "env 'BASH_FUNC_ls%%=() { ./x; }' bash -c ls",
     ),
     spares=(
         "PAGER=cat git log",
@@ -93,6 +94,18 @@ _PLAIN_TOOLS = re.compile(
 def is_known_registry(url: str) -> bool:
     """True for a package registry everybody uses, or one on this machine."""
     return bool(_KNOWN_HOSTS.match(url)) or is_local(url)
+
+
+def import_function(call: Call, name: str, value: str) -> Call:
+    """The call with a function that a variable carries into the next bash; the same call for other variables."""
+    carried = re.fullmatch(r"BASH_FUNC_(.+?)(%%|\(\))", name)
+    if carried is None:
+        return call
+    call.report(CODE_VARIABLE, f"replaces the command {shown(carried[1])} in the next shell")
+    other = call.again(call.argv)
+    other.shell = call.shell.fork()
+    call.machine.run_text(f"{carried[1]} {value}", other.shell, None)
+    return other
 
 
 def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> None:

@@ -11,7 +11,7 @@ from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
 
 from .interpreters import run_script
-from .unseen import DYNAMIC_CODE, REMOTE_CODE, execute, run_code
+from .unseen import DYNAMIC_CODE, FORK_BOMB, REMOTE_CODE, execute, run_code
 
 SHELLS = names(
     """
@@ -21,14 +21,25 @@ rksh
 )
 
 
+def _starts_itself(call: Call, full: str) -> bool:
+    """True when a script would run itself, which is reported when it does not wait for its copy."""
+    if full not in call.shell.scripts:
+        return False
+    if call.machine.forking:
+        call.report(FORK_BOMB, f"a script starts copies of itself without end: {shown(full)}")
+    return True
+
+
 def run_file(call: Call, word: str) -> str | None:
     """Running a file by its path: its content when this text wrote it, None when nothing is known of it."""
     full = resolve(word, call.shell)
+    if _starts_itself(call, full):
+        return LOCAL
     held = call.shell.files.get(full)
     if full in call.shell.copies:
         return call.run([call.shell.copies[full], *call.args])
     if held is None:
-        if _is_fetched(call, full):
+        if call.shell.is_fetched(full):
             call.report(REMOTE_CODE, f"runs a program that was just downloaded: {shown(word)}")
             return LOCAL
         return None
@@ -37,18 +48,17 @@ def run_file(call: Call, word: str) -> str | None:
     return run_script(call, held, full)
 
 
-def _is_fetched(call: Call, full: str) -> bool:
-    return any(full == base or full.startswith(base.rstrip("/") + "/") for base in call.shell.fetched)
-
-
 def _script(call: Call, path: str, args: list[str]) -> str | None:
     """`sh FILE`: the content when known, else whether the file can be trusted."""
     if path == "-" or path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
         return _from_stdin(call, args)
     full = resolve(path, call.shell)
-    if full in call.shell.files or _is_fetched(call, full):
+    if _starts_itself(call, full):
+        return LOCAL
+    if full in call.shell.files or call.shell.is_fetched(full):
         shell = call.shell.fork()
         shell.positional = args
+        shell.name0, shell.scripts = path, (*call.shell.scripts, full)
         held = call.shell.files.get(full)
         if held is not None and is_known(held):
             return call.shell_text(held, shell=shell)
@@ -159,10 +169,13 @@ def judge_source(call: Call) -> str | None:
 
 
 def judge_trap(call: Call) -> str | None:
-    """trap keeps code for later: judged as if it ran now."""
+    """trap keeps code for a signal or the shell's end; for DEBUG, ERR and RETURN it is judged at once as well."""
     args = [arg for arg in call.args if arg not in ("--",)]
-    if args and args[0] not in ("-l", "-p", "-", ""):
+    if not args or args[0] in ("-l", "-p", "-", ""):
+        return ""
+    if marks_in(args[0]) or {"DEBUG", "ERR", "RETURN"}.intersection(args[1:]):
         run_code(call, args[0], "a trap")
+    call.machine.defer(args[0], call.shell)
     return ""
 
 

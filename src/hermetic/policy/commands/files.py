@@ -16,7 +16,7 @@ from hermetic.policy.effects import (
     read,
     write,
 )
-from hermetic.policy.marks import STAR, has_glob, is_known, shown
+from hermetic.policy.marks import ENDLESS, STAR, has_glob, is_known, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.rules import Rule
@@ -153,13 +153,8 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
         write(call, target)
         call.shell.files.clear()
         call.shell.files.update(before)
-        if _fetched(call, path):
+        if call.shell.is_fetched(resolve(path, call.shell)):
             call.shell.fetched.add(resolve(target, call.shell))
-
-
-def _fetched(call: Call, path: str) -> bool:
-    full = resolve(path, call.shell)
-    return any(full == base or full.startswith(base + "/") for base in call.shell.fetched)
 
 
 def judge_cp(call: Call) -> str | None:
@@ -214,6 +209,8 @@ def judge_dd(call: Call) -> str | None:
     if source and source.startswith("~"):
         source = call.shell.home + source[1:]
     content = read(call, source) if source else call.input()
+    if any(arg.startswith("count=") for arg in call.args):
+        content = content.replace(ENDLESS, "")
     if target:
         if target.startswith("~"):
             target = call.shell.home + target[1:]

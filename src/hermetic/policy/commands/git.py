@@ -13,6 +13,7 @@ from hermetic.policy.paths import is_env_file, resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
+from .servers import serve_with
 from .unseen import UNKNOWN_COMMAND, run_code
 
 HISTORY = Rule(
@@ -28,6 +29,8 @@ HISTORY = Rule(
         "git push -fu origin main",
         "git filter-branch --force x",
         "git update-ref -d refs/heads/main",
+        "git send-pack --force origin main",
+        "git push origin $(git for-each-ref --format=':%(refname:short)')",
     ),
     spares=(
         "git push origin feature-f",
@@ -78,6 +81,11 @@ RULES = (HISTORY, LOCAL_UNDO, PUSH, CONFIG)
 _CODE_KEYS = re.compile(
     r"(?i)(core\.(pager|editor|sshcommand|fsmonitor|hookspath|askpass|gitproxy|attributesfile|worktree)|sequence\.editor|diff\.external|(diff|merge)\.[^.]+\.(command|driver|textconv)|(difftool|mergetool|browser|man)\.[^.]+\.(cmd|path)"
     r"|pager\.\w+|credential(\..*)?\.helper|gpg(\.\w+)?\.program|filter\.[^.]+\.(clean|smudge|process)|init\.templatedir|uploadpack\.packobjectshook|remote\.[^.]+\.(uploadpack|receivepack|vcs|proxy)|interactive\.difffilter|sendemail\.\w*cmd|include(if)?\..*|trailer\.[^.]+\.(cmd|command)|submodule\.[^.]+\.update|web\.browser|instaweb\.httpd|guitool\.[^.]+\.cmd|core\.alternaterefscommand|http\.proxy|protocol\.ext\.allow)"
+)
+# An alias that runs git itself, or only prints.
+_ALIAS_OF_GIT = re.compile(
+    r"!\s*((sh|bash) -c ['\"]\s*)?(f\s*\(\)\s*\{\s*)?"
+    r"(git|gh|hub|cd|echo|printf|grep|cat|less|fzf|test|true|gitk|tig|\[)\b"
 )
 _SAFE_VALUES = re.compile(
     r"(less|more|cat|vim?|nvim|nano|emacs|code --wait|code -w|delta|diff-so-fancy.*|true|false|"
@@ -148,7 +156,7 @@ def _setting(call: Call, name: str, value: str, *, lasting: bool = False) -> Non
         call.shell.git_aliases[name[6:]] = value
         if value.startswith("!") and (lasting or call.machine.probe_text(value[1:], call.shell)):
             run_code(call, value[1:], "a git alias")
-            if lasting and re.search(r"\b(curl|wget|nc|sh|bash)\b", value):
+            if lasting and not _ALIAS_OF_GIT.match(value):
                 call.report(CONFIG, "makes an everyday git command run something else")
         return
     if re.match(r"(?i)url\..*\.(insteadof|pushinsteadof)$", name):
@@ -396,8 +404,10 @@ branch origin upload-pack config depth template reference separate-git-dir jobs 
             call.shell.files.pop(resolve(target, call.shell), None)
         if re.match(r"\w+://|[\w.-]+@|[\w.-]+:", url) and not is_local(url):
             call.shell.fetched.add(resolve(target, call.shell))
-    elif verb == "remote" and words[:1] == ["add"] and len(words) > 2 and words[2].startswith("ext::"):
-        run_transport(call, words[2])
+    elif verb == "remote":
+        for word in words[1:]:
+            if word.startswith("ext::"):
+                run_transport(call, word)
     return (NET if verb == "ls-remote" else LOCAL) + "\n"
 
 
@@ -411,6 +421,17 @@ def _rev_parse(call: Call, verb: str, rest: list[str]) -> str | None:
     return LOCAL + "\n"
 
 
+def _each_ref(call: Call, verb: str, rest: list[str]) -> str | None:
+    """What for-each-ref prints: its format, with something unknown in each field."""
+    form = parse_options(rest, "", ("format", "sort", "count")).value("format") or "%(refname)"
+    return re.sub(r"%\([^)]*\)", LOCAL, form) + "\n"
+
+
+def _daemon(call: Call, verb: str, rest: list[str]) -> str | None:
+    serve_with("git-daemon", call, rest)
+    return None
+
+
 def _credential(call: Call, verb: str, rest: list[str]) -> str | None:
     if rest[:1] == ["fill"]:
         call.run(["cat", call.shell.home + "/.git-credentials"])
@@ -418,7 +439,7 @@ def _credential(call: Call, verb: str, rest: list[str]) -> str | None:
 
 
 _VERBS = {
-    "push": _push,
+    **dict.fromkeys(("push", "send-pack", "http-push"), _push),
     "config": _config,
     "clean": _clean,
     **dict.fromkeys(
@@ -442,39 +463,14 @@ grep difftool mergetool archive format-patch bundle diff log show
         _search,
     ),
     **dict.fromkeys(("clone", "fetch", "pull", "ls-remote", "remote", "init"), _clone),
+    "for-each-ref": _each_ref,
+    "daemon": _daemon,
     "rev-parse": _rev_parse,
     "credential": _credential,
 }
 
 
-def judge_bfg(call: Call) -> str | None:
-    """bfg and git-filter-repo rewrite history."""
-    if call.args and not any(arg in ("--help", "--version") for arg in call.args):
-        call.report(HISTORY, "rewrites the whole history")
-    return None
-
-
-def judge_other(call: Call) -> str | None:
-    """hg, svn, jj: removing shared history or files on the server."""
-    words = [arg for arg in call.args if not arg.startswith("-")]
-    text = " ".join(words)
-    if (call.name == "svn" and re.match(r"(delete|rm|del|remove) \w+://", text)) or (
-        call.name == "hg"
-        and (re.match(r"(strip|histedit)", text) or ("--force" in call.args and words[:1] == ["push"]))
-    ):
-        call.report(HISTORY, "changes history that others share")
-    if call.name == "hg":
-        for flag, value in zip(call.args, call.args[1:], strict=False):
-            if flag == "--config" and re.search(r"(alias|hooks|extensions)\.[^=]*=\s*!?(.+)", value):
-                run_code(call, re.sub(r".*?=\s*!?", "", value, count=1), "hg")
-    return None
-
-
 JUDGES: dict[str, Judge] = {
     "git": judge_git,
-    "bfg": judge_bfg,
-    "git-filter-repo": judge_bfg,
-    "hg": judge_other,
-    "svn": judge_other,
     "hub": judge_git,
 }

@@ -10,13 +10,14 @@ import msgspec
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import SQL_DESTROYS, SQL_LOCAL
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import DECODED, LOCAL, SECRET, is_known, is_plain
+from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.python_code import judge_python
 from hermetic.policy.script_code import judge_code
 from hermetic.policy.tables import names
 
+from .servers import serve_with
 from .unseen import DYNAMIC_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 
 SCRIPT_SUFFIXES = {
@@ -132,6 +133,7 @@ def run_script(call: Call, content: str, path: str) -> str:
     else:
         shell = call.shell.fork()
         shell.positional = list(call.args)
+        shell.name0, shell.scripts = call.argv[0], (*call.shell.scripts, path)
         return call.shell_text(content, shell=shell)
     return LOCAL
 
@@ -183,8 +185,13 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
         return call.run([module, *args])
     if module == "site" and "--user-site" in args:
         return f"{call.shell.home}/.local/lib/python3/site-packages\n"
-    if module == "http.server" and call.place(".")[1] in ("home", "root", "startup"):
-        call.report(UNKNOWN_COMMAND, "offers everything a person has to whoever connects")
+    if module in ("http.server", "SimpleHTTPServer", "uploadserver", "pyftpdlib", "twisted"):
+        serve_with("python", call, args)
+    if module in ("debugpy", "jupyter", "notebook", "jupyterlab"):
+        return call.run([module, *args])
+    own = call.shell.files.get(resolve(module.replace(".", "/") + ".py", call.shell))
+    if own is not None and NET in own:
+        execute(call, own, "a module")
     if module == "code" and call.stdin is not None:
         judge_python(call, call.stdin)
     if module in ("timeit", "trace", "cProfile", "profile", "pdb", "code", "runpy", "doctest"):
@@ -237,7 +244,7 @@ def _file(call: Call, path: str, language: str) -> str | None:
     full = resolve(path, call.shell)
     held = call.shell.files.get(full)
     if held is None:
-        if any(full.startswith(base.rstrip("/") + "/") or full == base for base in call.shell.fetched):
+        if call.shell.is_fetched(full):
             call.report(REMOTE_CODE, "runs a program that was just downloaded")
         elif not is_known(path) and not is_plain(path.rsplit("/", 1)[-1]):
             call.report(DYNAMIC_CODE, "runs a script whose name cannot be known")
@@ -286,6 +293,9 @@ def judge_interpreter(call: Call) -> str | None:
                     _file(call, value, spec.language)
             continue
         flags += _letters(arg, args, spec, code)
+    if call.name == "php" and "S" in flags:
+        serve_with("php", call, [arg for arg in call.args if arg not in args[:1]])
+        return None
     if code and "-run" in call.args:  # ruby's library of shell commands
         return call.run([code[-1], *args])
     if code:

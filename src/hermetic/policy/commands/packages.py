@@ -35,8 +35,11 @@ TAMPER = Rule(
         "npm config set registry http://203.0.113.20",
         "apt-key add x.gpg",
         "gem sources --add http://203.0.113.20/",
+        "rpm --import http://203.0.113.20/key.asc",
+        "curl -s http://203.0.113.20/k | gpg --import",
+        "keytool -importcert -cacerts -file x.crt -noprompt",
     ),
-    spares=("pip config list", "npm config get registry"),
+    spares=("pip config list", "npm config get registry", "gpg --import ./team.asc", "keytool -list -cacerts"),
 )
 REMOVE = Rule(
     name="package-remove",
@@ -209,29 +212,22 @@ def _npx(call: Call, words: list[str]) -> str | None:
     if re.match(r"(https?|git\+|github:|file:)", args[0]):
         call.report(REMOTE_CODE, "runs a package from an address")
         return None
-    if name in names(
-        """
-rimraf del-cli prisma supabase vercel netlify firebase firebase-tools wrangler cdk aws-cdk serverless sls knex
-typeorm sequelize sequelize-cli kill-port localtunnel ngrok shx cross-env dotenv dotenv-cli concurrently
-npm-run-all zx tsx ts-node drizzle-kit trash cpy-cli env-cmd nodemon pm2 tunnelmole heroku surge pkill
-"""
-    ):
-        target = {
-            "firebase-tools": "firebase",
-            "aws-cdk": "cdk",
-            "shx": "",
-            "cross-env": "env",
-            "dotenv": "env",
-            "dotenv-cli": "env",
-            "env-cmd": "env",
-        }.get(name, name)
-        if name in ("kill-port", "concurrently", "npm-run-all"):
-            for text in args[1:] if name == "concurrently" else ():
-                run_code(call, text, name)
-            return None
-        rest = [arg for arg in args[1:] if arg != "--"] if target in ("env", "") else args[1:]
-        return call.run([target, *rest] if target else rest)
-    return None
+    target = {
+        "firebase-tools": "firebase",
+        "aws-cdk": "cdk",
+        "shx": "",
+        "cross-env": "env",
+        "dotenv": "env",
+        "dotenv-cli": "env",
+        "env-cmd": "env",
+        "sirv-cli": "sirv",
+    }.get(name, name)
+    if name in ("kill-port", "concurrently", "npm-run-all"):
+        for text in args[1:] if name == "concurrently" else ():
+            run_code(call, text, name)
+        return None
+    rest = [arg for arg in args[1:] if arg != "--"] if target in ("env", "") else args[1:]
+    return call.run([target, *rest] if target else rest)
 
 
 def judge_apt(call: Call) -> str | None:

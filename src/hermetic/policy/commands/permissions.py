@@ -31,7 +31,14 @@ SET_UID = Rule(
     category="permission-ownership",
     severity=9,
     effects=("changes shared state",),
-    catches=("chmod u+s /bin/bash", "chmod 4755 ./x", "install -m 4755 /bin/sh /tmp/sh", "setcap cap_setuid+ep ./x"),
+    catches=(
+        "chmod u+s /bin/bash",
+        "chmod 4755 ./x",
+        "install -m 4755 /bin/sh /tmp/sh",
+        "setcap cap_setuid+ep ./x",
+        "rsync --chmod=u+s /bin/sh /tmp/s",
+        "perl -e 'chmod 04755, \"x\"'",
+    ),
     spares=("chmod 755 x", "chmod g-s dir"),
 )
 
@@ -47,6 +54,8 @@ PERMISSION_WORKSPACE = Rule(
 )
 
 
+# Programs that everywhere run with root's rights: whoever takes their mode takes that too.
+_SET_UID_PROGRAMS = re.compile(r"/bin/(sudo|su|passwd|mount|umount|newgrp|chsh|chfn|gpasswd|pkexec|ping|fusermount3?)$")
 _ASKS_HELP = ("--help", "--version")
 
 
@@ -87,7 +96,7 @@ def judge_chmod(call: Call) -> str | None:
         mode, operands = operands[0], operands[1:]
     elif call.name == "chattr":
         mode, operands = (operands[0], operands[1:]) if operands else ("", [])
-    if call.name == "chmod" and sets_uid(mode):
+    if call.name == "chmod" and (sets_uid(mode) or _SET_UID_PROGRAMS.search(reference or "")):
         call.report(SET_UID, f"lets a program run with its owner's rights: {shown(mode)}")
     for path in operands:
         _permission(call, path, mode, recursive)

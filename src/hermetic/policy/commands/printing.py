@@ -9,13 +9,12 @@ import urllib.parse
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import SECRET_READ, read, write
-from hermetic.policy.marks import DECODED, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import DECODED, ENDLESS, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import parse_options
-from hermetic.policy.paths import resolve
 from hermetic.policy.quoting import decode_backslashes
 from hermetic.policy.tables import names
 
-from .unseen import run_program
+from .unseen import EXHAUSTION, run_program
 
 MAX_REPEATS = 500
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?([a-zA-Z]|\([^)]*\)T))")
@@ -168,6 +167,10 @@ def judge_head(call: Call) -> str | None:
     text = inputs(call, options.operands)
     count = options.value("n", "lines") or next((flag for flag, _ in options.given if flag.isdigit()), "10")
     size = options.value("c", "bytes")
+    if ENDLESS in text:
+        if call.name == "tail":
+            call.report(EXHAUSTION, "keeps what never ends in memory")
+        text = text.replace(ENDLESS, "")
     if not is_known(text):
         return text + LOCAL
     try:
@@ -189,6 +192,8 @@ def judge_rev(call: Call) -> str | None:
     """rev and tac turn lines or their order around."""
     text = inputs(call, parse_options(call.args, "s").operands)
     lines = text.split("\n")
+    if ENDLESS in text and call.name == "tac":
+        call.report(EXHAUSTION, "keeps what never ends in memory")
     if call.name == "tac":
         body = lines[:-1] if text.endswith("\n") else lines
         return "\n".join(reversed(body)) + "\n"
@@ -366,47 +371,7 @@ def judge_seq(call: Call) -> str | None:
 
 def judge_yes(call: Call) -> str | None:
     """yes repeats a line."""
-    return (" ".join(call.args) or "y") + "\n"
-
-
-def judge_path_part(call: Call) -> str | None:
-    """basename, dirname, realpath, readlink and pwd work on names."""
-    options = parse_options(call.args, "s", ("suffix", "relative-to"))
-    operands = options.operands
-    if call.name == "pwd":
-        return call.shell.cwd + "\n"
-    if call.name == "basename":
-        names = [operands[0]] if operands and not options.has("a", "multiple") else operands
-        suffix = operands[1] if len(operands) > 1 and not options.has("a") else options.value("s") or ""
-        return "".join(name.rstrip("/").rsplit("/", 1)[-1].removesuffix(suffix) + "\n" for name in names)
-    if call.name == "dirname":
-        return "".join(
-            (name.rstrip("/").rpartition("/")[0] or ("/" if name.startswith("/") else ".")) + "\n" for name in operands
-        )
-    return "".join(resolve(name, call.shell) + "\n" for name in operands)
-
-
-def judge_mktemp(call: Call) -> str | None:
-    """mktemp gives a fresh name below the temporary directory."""
-    options = parse_options(call.args, "p", ("tmpdir", "suffix"))
-    template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
-    if options.has("u"):
-        return LOCAL + "\n"
-    if "/" in template and not options.has("t"):
-        return template + "\n"
-    base = options.value("p", "tmpdir") or "/tmp"
-    return f"{base}/{template}\n"
-
-
-def judge_which(call: Call) -> str | None:
-    """which, type and whereis only look names up."""
-    names = [arg for arg in call.args if not arg.startswith("-")]
-    return "".join(f"/usr/bin/{name}\n" for name in names) if call.name == "which" else LOCAL + "\n"
-
-
-def judge_identity(call: Call) -> str | None:
-    """whoami, id, hostname, uname tell who and where."""
-    return {"whoami": call.shell.user, "logname": call.shell.user}.get(call.name, LOCAL) + "\n"
+    return (" ".join(call.args) or "y") + "\n" + ENDLESS
 
 
 def judge_sort(call: Call) -> str | None:
@@ -435,6 +400,8 @@ def judge_sort(call: Call) -> str | None:
     text = inputs(call, options.operands if call.name != "uniq" else options.operands[:1])
     if call.name == "uniq" and len(options.operands) > 1:
         write(call, options.operands[1])
+    if ENDLESS in text and call.name == "sort":
+        call.report(EXHAUSTION, "keeps what never ends in memory")
     if not is_known(text):
         return text
     if call.name == "sort" and not options.has("n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"):
@@ -486,10 +453,6 @@ steghide zipgrep recode
     ),
     "seq": judge_seq,
     "yes": judge_yes,
-    **dict.fromkeys(("basename", "dirname", "realpath", "readlink", "pwd"), judge_path_part),
-    "mktemp": judge_mktemp,
-    **dict.fromkeys(("which", "type", "whereis"), judge_which),
-    **dict.fromkeys(("whoami", "id", "logname", "uname", "groups"), judge_identity),
     **dict.fromkeys(("sort", "uniq", "comm", "join", "paste", "shuf"), judge_sort),
     "urldecode": judge_urldecode,
 }

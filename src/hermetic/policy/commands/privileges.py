@@ -7,7 +7,6 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import write
 from hermetic.policy.options import parse_options
-from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -82,11 +81,7 @@ user group host prompt close-from chdir chroot role type other-user command-time
         ),
         stop_early=True,
     )
-    directory = options.value("D", "chdir")
-    if directory:
-        call = call.again(call.argv)
-        call.shell = call.shell.fork()
-        call.shell.cwd = resolve(directory, call.shell)
+    call = call.moved(options.value("D", "chdir"))
     rest = options.operands
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
         name, _, value = rest[0].partition("=")
@@ -140,8 +135,11 @@ def judge_namespace(call: Call) -> str | None:
     options = parse_options(
         call.args,
         "tSGrw" if call.name == "nsenter" else "",
-        ("target", "setuid", "setgid", "userspec", "groups"),
+        ("target", "setuid", "setgid", "userspec", "groups", "wd", "wdns"),
         stop_early=True,
+    )
+    call = call.moved(
+        options.value("w", "wd") if call.name == "nsenter" else options.operands[0] if options.operands else None
     )
     if options.has("help", "version", "V", "h"):
         return None
@@ -173,6 +171,7 @@ RULES = (PRIVILEGE, ROOT_SHELL, PASSWORD_STDIN, NAMESPACE)
 
 JUDGES: dict[str, Judge] = {
     "sudo": judge_sudo,
+    "sudoedit": lambda call: judge_sudo(call.again(["sudo", "-e", *call.args])),
     "su": judge_su,
     "runuser": judge_su,
     "nsenter": judge_namespace,

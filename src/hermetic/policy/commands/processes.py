@@ -186,5 +186,6 @@ JUDGES: dict[str, Judge] = {
     "fuser": judge_fuser,
     "lsof": judge_lsof,
     "ps": judge_ps,
+    "top": lambda _: PIDS + LOCAL + "\n",
     "pidof": lambda call: (PIDS if _DAEMONS.intersection(call.args) else LOCAL) + "\n",
 }

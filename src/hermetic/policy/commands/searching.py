@@ -7,11 +7,12 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import INPUT, LOCAL, STAR, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import ENDLESS, INPUT, LOCAL, NUMBER, PIDS, STAR, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.options import parse_options
+from hermetic.policy.tables import names
 from hermetic.policy.words import split_ifs
 
-from .unseen import OPAQUE_CODE, run_code
+from .unseen import FORK_BOMB, OPAQUE_CODE, run_code
 
 
 def judge_xargs(call: Call) -> str | None:
@@ -24,6 +25,8 @@ def judge_xargs(call: Call) -> str | None:
     )
     source = options.value("a", "arg-file")
     text = read(call, source) if source else call.input() if call.stdin is not None else INPUT
+    if options.value("P", "max-procs") == "0" and (ENDLESS in text or NUMBER + NUMBER in text):
+        call.report(FORK_BOMB, "starts processes again and again without end")
     command = options.operands or ["echo"]
     replace = options.value("I", "J", "replace") or ("{}" if options.has("i") or options.has("replace") else None)
     if options.has("0", "null"):
@@ -61,11 +64,14 @@ def judge_parallel(call: Call) -> str | None:
     options = parse_options(
         call.args,
         "jaIncPsSNXLdC",
-        ("jobs", "arg-file", "sshlogin", "colsep", "max-args", "joblog", "results", "delimiter", "timeout"),
+        names("jobs arg-file sshlogin colsep max-args joblog results delimiter timeout wd workdir tmpdir tagstring"),
         stop_early=True,
     )
+    call = call.moved(options.value("wd", "workdir"))
     rest = options.operands
     cut = next((at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest))
+    if rest[cut : cut + 1] == ["::::"]:
+        rest = [*rest[:cut], ":::", *"".join(read(call, path) for path in rest[cut + 1 :]).split("\n")]
     command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
     text = " ".join(command)
     if not sources:
@@ -82,12 +88,12 @@ def judge_find(call: Call) -> str | None:
     """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
     roots, tests = _find_parts(call)
     picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
-    names = [
+    patterns = [
         tests[at + 1]
         for at in range(len(tests) - 1)
         if tests[at] in picks and (at == 0 or tests[at - 1] not in ("!", "-not"))
     ]
-    found = _found(roots, names, tests)
+    found = _found(roots, patterns, tests)
     at = 0
     while at < len(tests):
         word = tests[at]
@@ -102,11 +108,11 @@ def judge_find(call: Call) -> str | None:
             for path in found[:8]:
                 call.run([part.replace("{}", path) for part in command], stdin="")
         elif word == "-delete":
-            _find_delete(call, roots, names, found)
+            _find_delete(call, roots, patterns, found)
         elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
             write(call, tests[at])
     if "-printf" in tests or "-exec" in tests:
-        return LOCAL + "\n"
+        return (PIDS if "/proc" in roots else LOCAL) + "\n"
     separator = "\0" if "-print0" in tests else "\n"
     return "".join(path + separator for path in found)
 
@@ -119,10 +125,10 @@ def _find_parts(call: Call) -> tuple[list[str], list[str]]:
     return args[:at] or ["."], args[at:]
 
 
-def _found(roots: list[str], names: list[str], tests: list[str]) -> list[str]:
+def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]:
     """The paths find comes across: the pattern below each root, or the root and anything in it."""
-    if names and is_plain(names[0]) and names[0] not in ("*", ".*"):
-        pattern = names[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
+    if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
+        pattern = patterns[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
         return [f"{root.rstrip('/')}/{pattern}" for root in roots]
     top = [] if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests)) else list(roots)
     if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
@@ -134,10 +140,10 @@ def _found(roots: list[str], names: list[str], tests: list[str]) -> list[str]:
     return [*top, *(f"{root.rstrip('/')}/{STAR}" for root in roots)]
 
 
-def _find_delete(call: Call, roots: list[str], names: list[str], found: list[str]) -> None:
+def _find_delete(call: Call, roots: list[str], patterns: list[str], found: list[str]) -> None:
     from_delete = call.again(["find", *call.args])
     for path in found:
-        delete_found(from_delete, path, bool(names) or path not in roots)
+        delete_found(from_delete, path, bool(patterns) or path not in roots)
 
 
 def delete_found(call: Call, path: str, filtered: bool) -> None:

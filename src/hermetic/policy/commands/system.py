@@ -6,6 +6,7 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import STARTUP_WRITE, SYSTEM_WRITE, read, write
+from hermetic.policy.marks import DEVICE, LOCAL
 from hermetic.policy.options import parse_options
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
@@ -106,7 +107,7 @@ def judge_mount(call: Call) -> str | None:
         or any(arg in ("--help", "-V", "--version") for arg in call.args)
         or (call.name == "mount" and "-l" in call.args and not words)
     ):
-        return None
+        return DEVICE + LOCAL + "\n"
     if (
         call.name in ("umount", "fusermount", "fusermount3")
         and words

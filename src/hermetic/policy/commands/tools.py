@@ -7,7 +7,7 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_DESTROYS
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_plain, shown
+from hermetic.policy.marks import LOCAL, NET, PIDS, SECRET, TOKEN, UNSET, is_plain, shown
 from hermetic.policy.network import EXFIL, is_metadata
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import is_secret, resolve
@@ -282,46 +282,6 @@ _PROGRAM_OPTIONS: dict[str, tuple[str, ...]] = {
 _COMMAND_RUNNERS = ("entr", "watchexec", "reflex", "pexec", "multitime", "choom")
 
 
-def judge_gdb(call: Call) -> str | None:
-    """gdb, lldb: commands by -ex; `shell`, `!`, `call` and `python` run things."""
-    for flag, value in zip(call.args, [*call.args[1:], ""], strict=False):
-        if flag not in names(
-            """
--ex --ex -eval-command --eval-command -iex -o --one-line -O -x --command -s --source
-"""
-        ):
-            name, equals, glued = flag.partition("=")
-            if not (equals and name.lstrip("-") in ("ex", "eval-command", "command", "one-line")):
-                continue
-            value = glued
-        if flag in ("-x", "--command", "-s", "--source"):
-            content = read(call, value)
-            if is_plain(content):
-                for line in content.split("\n"):
-                    _gdb_command(call, line)
-            continue
-        _gdb_command(call, value)
-    at = next((n for n, arg in enumerate(call.args) if arg in ("--args", "-args", "--")), -1)
-    if at >= 0 and any(arg in ("run", "r", "-ex") for arg in call.args):
-        call.run(call.args[at + 1 :])
-    return None
-
-
-def _gdb_command(call: Call, text: str) -> None:
-    text = text.strip()
-    match = re.match(r"(?:shell|!|make|pipe\s+.*?\||platform shell)\s*(.+)", text)
-    if match:
-        run_code(call, match[1], call.name)
-        if "/" in match[1].split()[0] and not match[1].startswith(("/usr/bin", "/bin")):
-            call.report(OPTION_RUNS, f"makes {call.name} run {shown(match[1])}")
-    elif text.startswith(("python", "py ", "script")):
-        call.run(["python3", "-c", text.partition(" ")[2]])
-    else:
-        match = re.match(r"(?:call|print|p|expr|expression)\s.*\bsystem\s*\(\s*\"([^\"]*)\"", text)
-        if match:
-            run_code(call, match[1], call.name)
-
-
 def judge_option_runner(call: Call) -> str | None:
     """Tools with an option that names a program to run; the value is judged, and unseen scripts reported."""
     names = _PROGRAM_OPTIONS.get(call.name, ())
@@ -428,6 +388,8 @@ def judge_ls(call: Call) -> str | None:
         call.args, "ITw", ("color", "sort", "time", "format", "ignore", "hide", "time-style", "block-size")
     )
     names = options.operands or ["."]
+    if any(resolve(name, call.shell) == "/proc" for name in names):
+        return PIDS + "\n"
     if options.has("d", "directory"):
         return "".join(f"{name}\n" for name in names)
     out = [f"{name}\n" if re.search(r"\.\w+$|\ue010\.\w", name) else "\ue010\n" for name in names]
@@ -468,7 +430,6 @@ def judge_clipboard(call: Call) -> str | None:
 
 
 JUDGES: dict[str, Judge] = {
-    **dict.fromkeys(("gdb", "lldb", "cgdb", "rust-gdb", "rust-lldb"), judge_gdb),
     **dict.fromkeys(("ls", "exa", "eza", "lsd"), judge_ls),
     **dict.fromkeys(("strings", "od", "hexdump", "hd", "hexyl"), judge_strings),
     "sshpass": judge_sshpass,

@@ -21,7 +21,11 @@ ENGINE_SOCKET = Rule(
     category="container-escape",
     severity=9,
     effects=("changes shared state",),
-    catches=("curl --unix-socket /var/run/docker.sock http://localhost/containers/json",),
+    catches=(
+        "curl --unix-socket /var/run/docker.sock http://localhost/containers/json",
+        "socat TCP-LISTEN:2375,fork UNIX-CONNECT:/var/run/docker.sock",
+        "echo x | nc -U /run/docker.sock",
+    ),
     spares=("curl --unix-socket ./app.sock http://localhost/",),
 )
 REMOTE_CHANGE = Rule(
@@ -35,6 +39,7 @@ REMOTE_CHANGE = Rule(
 )
 RULES = (ENGINE_SOCKET, REMOTE_CHANGE)
 
+ENGINE = re.compile(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
 _SHORT = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
 _LONG = names(
     """
@@ -63,9 +68,7 @@ def judge_curl(call: Call) -> str | None:
         check_address(call, url)
     files = [url for url in urls if url.startswith("file:")]
     content = "".join(read(call, url) for url in files)
-    for socket in options.values("unix-socket", "abstract-unix-socket"):
-        if re.search(r"(docker|containerd|podman|crio)[^/]*\.sock", socket):
-            call.report(ENGINE_SOCKET, "speaks to the container engine, which owns the host")
+    check_engine(call, *options.values("unix-socket", "abstract-unix-socket"))
     for config in options.values("K", "config"):
         text = call.input() if config == "-" else read(call, config)
         if is_known(text) and ("url" in text or "output" in text):
@@ -91,6 +94,12 @@ o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr
     if urls and all(url.startswith("file:") for url in urls):
         return content
     return "".join(_fetched(url) for url in urls) + "\n"
+
+
+def check_engine(call: Call, *addresses: str) -> None:
+    """Report a connection to a container engine's socket."""
+    if any(ENGINE.search(address) for address in addresses):
+        call.report(ENGINE_SOCKET, "speaks to the container engine, which owns the host")
 
 
 def _fetched(url: str) -> str:
@@ -129,15 +138,17 @@ d data data-binary data-urlencode data-raw data-ascii F form form-string T uploa
 
 
 def _http_delete(call: Call, url: str) -> None:
-    if is_local(url):
+    if re.search(r"/apis?/(v\d|[\w.]+/v\d)\S*", url) and re.search(r"/(namespaces|nodes|persistentvolumes)\b", url):
+        call.report(CLOUD_DESTROYS, f"deletes resources of a cluster: {shown(url)}")
+    elif is_local(url):
         if re.search(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)", url) or re.search(
             r"/(_all|\*)($|\?|/)", url
         ):
             call.report(SQL_DESTROYS, "deletes data in a database by HTTP")
         else:
             call.report(REMOTE_CHANGE, f"deletes something by HTTP: {shown(url)}")
-        return
-    call.report(CLOUD_DESTROYS, f"deletes something on another machine: {shown(url)}")
+    else:
+        call.report(CLOUD_DESTROYS, f"deletes something on another machine: {shown(url)}")
 
 
 def _payload(call: Call, name: str, value: str) -> None:
@@ -187,6 +198,9 @@ quota warc-file
         if not _AUTH_HEADER.match(header) or SECRET in header:
             check_sent(call, header)
     urls = options.operands
+    if (options.value("method") or "").upper() == "DELETE":
+        for url in urls:
+            _http_delete(call, url)
     for url in urls:
         check_address(call, url)
         if SECRET in url or TOKEN in url:

@@ -64,10 +64,28 @@ FORK_BOMB = Rule(
     severity=10,
     effects=("changes shared state",),
     hardline=True,
-    catches=(":(){ :|:& };:", "b(){ b|b& };b"),
-    spares=("f(){ echo hi; }; f & f &", "echo ':(){ :|:& };:'"),
+    catches=(
+        ":(){ :|:& };:",
+        "b(){ b|b& };b",
+        "echo '$0 & $0' > f.sh; sh f.sh",
+        "while true; do sleep 1000 & done",
+    ),
+    spares=(
+        "f(){ echo hi; }; f & f &",
+        "echo ':(){ :|:& };:'",
+        "while true; do ./poll.sh & wait; done",
+        "echo 'echo $0' > f.sh; sh f.sh",
+    ),
 )
-RULES = (REMOTE_CODE, OPAQUE_CODE, UNKNOWN_COMMAND, DYNAMIC_CODE, OPTION_RUNS, FORK_BOMB)
+EXHAUSTION = Rule(
+    name="use-everything-up",
+    category="fork-bomb",
+    severity=8,
+    effects=("changes shared state",),
+    catches=("tail /dev/zero", "x=$(yes)", "cat /dev/urandom | sort", "yes > ./fill"),
+    spares=("head -c 16 /dev/urandom | base64", "x=$(tr -dc a-z < /dev/urandom | head -c 8)", "yes | ./install.sh"),
+)
+RULES = (REMOTE_CODE, OPAQUE_CODE, UNKNOWN_COMMAND, DYNAMIC_CODE, OPTION_RUNS, FORK_BOMB, EXHAUSTION)
 
 
 def execute(call: Call, text: str, how: str, *, piped: bool = False) -> bool:

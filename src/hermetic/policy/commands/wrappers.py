@@ -15,9 +15,9 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .builtins import ENVIRONMENT_DUMP
-from .environment import judge_variable
+from .environment import import_function, judge_variable
 from .execution import judge_shell
-from .privileges import report_privilege
+from .privileges import NAMESPACE, report_privilege
 from .unseen import run_code
 
 DEFERRED = Rule(
@@ -39,12 +39,13 @@ class Wrapper(msgspec.Struct, frozen=True):
     skip: int = 0
     code: tuple[str, ...] = ()
     privileged: bool = False
+    chdir: tuple[str, ...] = ()  # options that name the directory the command runs in
 
 
 # Wrappers that take no options worth knowing: the command is the first word that is not an option.
 _PLAIN = """
 nohup setsid chronic unbuffer dbus-launch eatmydata linux64 linux32 i386 x86_64 catchsegv torsocks torify tsocks
-firejail bwrap catatonit newgrp run-one run-this-one keep-one-running nocache primusrun optirun gamemoderun wine
+catatonit newgrp run-one run-this-one keep-one-running nocache primusrun optirun gamemoderun wine
 noglob nocorrect winpty host-spawn distrobox-host-exec perf valgrind capsh ddtrace-run
 """
 _WRAPPERS = {
@@ -60,8 +61,7 @@ _WRAPPERS = {
     "ltrace": Wrapper("aAeDFlnopsuwx", ("output",)),
     "fakeroot": Wrapper("lsibfc", ("lib", "faked")),
     "dbus-run-session": Wrapper("", ("config-file", "dbus-daemon")),
-    "proot": Wrapper("rbqwvk", ("rootfs", "bind", "cwd", "pwd")),
-    "cpulimit": Wrapper("lpPe", ("limit",)),
+    "proot": Wrapper("rbqwvk", ("rootfs", "bind", "cwd", "pwd"), chdir=("w", "cwd", "pwd")),
     "trickle": Wrapper("udwtlLn"),
     "numactl": Wrapper("NmpCiP", ("cpunodebind", "membind", "physcpubind", "interleave", "preferred")),
     "setarch": Wrapper(skip=1),
@@ -79,7 +79,7 @@ warmup runs prepare cleanup setup export-json export-markdown parameter-list she
     "proxychains": Wrapper("f"),
     "proxychains4": Wrapper("f"),
     "cgexec": Wrapper("g"),
-    "chpst": Wrapper("ueUnb/lLPmodfcrtop"),
+    "chpst": Wrapper("ueUnb/lLPmodfcrtopC", chdir=("C",)),
     "softlimit": Wrapper("abcdfflmoprst"),
     "prlimit": Wrapper("p", ("pid",)),
     "setuidgid": Wrapper(skip=1),
@@ -91,14 +91,17 @@ warmup runs prepare cleanup setup export-json export-markdown parameter-list she
     "faketime": Wrapper("fm", skip=1),
     "ssh-agent": Wrapper("aEtP"),
     "gdbserver": Wrapper(skip=1),
-    "unshare": Wrapper("SGRw", ("setuid", "setgid", "root", "wd", "propagation")),
+    "bwrap": Wrapper("", names("chdir uid gid hostname setenv unsetenv"), chdir=("chdir",)),
+    "firejail": Wrapper("", ("private-cwd",), chdir=("private-cwd",)),
+    "cpulimit": Wrapper("lpPe", ("limit",)),
+    "unshare": Wrapper("SGRw", ("setuid", "setgid", "root", "wd", "propagation"), chdir=("w", "wd")),
     "sg": Wrapper(skip=1),
     "gosu": Wrapper(skip=1, privileged=True),
     "su-exec": Wrapper(skip=1, privileged=True),
     "dtach": Wrapper("eErz", skip=1),
     "abduco": Wrapper(skip=1),
-    "daemonize": Wrapper("acelopuE"),
-    "daemon": Wrapper("noiuPFDleErXOIMC", ("name", "output")),
+    "daemonize": Wrapper("acelopuE", chdir=("c",)),
+    "daemon": Wrapper("noiuPFDleErXOIMC", ("name", "output", "chdir"), chdir=("D", "chdir")),
     "caffeinate": Wrapper("tw"),
     "sem": Wrapper("j", ("jobs", "id")),
     "retry": Wrapper("tdm"),
@@ -113,8 +116,8 @@ warmup runs prepare cleanup setup export-json export-markdown parameter-list she
     "doas": Wrapper("Cu", privileged=True),
     "gksudo": Wrapper("u", privileged=True),
     "kdesu": Wrapper("u", privileged=True),
-    "run0": Wrapper("u", ("user", "unit"), privileged=True),
-    "flatpak-spawn": Wrapper("", ("directory", "env")),
+    "run0": Wrapper("uD", ("user", "unit", "chdir"), privileged=True, chdir=("D", "chdir")),
+    "flatpak-spawn": Wrapper("", ("directory", "env"), chdir=("directory",)),
 }
 WRAPPERS: dict[str, Wrapper] = {**dict.fromkeys(_PLAIN.split(), Wrapper()), **_WRAPPERS}
 _RUNNERS = {  # program → words before the command begins
@@ -178,6 +181,7 @@ def judge_wrapper(call: Call) -> str | None:
     for code in options.values(*spec.code) if spec.code else ():
         run_code(call, code, f"{call.name}'s option")
     rest = options.operands[spec.skip :]
+    call = call.moved(options.value(*spec.chdir) if spec.chdir else None)
     if call.name in ("strace", "ltrace", "time") and options.value("o", "output"):
         write(call, options.value("o", "output") or "")
     if spec.privileged and rest:
@@ -211,10 +215,11 @@ def judge_env(call: Call) -> str | None:
                 text = args.pop(0)
             return run_code(call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env")
         if arg in ("-u", "--unset", "-C", "--chdir", "-P", "-a", "--argv0"):
-            if arg in ("-C", "--chdir") and len(args) > 1:
-                call.shell = call.shell.fork()
-                call.shell.cwd = args[1] if args[1].startswith("/") else call.shell.cwd + "/" + args[1]
+            call = call.moved(args[1] if arg in ("-C", "--chdir") and len(args) > 1 else None)
             args = args[2:]
+        elif directory := re.match(r"(?:--chdir=|-\w*C)(.+)", arg):
+            call = call.moved(directory[1])
+            args.pop(0)
         elif arg == "--":
             args.pop(0)
             break
@@ -222,8 +227,9 @@ def judge_env(call: Call) -> str | None:
             args.pop(0)
         else:
             break
-    while args and re.match(r"[A-Za-z_]\w*=", args[0]):
+    while args and re.match(r"[^\s=/-][^\s=/]*=", args[0]):
         name, _, value = args.pop(0).partition("=")
+        call = import_function(call, name, value)
         judge_variable(call, name, value, temporary=True)
         call.env = {**call.env, name: value}
     if args:
@@ -290,10 +296,11 @@ def judge_start_stop(call: Call) -> str | None:
     """start-stop-daemon starts a program or stops others."""
     options = parse_options(
         call.args,
-        "xpnuksRgcNIPT",
-        ("exec", "pidfile", "name", "user", "signal", "startas", "chuid", "retry"),
+        "xpnuksRgcNIPTda",
+        ("exec", "pidfile", "name", "user", "signal", "startas", "chuid", "retry", "chdir"),
         stop_early=True,
     )
+    call = call.moved(options.value("d", "chdir"))
     program = options.value("x", "exec", "a", "startas")
     if program:
         return call.run([program, *options.operands])
@@ -315,6 +322,9 @@ on-unit-active on-calendar timer-property path-property
     )
     if any(name.startswith("on-") for name, _ in options.given):
         call.report(DEFERRED, "starts something later, when nobody watches")
+    if options.value("M", "machine") == ".host":
+        call.report(NAMESPACE, "steps out into the host")
+    call = call.moved(options.value("working-directory"))
     return call.run(options.operands) if options.operands else None
 
 

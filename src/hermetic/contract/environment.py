@@ -43,13 +43,14 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     token: bytes
-    directory: str
+    directory: str  # empty: the resident makes one, and a spool, where it lives
     spool: str | None
     environ: dict[str, str]
     inherit: bool = False  # commands also get what the resident itself was started with: the image's variables
     cwd: str
     lease: float
     unattended: float
+    arrival: float = 0.0  # seconds for the first client to come, however short the lease
     login: bool
     login_timeout: float
     guardian: bool
@@ -66,6 +67,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     guardian: int | None = None
     resident: str
+    spool: str | None = None
     place: dict[str, str] = {}  # for the record; filled in by the backend
     notes: tuple[str, ...] = ()  # likewise
 

@@ -69,6 +69,10 @@ UNATTENDED = Limit("unattended", 86400.0, "seconds", "life with nobody attached 
 LOGIN = Limit("login", 30.0, "seconds", "time for the user's profile when a session starts")
 START = Limit("start", 30.0, "seconds", "time for a local resident to say that it is ready")
 CONTAINER_START = Limit("container_start", 600.0, "seconds", "time for a new container, its image's download included")
+CONNECT = Limit("connect", 10, "seconds", "for a host to answer when it is called by ssh")
+ALIVE = Limit("alive", 5, "seconds", "of silence on an ssh connection before the host is asked whether it lives")
+ALIVE_ASKED = Limit("alive_asked", 3, "questions", "without an answer before an ssh connection counts as broken")
+SHARED = Limit("shared", 60, "seconds", "that an ssh connection waits for its next user; then it is closed")
 RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is tried anew for so long")
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
 UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
@@ -104,8 +108,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     ERROR_LOG,
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH, TAG,
     TERMINAL, DURATION,
-    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START, RECONNECT,
-    RECONNECT_PAUSE, UNANSWERED,
+    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
+    CONNECT, ALIVE, ALIVE_ASKED, SHARED, RECONNECT, RECONNECT_PAUSE, UNANSWERED,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import BESIDE, end, said_in, spawn
+from hermetic.environments.starting import BESIDE, end, said_in, skip, spawn
 
 # Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
 # Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.
@@ -41,8 +41,10 @@ while all(carry(source, ways[source]) for source, _ in poll.poll()):
 NOBODY_LISTENS = ("ConnectionRefusedError", "FileNotFoundError")  # how BRIDGE's complaint begins then
 
 
-async def bridged(argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] | None = None) -> socket.socket:
-    """A stream to the resident behind a program that runs BRIDGE there.
+async def bridged(
+    argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] | None = None, after: bytes = b""
+) -> socket.socket:
+    """A stream to the resident behind a program that runs BRIDGE there. What it says before `after` is noise.
 
     Raises: ConnectionRefusedError where nobody listens; EnvironmentUnavailable when the program does not get there.
     """
@@ -54,7 +56,7 @@ async def bridged(argv: Sequence[str], *, seconds: float, environ: Mapping[str, 
         theirs.close()
         ours.setblocking(False)
         async with asyncio.timeout(seconds):
-            if await asyncio.get_running_loop().sock_recv(ours, 1) == b"+":
+            if await skip(ours, after) and await asyncio.get_running_loop().sock_recv(ours, 1) == b"+":
                 return ours
         raise _failure("it ended", stderr)
     except BaseException as error:

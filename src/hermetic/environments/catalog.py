@@ -13,6 +13,7 @@ KINDS: Mapping[str, str] = {
     "local": "hermetic.environments.local:Local",
     "podman": "hermetic.environments.docker:Podman",
     "sandbox": "hermetic.environments.sandbox:Sandbox",
+    "ssh": "hermetic.environments.ssh:Ssh",
 }
 
 PLUGINS = "hermetic.environments.plugins"

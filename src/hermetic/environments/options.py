@@ -22,6 +22,9 @@ def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
     for name, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"option {name!r} of {kind!r} must be a finite number", setting=name)
+    for field in msgspec.structs.fields(shape):
+        if field.required and field.name not in options:
+            raise ConfigError(f"{kind!r} needs the option {field.name!r}; give it", setting=field.name)
     try:
         return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
     except msgspec.ValidationError as error:

@@ -16,6 +16,7 @@ from hermetic.link.readiness import NotReady, ready
 # Runs the rest as nobody's child: a starter that stays would be a zombie of ours when it ends.
 BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
+MOST_NOISE = 65536  # bytes that a user's shell may print before the program it was to run
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
@@ -26,13 +27,15 @@ Afterwards = Literal["ends", "is ended", "stays"]
 async def start_resident(
     argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
     environ: Mapping[str, str] | None = None, errors: int | None = None, passed: int | None = None,
+    after: bytes = b"",
 ) -> Started:  # fmt: skip
     """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
 
     Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
-    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH, and
-    `passed` a descriptor that it gets as its PASSED; what it says on stderr goes to the file `errors`, for a caller
-    that wants to see it also when all went well.
+    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH, where
+    an empty value takes a variable away, and `passed` a descriptor that it gets as its PASSED; what it says on stderr
+    goes to the file `errors`, for a caller that wants to see it also when all went well. What it says on stdout before
+    `after` is noise.
     """
     ours, theirs = socket.socketpair()
     # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
@@ -45,6 +48,7 @@ async def start_resident(
         pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {}, passed)
         theirs.close()
         async with asyncio.timeout(seconds):
+            await skip(ours, after)
             started = await ready(ours)
             if afterwards != "is ended":
                 await ended(pid)
@@ -64,6 +68,18 @@ async def start_resident(
             end(pid)
         os.close(stdin)
         os.close(stderr)
+
+
+async def skip(stream: socket.socket, mark: bytes) -> bool:
+    """Takes what comes up to the mark and throws it away; False when that is too much, or the stream ends before."""
+    loop, said = asyncio.get_running_loop(), b""
+    for _ in range(MOST_NOISE):
+        if said == mark:
+            return True
+        said = (said + (byte := await loop.sock_recv(stream, 1)))[-len(mark) :]
+        if not byte:
+            break
+    return False
 
 
 async def ended(pid: int) -> None:
@@ -108,7 +124,7 @@ def spawn(
     if passed is not None:
         actions.append((os.POSIX_SPAWN_DUP2, passed, PASSED))
     return os.posix_spawnp(
-        argv[0], list(argv), {**own, "LC_ALL": "C.UTF-8", **environ},
+        argv[0], list(argv), {name: value for name, value in {**own, "LC_ALL": "C.UTF-8", **environ}.items() if value},
         file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
     )  # fmt: skip
 

@@ -242,7 +242,7 @@ class Link:
                     raise
             except Unreachable:
                 unanswered = 0
-                if self._loop.time() + pause > deadline:
+                if self.is_ending or self._loop.time() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, RECONNECT_PAUSE.value)

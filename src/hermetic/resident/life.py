@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Lease:
     """Two clocks while nobody is attached: `lease` with nothing running, `unattended` though something runs."""
 
-    def __init__(self, life: Life, lease: float, unattended: float) -> None:
+    def __init__(self, life: Life, lease: float, unattended: float, arrival: float) -> None:
         self.life, self.lease, self.unattended = life, lease, unattended
+        self.arrival = arrival  # for the first client, however short the lease
         self.timer: Timer | None = None
         self.strayed = 0.0  # seconds that only background jobs of a session have run
         self.is_running: bool | None = None
@@ -32,11 +33,15 @@ class Lease:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        if self.life.is_attended() or self.life.ending:
+        if self.life.is_attended():
+            self.arrival = 0.0
+            return
+        if self.life.ending:
             return
         self.strayed = 0.0
         running = bool(self.life.resident.running())
-        self.timer = self.life.loop.call_later(self.unattended if running else self.lease, self._run_out)
+        lease = max(self.lease, self.arrival)
+        self.timer = self.life.loop.call_later(self.unattended if running else lease, self._run_out)
         self.is_running = running
 
     def _run_out(self) -> None:
@@ -61,14 +66,15 @@ class Lease:
 
 class Life:
     def __init__(
-        self, resident: Resident, weak: list[str], guardian: int | None, lease: float, unattended: float
+        self, resident: Resident, weak: list[str], guardian: int | None, lease: float, unattended: float,
+        arrival: float = 0.0,
     ) -> None:
         self.resident, self.loop = resident, resident.loop
         self.weak, self.guardian = weak, guardian
         self.ending = False
         self.listeners: list[Callable[[str, Job], None]] = []  # of starts and ends: callback(event, job)
         self.server: Server | None = None
-        self.lease = Lease(self, lease, unattended)
+        self.lease = Lease(self, lease, unattended, arrival)
         resident.on_change = self._changed
 
     def attach(self, server: Server) -> None:

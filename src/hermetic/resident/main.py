@@ -9,6 +9,7 @@ import struct
 import sys
 
 from . import frames
+from .ground import settle
 from .guardian import guard, remove
 from .life import Life
 from .limits import DescriptorLimit, resource
@@ -39,6 +40,8 @@ def main(stream: BinaryIO) -> NoReturn:
     config = read_config(stream)
     close_inherited()
     os.umask(0o077)
+    if not config["directory"]:
+        settle_or_fail(config)
     if not config["foreground"]:
         leave_starter(config)
     config["has_subreaper"] = become_subreaper()
@@ -55,6 +58,14 @@ def main(stream: BinaryIO) -> NoReturn:
     if config["foreground"]:
         remove(config["directory"])  # a guardian would
     os._exit(0)
+
+
+def settle_or_fail(config: Fields) -> None:
+    try:
+        settle(config)
+    except OSError as error:
+        fail(error)
+        os._exit(1)
 
 
 def leave_starter(config: Fields) -> None:
@@ -79,7 +90,7 @@ def read_config(stream: BinaryIO) -> Fields:
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
         "foreground": False, "inherit": False, "opener": None,
-        "own_cgroup": False}
+        "own_cgroup": False, "arrival": 0.0}
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])
@@ -114,7 +125,8 @@ def begin(config: Fields) -> Life:
         signal.signal(number, signal.SIG_IGN)
     resident = Resident(loop, config, limits)
     guardian = os.getppid() if config["guardian"] else None
-    life = Life(resident, weaknesses(config), guardian, config["lease"], config["unattended"])
+    life = Life(
+        resident, weaknesses(config), guardian, config["lease"], config["unattended"], config["arrival"])
     signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
@@ -171,7 +183,8 @@ def quiet() -> None:
 def say_ready(config: Fields, life: Life) -> None:
     assert life.server is not None, "it was begun"
     frame = frames.pack_frame(frames.REPLY, 0, {
-        "socket": life.server.path, "pid": os.getpid(), "guardian": life.guardian, "resident": config["id"]})
+        "socket": life.server.path, "pid": os.getpid(), "guardian": life.guardian, "resident": config["id"],
+        "spool": config["spool"]})
     os.write(1, frame)
     quiet()
 

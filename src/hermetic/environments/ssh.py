@@ -1,0 +1,178 @@
+"""Another machine, reached by OpenSSH's own client: the resident lives there and outlives the connection."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
+from hermetic.contract.limits import CONNECT, LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.variables import fault_of, is_text
+from hermetic.environments.bridge import BRIDGE, bridged
+from hermetic.environments.checkup import try_program
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local import Lease, Seconds
+from hermetic.environments.options import read_options
+from hermetic.environments.records import runtime_root
+from hermetic.environments.ssh_client import MARK, Target, client_environment, explain, run_there
+from hermetic.environments.starting import start_resident
+from hermetic.link.archive import BOOT, build_archive, starting_input
+
+ANSWER = CONNECT.value + 5.0  # seconds for a call whose work there takes none
+
+# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have ended,
+# by themselves or because it helps, and nothing of theirs is left.
+REMOVE = """\
+import os, signal, sys, time
+directory, spool = sys.argv[1:3]
+def is_ours(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as comm:
+            return comm.read().startswith("hermetic")
+    except OSError:
+        return False
+def is_of_this_boot():
+    with open("/proc/stat") as lines:
+        booted = [int(line.split()[1]) for line in lines if line.startswith("btime")]
+    return os.stat(directory).st_ctime >= booted[0]
+def see_ended(pid):
+    for number in (0, signal.SIGTERM, signal.SIGKILL):
+        for _ in range(200):
+            if not is_ours(pid):
+                return
+            if number and _ == 0:
+                os.kill(int(pid), number)
+            time.sleep(0.01)
+if os.path.isdir(directory) and is_of_this_boot():
+    for pid in sys.argv[3:]:
+        see_ended(pid)
+if os.path.isdir(directory):
+    for name in os.listdir(directory):
+        os.unlink(os.path.join(directory, name))
+    os.rmdir(directory)
+if spool and os.path.isdir(spool):
+    os.rmdir(spool)
+"""
+
+
+class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `ssh`."""
+
+    host: str  # as ssh takes it: a name, an address, or a Host of its settings
+    user: str | None = None  # None: what ssh's settings say
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    key: str | None = None  # file of the private key; None: ssh's settings and agent
+    config: str | None = None  # file of settings instead of the user's own
+    settings: dict[str, str] = {}  # any of ssh_config(5), before all others
+    cwd: str = "~"
+    env: dict[str, str] = {}  # variables besides those of a login there
+    lease: Lease = LEASE.value
+    unattended: Seconds = UNATTENDED.value
+    login: bool = True  # take the user's profile in
+    setup: str | None = None  # run once in the new environment's own shell
+
+
+class Ssh:
+    """Commands run on another machine, as the user who logs in there."""
+
+    kind = "ssh"
+    identity = ("host", "user", "port")  # a task that lives elsewhere is another one
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        chosen = read_options(self.kind, SshOptions, options)
+        if fault := fault_of(chosen.env):
+            raise ConfigError(fault, setting="env")
+        for name in ("host", "user", "cwd", "key", "config"):
+            _check_word(name, getattr(chosen, name))
+        for name, value in chosen.settings.items():
+            if not name.isalnum() or "\n" in value:
+                raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
+        self._options = msgspec.structs.replace(chosen, key=_whole(chosen.key), config=_whole(chosen.config))
+        self._target = msgspec.convert(
+            {name: getattr(self._options, name) for name in Target.__struct_fields__}, Target
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self._options)
+
+    @property
+    def isolation(self) -> Isolation:
+        """Another machine, unless the host's name says that it is this one."""
+        if _is_here(self._options.host):
+            return Isolation(kind=self.kind, shared_paths=("/",), notes=("the host is this machine",))
+        return Isolation(
+            kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
+            notes=("what a command does, it does to the host it runs on",),
+        )  # fmt: skip
+
+    @classmethod
+    async def doctor(cls) -> Finding:
+        """Whether the client is there; hosts are not called."""
+        return await try_program(("ssh",), ("-V",), install="install openssh-client")
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Starts a resident on the host, in a directory of its own there. Raises EnvironmentUnavailable."""
+        options = self._options
+        config = ResidentConfig(
+            id=f"{id}.{secrets.token_hex(4)}",  # of this life, and of this caller among others on that host
+            token=token, directory="", spool=None, label=label, cwd=options.cwd,
+            environ=child_environment({}, extra=options.env), inherit=True,
+            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+            guardian=True, arrival=ANSWER,
+        )  # fmt: skip
+        given = starting_input(build_archive(), msgspec.msgpack.encode(config))
+        try:
+            started = await start_resident(
+                self._call(BOOT), given, seconds=START.value, environ=client_environment(), after=MARK
+            )
+        except EnvironmentUnavailable as error:
+            raise explain(error, self._target, may_pass=False) from error
+        own = os.path.dirname(started.socket)
+        if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
+            raise EnvironmentUnavailable(f"{self._target}: the resident says that it is at {started.socket}")
+        return msgspec.structs.replace(started, place={"directory": own, "spool": started.spool or ""})
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A stream to the resident's socket there."""
+        try:
+            return await bridged(
+                self._call(BRIDGE, record.socket), seconds=ANSWER, environ=client_environment(), after=MARK
+            )
+        except EnvironmentUnavailable as error:
+            raise explain(error, self._target, may_pass=True) from error
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when nothing is left there. Raises Unreachable; then its lease ends it."""
+        pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
+        place = record.place
+        try:
+            await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START.value)
+        except EnvironmentUnavailable as error:
+            raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
+
+    def _call(self, code: str, *arguments: str) -> list[str]:
+        return self._target.call(runtime_root(), code, *arguments)
+
+
+def _check_word(name: str, value: str | None) -> None:
+    if value is None:
+        return
+    if not value or value.startswith("-") or not value.isprintable() or not is_text(value):
+        raise ConfigError(f"{name} {value!r} cannot be used; give a text that does not start with -", setting=name)
+    if name in ("host", "user") and any(letter.isspace() for letter in value):
+        raise ConfigError(f"{name} {value!r} has a space in it", setting=name)
+
+
+def _whole(path: str | None) -> str | None:
+    return None if path is None else os.path.abspath(os.path.expanduser(path))
+
+
+def _is_here(host: str) -> bool:
+    name = host.rpartition("@")[2].strip("[]").lower()
+    return name in ("localhost", "::1", socket.gethostname().lower()) or name.startswith("127.")

@@ -1,0 +1,139 @@
+"""OpenSSH's client as a program: one connection to a host for everything, and what its complaints mean."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
+from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, SHARED
+
+MARK = b"\0hermetic\n"  # what comes before it was said by the user's shell, and not by what we run
+
+# Understood by whatever shell the user has there: no quotes inside the quotes, no line break, no backslash.
+_THERE = (
+    "exec sh -c 'command -v python3 >/dev/null 2>&1 || { echo hermetic: no python3 >&2; exit 127; }; "
+    'exec python3 -I -S -c "import sys; exec(bytes.fromhex(sys.argv.pop(1)).decode())" "$@"\' sh'
+)
+_BEFORE = f"""\
+import os, sys
+sys.version_info >= (3, 8) or sys.exit("hermetic: python3 is older than 3.8")
+sys.argv[1:] = [os.fsdecode(bytes.fromhex(word)) for word in sys.argv[1:]]
+os.write(1, {MARK!r})
+"""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A host and how to get there."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    config: str | None = None
+    settings: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        name = f"{self.user}@{self.host}" if self.user else self.host
+        return f"{name}, port {self.port}" if self.port else name
+
+    def call(self, runtime: Path, code: str, *arguments: str) -> list[str]:
+        """The words that run Python code on the host, over a connection shared with whoever else calls it."""
+        words = [_hex(_BEFORE + code), *map(_hex, arguments)]
+        return ["ssh", *self._options(runtime), "--", self.host, " ".join([_THERE, *words])]
+
+    def _options(self, runtime: Path) -> list[str]:
+        chosen = [f"{name}={value}" for name, value in self.settings.items()]
+        # ssh takes the first word on a matter: what the caller set wins, then what we need, then its own files.
+        words = [word for setting in (*chosen, *_SETTINGS) for word in ("-o", setting)]
+        for flag, value in (("-F", self.config), ("-l", self.user), ("-p", self.port), ("-i", self.key)):
+            words += [] if value is None else [flag, str(value)]
+        if self.key is not None:
+            words += ["-o", "IdentitiesOnly=yes"]
+        return ["-T", *words, "-o", f"ControlPath={runtime}/c-{self._digest()}"]
+
+    def _digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
+
+
+_SETTINGS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=accept-new",
+    f"ConnectTimeout={CONNECT.value}",
+    f"ServerAliveInterval={ALIVE.value}",
+    f"ServerAliveCountMax={ALIVE_ASKED.value}",
+    "ControlMaster=auto",
+    f"ControlPersist={SHARED.value}",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "LogLevel=ERROR",
+)
+
+
+def client_environment() -> dict[str, str]:
+    """What the client is started with: all the caller has, for agents, askers and the user's own settings."""
+    return {"LC_ALL": "", **os.environ}  # the host would get ours
+
+
+async def run_there(argv: Sequence[str], *, seconds: float) -> None:
+    """Runs a call to its end. Raises EnvironmentUnavailable with what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(seconds):
+            _, said = await process.communicate()
+    except BaseException as error:
+        process.kill()
+        await process.wait()
+        if isinstance(error, TimeoutError):
+            raise EnvironmentUnavailable(f"no answer within {seconds:g} s") from None
+        raise
+    if process.returncode != 0:
+        raise EnvironmentUnavailable(f"it ended; it said:\n{said.decode('utf-8', 'replace').strip()}")
+
+
+# What is said, by ssh or from there; whether trying again may help; what it means; what to do. The first that fits.
+_MEANINGS = (
+    ("hermetic: no python3", False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
+    ("hermetic: python3 is older", False, "the python3 there is too old", "install 3.8 or newer on the host"),
+    ("No space left on device", False, "the disk there is full", "free some space in /tmp or in the home there"),
+    ("Disk quota exceeded", False, "the disk quota there is used up", "free some space in the home there"),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", False, "the host's key is not the one that is known",
+     "make sure that it is the right host, then remove the old key with ssh-keygen -R"),
+    ("Host key verification failed", False, "the host's key is not known",
+     "connect once by hand and look at it, or set StrictHostKeyChecking=accept-new"),
+    ("Permission denied", False, "the login was refused",
+     "check the options user and key, or with ssh-add -l that the agent has a key which the host accepts"),
+    ("Too many authentication failures", False, "the login was refused after too many keys", "name one with key"),
+    ("Bad owner or permissions", False, "ssh does not trust a settings file", "make it writable for its owner alone"),
+    ("Bad configuration option", False, "a setting is not known to ssh", "check the options settings and config"),
+    ("Can't open user config file", False, "the settings file cannot be read", "check the option config"),
+    ("Could not resolve hostname", True, "no such host is known", "check the option host, and the network"),
+    ("Connection refused", True, "nobody takes ssh connections there", "check the option port, and that sshd runs"),
+    ("timed out", True, "the host does not answer", "check the option host, and the network"),
+    ("No route to host", True, "there is no way to the host", "check the option host, and the network"),
+    ("Network is unreachable", True, "there is no network", "check the network"),
+    ("no answer within", True, "the host does not answer", "check the network"),
+    ("not ready within", True, "the host does not answer in time", "check the network, and the load there"),
+    ("Connection closed", True, "the host closed the connection", "look into the log of its sshd"),
+    ("Connection reset", True, "the connection was cut", "check the network"),
+)  # fmt: skip
+
+
+def explain(error: EnvironmentUnavailable, target: Target, *, may_pass: bool) -> EnvironmentUnavailable:
+    """What it means that a call failed; `may_pass` where that is not known: Unreachable, if trying again may help."""
+    said = str(error)
+    for phrase, passes, meaning, advice in _MEANINGS:
+        if phrase in said:
+            return (Unreachable if passes else EnvironmentUnavailable)(f"{target}: {meaning}; {advice}. {said}")
+    return (Unreachable if may_pass else EnvironmentUnavailable)(f"{target}: {said}")
+
+
+def _hex(text: str) -> str:
+    return os.fsencode(text).hex()

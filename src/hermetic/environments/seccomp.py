@@ -100,17 +100,31 @@ write writev
 """
 
 
-def docker_profile() -> str:
+# Where each call takes the mode of a file: the number of its argument. `openat2` takes it from memory.
+MODES: Mapping[str, int] = {
+    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2, "open": 2, "openat": 3
+}  # fmt: skip
+SET_UID = 0o4000
+MAKES_FILE = 0o20000100  # O_CREAT and O_TMPFILE: without them the mode that goes with opening a file means nothing
+
+
+def docker_profile(*, may_set_uid: bool = True) -> str:
     """A profile for `--security-opt seccomp=FILE` of docker and podman: an allow list, as the engines' own are.
 
     It takes the place of the engine's profile, so it lists what is allowed, and what it does not list is refused.
-    Unlike the engine's own it gives no call back for an added capability.
+    Unlike the engine's own it gives no call back for an added capability. With `may_set_uid=False` no file can be made
+    that runs as its owner.
     """
-    rules = [_rule(ALLOWED.split()), {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}]
+    plain = [name for name in ALLOWED.split() if may_set_uid or name not in (*MODES, "openat2")]
+    rules = [_rule(plain), {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}]
     rules += [_rule(["socket", "socketpair"], _equal(0, family)) for family in FAMILIES]
     rules += [_rule(["personality"], _equal(0, value)) for value in PERSONALITIES]
     rules.append(_rule(["clone"], _masked(0, CLONE_MASK, 0)))
     rules += [_rule(["ioctl"], _masked(1, mask, value)) for mask, value in _all_but(TERMINAL_REQUESTS)]
+    if not may_set_uid:
+        rules += [_rule([name], _masked(index, SET_UID, 0)) for name, index in MODES.items()]
+        rules += [_rule([name], _masked(MODES[name] - 1, MAKES_FILE, 0)) for name in ("open", "openat")]
+        rules.append({"names": ["openat2"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS})
     # Told its architecture and no error of ours, runc says ENOSYS to later calls and EPERM to the rest.
     natives = [{"architecture": f"SCMP_ARCH_{name.upper()}", "subArchitectures": []} for name in _AUDIT]
     profile = {"defaultAction": "SCMP_ACT_ERRNO", "archMap": natives, "syscalls": rules}

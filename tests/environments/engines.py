@@ -3,6 +3,8 @@
 import subprocess
 from collections.abc import Sequence
 
+from hermetic.environments.container_arguments import runtime_label
+from hermetic.environments.records import runtime_root
 from tests.programs import need, need_variable
 
 ENGINES = ("docker", "podman")
@@ -20,6 +22,11 @@ def ask(kind: str, words: Sequence[str]) -> str:
     return done.stdout.strip()
 
 
-def containers(kind: str, label: str = "hermetic=1") -> list[str]:
+def ours(kind: str) -> list[str]:
+    """Names of the containers that this run of the tests has made and not taken away."""
+    return containers(kind, f"hermetic.runtime={runtime_label(runtime_root())}")
+
+
+def containers(kind: str, label: str) -> list[str]:
     """Names of the containers with a label, in whatever state they are."""
     return ask(kind, ["ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}"]).split()

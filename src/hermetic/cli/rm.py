@@ -9,6 +9,7 @@ from hermetic.cli.places import find_record
 from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.environments import catalog
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import is_resident
 from hermetic.session.environment import forget
@@ -62,4 +63,5 @@ async def _forget(records: Records, record: EnvironmentRecord) -> None:
             f"environment {record.id} does not answer; end its resident with: kill {record.pid}", environment=record.id
         )
     async with records.lock(record.id):
+        await catalog.find(record.kind)(record.options).remove(record)
         forget(record, records)

@@ -112,7 +112,7 @@ class Plan:
         labels = {
             LABEL: "1",
             f"{LABEL}.id": self.id,
-            f"{LABEL}.runtime": hashlib.sha256(os.fsencode(Path(self.directory).parent)).hexdigest()[:16],
+            f"{LABEL}.runtime": runtime_label(Path(self.directory).parent),
             f"{LABEL}.user": str(os.geteuid()),
             f"{LABEL}.spec": spec_hash(self.options),
         }
@@ -162,6 +162,11 @@ class Plan:
             yield from ("--pids-limit", str(options.pids))
         if options.network is not True:
             yield from ("--network", options.network or "none")
+
+
+def runtime_label(root: Path) -> str:
+    """What containers of one runtime directory have in common, and no others."""
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def reaches_host(options: ContainerOptions) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.child_environment import child_environment
@@ -39,6 +39,7 @@ class Docker:
 
     kind = "docker"
     identity = IDENTITY
+    leaves_files = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = read_container_options(self.kind, options)
@@ -72,7 +73,7 @@ class Docker:
         client = find_client(self.kind)
         plan = Plan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()
-        plan.profile.write_text(docker_profile(), encoding="utf-8")
+        plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         given = starting_input(build_archive(), msgspec.msgpack.encode(self._config(plan, token, label)))
         start = Start(client, plan, given)
         try:
@@ -98,11 +99,30 @@ class Docker:
             return await connect(record.socket)
         client = client_of(self.kind, record.place)
         words = [client.program, "exec", "-i", record.place["container"], "python3", *PYTHON, BRIDGE, record.socket]
-        return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
+        try:
+            return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
+        except EnvironmentUnavailable as error:
+            if trouble := await client.trouble():  # the container may live on behind it
+                raise Unreachable(trouble) from error
+            raise
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the container is gone."""
         await client_of(self.kind, record.place).remove(record.place["container"])
+
+    @classmethod
+    async def doctor(cls) -> Finding:
+        """Whether the engine answers, and which limits it can set."""
+        try:
+            client = find_client(cls.kind)
+        except EnvironmentUnavailable as error:
+            return Finding(state="missing", found=str(error), advice=f"install {cls.kind}")
+        if trouble := await client.trouble():
+            return Finding(state="broken", found=trouble, advice=f"start the engine; `{client.program} info` says more")
+        if lacking := await client.lacking_limits():
+            found = f"{client.program} answers, without limits on {', '.join(sorted(lacking))}"
+            return Finding(state="weak", found=found, advice="give the engine these cgroup controllers")
+        return Finding(state="ok", found=f"{client.program} answers")
 
 
 class Podman(Docker):
@@ -145,7 +165,7 @@ class Start:
         argv += ["--entrypoint", "python3", self.plan.options.image, *PYTHON, BOOT]
         return await start_resident(
             argv, self.given, seconds=CONTAINER_START.value, afterwards="is ended", environ=self.client.environ,
-            errors=errors,
+            errors=errors, gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
         )  # fmt: skip
 
     async def _described(self, started: Started, name: str, said: str) -> Started:

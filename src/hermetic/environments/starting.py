@@ -17,6 +17,7 @@ from hermetic.link.readiness import NotReady, ready
 BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 MOST_NOISE = 65536  # bytes that a user's shell may print before the program it was to run
+ENDING_SECONDS = 10.0  # for a program that is told to end gently
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
@@ -27,7 +28,7 @@ Afterwards = Literal["ends", "is ended", "stays"]
 async def start_resident(
     argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
     environ: Mapping[str, str] | None = None, errors: int | None = None, passed: int | None = None,
-    after: bytes = b"",
+    after: bytes = b"", gently: bool = False,
 ) -> Started:  # fmt: skip
     """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
 
@@ -35,7 +36,8 @@ async def start_resident(
     stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH, where
     an empty value takes a variable away, and `passed` a descriptor that it gets as its PASSED; what it says on stderr
     goes to the file `errors`, for a caller that wants to see it also when all went well. What it says on stdout before
-    `after` is noise.
+    `after` is noise. `gently`: it is told to end and given time for it, because it must not be cut off in the middle of
+    what it does.
     """
     ours, theirs = socket.socketpair()
     # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
@@ -64,6 +66,8 @@ async def start_resident(
     finally:
         for side in (ours, theirs):
             side.close()
+        if pid is not None and gently:
+            await _tell_to_end(pid)
         if pid is not None:
             end(pid)
         os.close(stdin)
@@ -147,6 +151,14 @@ def end(pid: int) -> None:
             os.waitpid(pid, 0)
     except (ChildProcessError, ProcessLookupError):
         return
+
+
+async def _tell_to_end(pid: int) -> None:
+    """Returns when a child has ended of SIGTERM, or has had time enough to."""
+    with contextlib.suppress(ProcessLookupError, TimeoutError):
+        os.kill(pid, signal.SIGTERM)
+        async with asyncio.timeout(ENDING_SECONDS):
+            await ended(pid)
 
 
 def _end_group(group: int) -> None:

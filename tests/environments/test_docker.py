@@ -1,0 +1,435 @@
+"""Containers of docker and podman, looked at through the engine's own eyes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hermetic
+from hermetic.environments.container_client import PROGRAMS
+from hermetic.environments.docker import NoPython
+from hermetic.environments.records import Records, id_for_task, runtime_root
+from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
+from tests.programs import need_variable
+from tests.sizes import scale
+
+LEASE = 0.3
+GONE_SECONDS = 60.0
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """docker, then podman."""
+    need_engine(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def image() -> str:
+    """An image with bash and python3."""
+    return need_variable("IMAGE_BASE")
+
+
+def mine(engine: str, environment: hermetic.Environment) -> list[str]:
+    """The containers of an environment, in whatever state."""
+    return containers(engine, f"hermetic.id={environment.id}")
+
+
+def inspect(engine: str, environment: hermetic.Environment) -> dict[str, Any]:
+    """What the engine tells of its container."""
+    (name,) = mine(engine, environment)
+    (told,) = json.loads(ask(engine, ["inspect", name]))
+    return dict(told)
+
+
+async def eventually(check: Callable[[], bool]) -> None:
+    """Returns once it is true; what an engine does by itself tells nobody."""
+    async with asyncio.timeout(GONE_SECONDS):
+        while not check():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def left_here(id: str) -> list[str]:
+    """What this machine still has of an environment: its directory, its lock, its spool."""
+    spools = Path("/var/tmp", f"hermetic-{os.geteuid()}")
+    return [str(path) for place in (runtime_root(), spools) for path in place.glob(f"*{id}*")]
+
+
+async def test_it_is_labelled_hardened_and_gone_after_its_end(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image) as env:
+        told = inspect(engine, env)
+        labels = told["Config"]["Labels"]
+        assert labels["hermetic"] == "1"
+        assert labels["hermetic.id"] == env.id
+        assert len(labels["hermetic.spec"]) == 64
+        host = told["HostConfig"]
+        assert host["Memory"] == host["MemorySwap"] == 5 << 30
+        assert host["PidsLimit"] == 256
+        assert host["NanoCpus"] == 1_000_000_000
+        assert not host["Privileged"]
+        assert (await env.run("cat /proc/1/comm")).output == "hermetic-reside\n"
+    assert mine(engine, env) == []
+    await eventually(lambda: not left_here(env.id))
+
+
+async def test_no_value_of_a_variable_is_told_to_the_engine(
+    engine: str, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED", "hidden-forwarded")
+    given = {"A": "hidden-given", "N": 5}
+    async with hermetic.open(engine, image=image, env=given, forward_env=["FORWARDED", "MISSING"]) as env:
+        assert "hidden" not in json.dumps(inspect(engine, env))
+        assert (
+            await env.run("echo $A $N $FORWARDED ${MISSING-none}")
+        ).output == "hidden-given 5 hidden-forwarded none\n"
+        assert "hidden" not in (await env.run("tr '\\0' ' ' </proc/1/environ; tr '\\0' ' ' </proc/1/cmdline")).output
+
+
+async def test_the_variables_of_the_image_reach_commands(engine: str, image: str) -> None:
+    extra = ["--env", "OF_THE_IMAGE=yes"]
+    async with hermetic.open(engine, image=image, extra_args=extra) as env:
+        assert (await env.run("echo $OF_THE_IMAGE $HOME $PAGER")).output == "yes /root cat\n"
+
+
+async def test_the_record_and_its_token_are_not_seen_inside(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image, task="unseen") as env:
+        assert (await env.run("ls -A /run/hermetic")).output.split()[-1] == "s"
+        assert (await env.run("find / -xdev -name env.json -not -path '/proc/*'; ls /run/hermetic")).output.count(
+            "env"
+        ) == 0
+        await env.close(remove=True)
+
+
+async def test_a_socket_that_was_swapped_for_a_link_is_not_followed(engine: str, image: str, tmp_path: Path) -> None:
+    """Code inside may write where its socket lies; the host must not be led elsewhere by it."""
+    async with hermetic.open(engine, image=image, task="swapped") as env:
+        await env.run("cd /run/hermetic; mv s t; ln -s /run/docker.sock s")
+        with pytest.raises(hermetic.EnvironmentUnavailable):
+            await hermetic.attach("swapped")
+        await env.run("cd /run/hermetic; rm s; mv t s")
+        await env.close(remove=True)
+
+
+async def test_removed_behind_our_back_it_is_lost_at_once_and_nothing_runs_twice(
+    engine: str, image: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"image": image, "volumes": [f"{tmp_path}:/shared"], "task": "removed"}
+    env = await hermetic.open(engine, **options)
+    up = asyncio.Event()
+    running = asyncio.create_task(env.run("echo once >>/shared/log; echo up; sleep 600", on_output=lambda _: up.set()))
+    async with asyncio.timeout(20):
+        await up.wait()
+    ask(engine, ["rm", "-f", *mine(engine, env)])
+    began = time.monotonic()
+    result = await running
+    assert isinstance(result.ending, hermetic.Lost)
+    assert time.monotonic() - began < 5
+    with contextlib.suppress(hermetic.EnvironmentUnavailable):  # or lost, when it is asked while that is found out
+        assert isinstance((await env.run("echo twice >>/shared/log")).ending, hermetic.Lost)
+    await env.close()
+    again = await hermetic.open(engine, **options)
+    assert (await again.run("cat /shared/log; hostname")).output.splitlines()[0] == "once"
+    assert (tmp_path / "log").read_text() == "once\n"
+    await again.close(remove=True)
+    await eventually(lambda: not left_here(env.id))
+
+
+async def test_a_task_is_not_handed_out_with_another_image_network_mount_or_limit(
+    engine: str, image: str, tmp_path: Path
+) -> None:
+    first = await hermetic.open(engine, image=image, task="spec", volumes=[f"{tmp_path}:/x:ro"], network=False)
+    spec = inspect(engine, first)["Config"]["Labels"]["hermetic.spec"]
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("image", {"image": need_variable("IMAGE_TOOLS"), "volumes": [f"{tmp_path}:/x:ro"], "network": False}),
+        ("network", {"image": image, "volumes": [f"{tmp_path}:/x:ro"]}),  # not asked for is the default: with network
+        ("volumes", {"image": image, "network": False}),
+        ("pids", {"image": image, "volumes": [f"{tmp_path}:/x:ro"], "network": False, "pids": 100}),
+    ]
+    for setting, options in others:
+        with pytest.raises(hermetic.ConfigError, match=setting) as caught:
+            await hermetic.open(engine, task="spec", **options)
+        assert caught.value.setting == setting
+    replaced = await hermetic.open(engine, task="spec", image=image, replace=True)
+    assert inspect(engine, replaced)["Config"]["Labels"]["hermetic.spec"] != spec
+    assert (await replaced.run("test -e /x || echo no mount")).output == "no mount\n"
+    await first.close()
+    await replaced.close(remove=True)
+
+
+NAMES = ["..", "../../etc", "/", "a/b", "a_b", "a:b", "a b\n", "-x", "ü" * 100, "x" * 300, "x" * 299 + "y"]
+
+
+async def test_tasks_of_any_name_have_containers_of_their_own(engine: str, image: str) -> None:
+    assert len({id_for_task(name) for name in NAMES}) == len(NAMES)
+    for name in NAMES[:: 1 if scale(10) > 1 else 3]:
+        async with hermetic.open(engine, image=image, task=name) as env:
+            assert mine(engine, env)
+            async with hermetic.attach(name) as again:
+                assert again.id == env.id
+            await env.close(remove=True)
+        await eventually(lambda id=env.id: not left_here(id))  # type: ignore[misc]
+
+
+async def test_persistent_files_outlive_the_container_and_belong_to_one_task(
+    engine: str, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMETIC_DATA_DIR", str(tmp_path))
+    for name in ("../a:b", "a/b"):
+        env = await hermetic.open(engine, image=image, task=name, persistent=True)
+        assert (
+            await env.run(f"ls -A /root /workspace; echo {len(name)} >/root/kept; cp /root/kept /workspace")
+        ).exit_code == 0
+        await env.close(remove=True)
+        env = await hermetic.open(engine, image=image, task=name, persistent=True)
+        assert (await env.run("cat /root/kept /workspace/kept")).output == f"{len(name)}\n" * 2
+        assert str(tmp_path / "containers") in env.isolation.shared_paths
+        await env.close(remove=True)
+    kept = sorted(path.name for path in (tmp_path / "containers").iterdir())
+    assert kept == sorted(id_for_task(name) for name in ("../a:b", "a/b"))
+    with pytest.raises(hermetic.ConfigError, match="task"):
+        await hermetic.open(engine, image=image, persistent=True)
+
+
+async def test_a_directory_of_the_host_is_the_workspace(engine: str, image: str, tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("yes\n")
+    async with hermetic.open(engine, image=image, host_cwd=str(tmp_path), volumes=["/etc:/host-etc:ro"]) as env:
+        assert (await env.run("pwd; cat here; echo new >there")).output == "/workspace\nyes\n"
+        assert (await env.run("echo x >/host-etc/x")).exit_code != 0
+        assert str(tmp_path) in env.isolation.shared_paths
+    assert (tmp_path / "there").read_text() == "new\n"
+    missing = {"host_cwd": str(tmp_path / "none")}, {"volumes": [f"{tmp_path}/none:/x"]}
+    for given in missing:
+        with pytest.raises(hermetic.ConfigError):
+            await hermetic.open(engine, image=image, **given)
+    assert ours(engine) == []
+
+
+async def test_setup_prepares_the_shell_or_nothing_is_left(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image, setup="export READY=1; cd /opt") as env:
+        assert (await env.run("echo $READY $PWD")).output == "1 /opt\n"
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="cannot do it"):
+        await hermetic.open(engine, image=image, setup="echo cannot do it; exit 3")
+    assert ours(engine) == []
+
+
+async def test_memory_that_ran_out_is_told_and_the_place_lives(engine: str, image: str) -> None:
+    bomb = "python3 -c 'x = bytearray(400 << 20)'"
+    async with hermetic.open(engine, image=image, memory_bytes=256 << 20) as env:
+        await env.run("kept=1")
+        for command in (bomb, ["python3", "-c", "x = bytearray(400 << 20)"]):
+            result = await env.run(command)
+            assert (result.ending, result.exit_code) == (hermetic.OutOfMemory(), 137)
+        process = await env.start(bomb)
+        assert await process.wait(20) == hermetic.OutOfMemory()
+        assert (await env.run("kill -9 $$")).ending == hermetic.Signalled(9)
+        assert (await env.run("echo $kept")).output == "1\n"
+
+
+async def test_a_full_tmpfs_costs_only_who_fills_it(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image, memory_bytes=256 << 20) as env:
+        full = await env.run("head -c 999M /dev/zero >/tmp/full")
+        assert full.exit_code != 0
+        assert "No space left" in full.output
+        with pytest.raises(OSError, match="No space left"):
+            await env.write_file("/tmp/more", "x" * 100_000)
+        head = await env.run("seq 1000000")
+        assert (head.exit_code, head.total_bytes) == (0, 6888896)
+        await env.run("head -c 999M /dev/zero >/run/full; head -c 999M /dev/zero >/dev/shm/full")
+        assert (await env.run("cd /; echo usable")).output == "usable\n"
+
+
+async def test_a_kill_of_everything_leaves_the_place(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image) as env:
+        await env.run("kept=1")
+        process = await env.start("sleep 600")
+        await env.run("exec env kill -9 -1")
+        assert await process.wait(20) == hermetic.Signalled(9)
+        assert (await env.run("echo alive")).output == "alive\n"
+        zombies = await env.run(
+            "for i in {1..200}; do (setsid true &); done; sleep 0.5; grep -l 'State:.Z' /proc/[0-9]*/status | wc -l"
+        )
+        assert zombies.output == "0\n"
+
+
+async def test_a_start_that_fails_says_why_and_leaves_nothing(engine: str, image: str) -> None:
+    with pytest.raises(NoPython, match="python3"):
+        await hermetic.open(engine, image=need_variable("IMAGE_BARE"))
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="no-such-option"):
+        await hermetic.open(engine, image=image, extra_args=["--no-such-option"])
+    with pytest.raises(hermetic.EnvironmentUnavailable):
+        await hermetic.open(engine, image="localhost/no-such-image:none")
+    with pytest.raises(hermetic.EnvironmentUnavailable):
+        await hermetic.open(engine, image=image, user="no-such-user")
+    assert ours(engine) == []
+    assert list(runtime_root().glob("[et]-*")) == []
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(engine: str, image: str) -> None:
+    for part in range(8):
+        opening = asyncio.ensure_future(_awaited(hermetic.open(engine, image=image)))
+        await asyncio.sleep(part * 0.03)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    await eventually(lambda: ours(engine) == [])
+    assert list(runtime_root().glob("[et]-*")) == []
+
+
+async def _awaited(opening: Any) -> hermetic.Environment:
+    environment: hermetic.Environment = await opening
+    return environment
+
+
+@pytest.mark.slow
+async def test_many_opens_and_closes_leave_nothing(engine: str, image: str) -> None:
+    for _ in range(scale(100)):
+        async with hermetic.open(engine, image=image) as env:
+            assert (await env.run("echo up")).output == "up\n"
+        await eventually(lambda id=env.id: not left_here(id))  # type: ignore[misc]
+    assert ours(engine) == []
+
+
+OPENER = """
+import asyncio, sys, hermetic
+async def main():
+    kind, image, lease = sys.argv[1:]
+    env = await hermetic.open(kind, image=image, lease=float(lease), unattended=float(lease))
+    await env.start("setsid sleep 600 & sleep 600")
+    print(env.id, flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(engine: str, image: str) -> None:
+    for _ in range(scale(20)):
+        opener = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OPENER, engine, image, str(LEASE), stdout=asyncio.subprocess.PIPE
+        )
+        assert opener.stdout is not None
+        id = (await opener.stdout.readline()).decode().strip()
+        assert containers(engine, f"hermetic.id={id}")
+        opener.send_signal(signal.SIGKILL)
+        await opener.wait()
+        await eventually(lambda id=id: not containers(engine, f"hermetic.id={id}") and not left_here(id))  # type: ignore[misc]
+
+
+async def test_a_living_task_is_found_by_another_process_with_its_output(engine: str, image: str) -> None:
+    env = await hermetic.open(engine, image=image, task="found")
+    process = await env.start("echo one; read line; echo $line; sleep 600")
+    await process.wait_for("one", timeout=20)
+    await env.close()
+    script = f"""
+import hermetic
+with hermetic.blocking.open({engine!r}, image={image!r}, task="found") as env:
+    process = env.process({process.id!r})
+    process.submit("two")
+    process.wait_for("two", timeout=20)
+    print(process.read().data.decode(), end="")
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "one\ntwo\n", done.stderr
+    again = await hermetic.attach("found")
+    assert (await again.process(process.id)).id == process.id
+    await again.close(remove=True)
+
+
+@asynccontextmanager
+async def engine_by_tcp() -> AsyncIterator[str]:
+    """The docker engine as it is reached on another machine: by an address instead of a socket's path."""
+    path = need_variable("DOCKER_HOST").removeprefix("unix://")
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(1 << 16):
+                target.write(data)
+                await target.drain()
+            target.write_eof()
+        except OSError:
+            return
+
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        there, back = await asyncio.open_unix_connection(path)
+        try:
+            await asyncio.gather(carry(reader, back), carry(there, writer))
+        finally:
+            back.close()
+            writer.close()
+            serving.discard(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+async def test_an_engine_elsewhere_is_reached_through_its_exec(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_engine("docker")
+    async with engine_by_tcp() as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        env = await hermetic.open("docker", image=image, task="far")
+        record = Records(runtime_root()).find("far")
+        assert record is not None
+        assert record.place["bridge"] == "exec"
+        assert (await env.run("cd /opt; seq 100000 | wc -l")).output == "100000\n"
+        big = await env.run("head -c 3000000 /dev/zero", limit=4_000_000)
+        assert len(big.data) == 3_000_000
+        # Whoever attaches later speaks to the engine that has it, whatever is set then.
+        monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+        async with hermetic.attach("far") as again:
+            assert (await again.run("pwd")).output == "/opt\n"
+        await env.close(remove=True)
+    monkeypatch.undo()
+    assert ours("docker") == []
+
+
+async def test_an_engine_that_is_missing_or_broken_is_told_and_nothing_runs_elsewhere(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(PROGRAMS, "docker", ("docker", "podman"))  # this machine may have it where a Mac would
+    for kind in ENGINES:
+        with pytest.raises(hermetic.EnvironmentUnavailable, match=f"install {kind}"):
+            await hermetic.open(kind, image=image)
+    program = tmp_path / "client"
+    for setting in ("HERMES_DOCKER_BINARY", "HERMETIC_DOCKER_BINARY"):
+        monkeypatch.setenv(setting, str(program))
+        with pytest.raises(hermetic.EnvironmentUnavailable, match=f"{setting}.*does not exist"):
+            await hermetic.open("docker", image=image)
+    program.write_text("#!/bin/sh\necho no good >&2\nexit 1\n")
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="chmod"):
+        await hermetic.open("docker", image=image)
+    program.chmod(0o755)
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="no good"):
+        await hermetic.open("docker", image=image)
+    assert list(runtime_root().glob("[et]-*")) == []
+
+
+async def test_a_stopped_engine_is_told_with_what_to_do(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_engine("docker")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; start it"):
+        await hermetic.open("docker", image=image)
+    assert list(runtime_root().glob("[et]-*")) == []

@@ -10,7 +10,10 @@ from tests.docs.pages import ROOT, rows
 
 PAGE = "docs/behaviours.md"
 POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-23", "W-26"]
-ITEMS = [*(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY]
+APPTAINER = ["S1-7", "S1-8", "S1-9", "S1-46", "S1-47", "S1-48", "R-J2"]
+ITEMS = [
+    *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
+]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")
 

@@ -55,6 +55,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     login_timeout: float
     guardian: bool
     label: str
+    seccomp: bytes | None = None  # a filter of system calls that the resident puts on itself and all that it starts
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own

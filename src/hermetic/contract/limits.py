@@ -76,6 +76,8 @@ SHARED = Limit("shared", 60, "seconds", "that an ssh connection waits for its ne
 RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is tried anew for so long")
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
 UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
+INSTANCE = Limit("instance", 120.0, "seconds", "time for an apptainer container and the resident in it to be ready")
+BUILD = Limit("build", 600.0, "seconds", "time to build an image for apptainer")
 
 COPIES = Limit("copies", 2, "shells", "proven copies of a session's shell that stay")
 COPY_REPORT = Limit("copy_report", 0.2, "seconds", "for a copy that was forked to report; then nobody waits for it")
@@ -109,7 +111,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH, TAG,
     TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
-    CONNECT, ALIVE, ALIVE_ASKED, SHARED, RECONNECT, RECONNECT_PAUSE, UNANSWERED,
+    CONNECT, ALIVE, ALIVE_ASKED, SHARED, RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,

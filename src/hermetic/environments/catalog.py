@@ -9,11 +9,13 @@ from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
 
 KINDS: Mapping[str, str] = {
+    "apptainer": "hermetic.environments.apptainer:Apptainer",
     "docker": "hermetic.environments.docker:Docker",
     "local": "hermetic.environments.local:Local",
     "podman": "hermetic.environments.docker:Podman",
     "sandbox": "hermetic.environments.sandbox:Sandbox",
     "ssh": "hermetic.environments.ssh:Ssh",
+    "singularity": "hermetic.environments.apptainer:Apptainer",
 }
 
 PLUGINS = "hermetic.environments.plugins"

@@ -17,7 +17,7 @@ _HARMLESS = frozenset({"PWD", "OLDPWD"})
 _OF_THE_OPENER = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "PYTHONHOME"})
 
 # No pager waits for a key, and no program draws on a terminal that is not there.
-_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "dumb"}
+QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "dumb"}
 
 
 def child_environment(
@@ -29,7 +29,7 @@ def child_environment(
         for name, value in opener.items()
         if name in passthrough or not (is_credential(name) or name in _OF_THE_OPENER)
     }
-    return {**_without_broken_text(passed), **_QUIET, **(extra or {})}
+    return {**_without_broken_text(passed), **QUIET, **(extra or {})}
 
 
 def is_credential(name: str) -> bool:

@@ -20,6 +20,7 @@ from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import read_options
 from hermetic.environments.starting import ended, is_resident, start_resident
+from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
@@ -80,14 +81,7 @@ class Local:
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A socket connected to the resident's."""
-        stream = socket.socket(socket.AF_UNIX)
-        try:
-            stream.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(stream, record.socket)
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        return await connect(record.socket)
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the resident and its guardian have ended."""

@@ -18,6 +18,7 @@ BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 MOST_NOISE = 65536  # bytes that a user's shell may print before the program it was to run
 ENDING_SECONDS = 10.0  # for a program that is told to end gently
+SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
@@ -57,7 +58,7 @@ async def start_resident(
         return started
     except BaseException as error:
         if pid is not None and afterwards == "stays":
-            _end_group(pid)
+            end_session(pid)
         if isinstance(error, TimeoutError):
             raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
         if isinstance(error, NotReady | OSError):
@@ -161,10 +162,24 @@ async def _tell_to_end(pid: int) -> None:
             await ended(pid)
 
 
-def _end_group(group: int) -> None:
-    """Ends what runs beside us in the session that `spawn` made."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+def end_session(session: int) -> None:
+    """Ends all that runs in the session of the kernel that `spawn` made, also in groups of its own."""
+    for _ in range(SWEEPS):
+        members = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _session_of(pid) == session]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _session_of(pid: int) -> int | None:
+    """None for what has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in b"ZX" else int(fields[3])
 
 
 def said_in(errors: int) -> str:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
+FILTER_STEP = 8  # bytes
 NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
 LOG_BYTES = 65536  # of our own failures
 
@@ -46,6 +50,7 @@ def main(stream: BinaryIO) -> NoReturn:
         leave_starter(config)
     config["has_subreaper"] = become_subreaper()
     try:
+        refuse_calls(config["seccomp"])
         life = begin(config)
     except BaseException as error:
         fail(error)
@@ -90,7 +95,7 @@ def read_config(stream: BinaryIO) -> Fields:
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
         "foreground": False, "inherit": False, "opener": None,
-        "own_cgroup": False, "arrival": 0.0}
+        "own_cgroup": False, "arrival": 0.0, "seccomp": None}
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])
@@ -143,6 +148,8 @@ def weaknesses(config: Fields) -> list[str]:
     if not config["has_subreaper"]:
         found.append(
             "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command")
+        if config["seccomp"] is not None:
+            found.append("no ctypes here: system calls are not filtered")
     if resource is None:
         found.append("no resource module here: the limit of open descriptors is not raised")
     return found
@@ -152,6 +159,17 @@ def become_subreaper() -> bool:
     if ctypes is None:
         return os.getpid() == 1
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def refuse_calls(program: bytes | None) -> None:
+    """A filter of system calls, for us and all that we start. Nothing can take it off again."""
+    if program is None or ctypes is None:
+        return
+    steps = ctypes.create_string_buffer(program, len(program))
+    description = struct.pack("HP", len(program) // FILTER_STEP, ctypes.addressof(steps))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
+        raise OSError(ctypes.get_errno(), "the filter of system calls was not accepted")
 
 
 def hear_of_parents_death(number: int) -> None:

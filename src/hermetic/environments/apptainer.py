@@ -1,0 +1,238 @@
+"""An apptainer (or singularity) container for each environment, in a user namespace: no rights are needed for it.
+
+The resident is the container's one process and ends with its lease; a shell on the host, the keeper, waits for that
+and takes away what is left there. So nothing stays behind, though nobody who opened it may be alive any more.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
+from hermetic.contract.variables import fault_of
+from hermetic.environments.checkup import probe, try_program
+from hermetic.environments.child_environment import QUIET
+from hermetic.environments.container_keeper import KEEPER, Keeper
+from hermetic.environments.local import Lease, Seconds
+from hermetic.environments.options import read_options
+from hermetic.environments.scratch import SETTING as SCRATCH
+from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
+from hermetic.environments.seccomp import bpf
+from hermetic.environments.sif import ADVICE, find_sif, whole_name
+from hermetic.environments.starting import start_resident
+from hermetic.environments.unix_socket import connect
+from hermetic.link.archive import BOOT, build_archive, starting_input
+
+BINARY = "HERMETIC_APPTAINER_BINARY"
+PROGRAMS = ("apptainer", "singularity")
+
+HOME = "/root"  # whoever the user is: the path of his own home is nobody's business inside
+SOCKETS, SPOOL = "/run/hermetic", "/run/hermetic-spool"
+RESIDENT = "resident"  # folder of the environment's directory that is seen inside; the record lies outside it
+
+# The kernel's own files that a command of root could change the host with, though it has no capability.
+READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+
+# Options that need a cgroup, and apptainer's words for them.
+LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
+
+log = logging.getLogger("hermetic")
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Cores = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `apptainer`."""
+
+    image: str  # a .sif, or what one is built from: an archive of `docker save`, a directory, docker://NAME
+    overlay: str | None = None  # directory of this machine that keeps what is written; None: nothing is kept
+    cwd: str = HOME
+    env: dict[str, str] = {}  # variables besides the image's
+    network: bool = True  # the host's; False: none
+    cpu: Cores | None = None
+    memory_bytes: Positive | None = None
+    pids: Positive | None = None
+    lease: Lease = LEASE.value
+    unattended: Seconds = UNATTENDED.value
+    setup: str | None = None  # run once, in the new environment's own shell
+    login: bool = True  # take the image's profile in
+
+
+class Apptainer:
+    """Commands run in a container with the caller's uid and no capability, and see none of the caller's files."""
+
+    kind = "apptainer"
+    identity = ("image", "overlay", "network", *LIMITS)  # a living task with others of these is not handed out
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if not options.get("image"):
+            raise ConfigError(f"{self.kind!r} needs the option 'image': {ADVICE}", setting="image")
+        chosen = read_options(self.kind, ApptainerOptions, options)
+        if fault := fault_of(chosen.env):
+            raise ConfigError(fault, setting="env")
+        if not chosen.cwd.startswith("/"):
+            raise ConfigError(f"cwd {chosen.cwd!r} must be a whole path inside the container", setting="cwd")
+        overlay = None if chosen.overlay is None else os.path.abspath(os.path.expanduser(chosen.overlay))
+        if overlay is not None:
+            _check_path(overlay, "overlay")
+        self._options = msgspec.structs.replace(chosen, image=whole_name(chosen.image), overlay=overlay)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self._options)
+
+    @property
+    def isolation(self) -> Isolation:
+        """What a container without capabilities keeps apart, and what it shares."""
+        options = self._options
+        notes = ["no disk quota: what is written to /tmp and /root lies on the host's disk"]
+        if not options.overlay:
+            notes.append("other files are written to memory; the site's `sessiondir max size` limits them")
+        if options.network:
+            notes.append("the network is the host's: its own ports and abstract sockets can be reached")
+        if missing := [name for name in LIMITS if getattr(options, name) is None]:
+            notes.append(f"no limit was asked for: {', '.join(missing)}")
+        return Isolation(
+            kind=self.kind, separate_files=True, separate_processes=True, separate_network=not options.network,
+            shared_paths=(options.overlay,) if options.overlay else (), notes=tuple(notes),
+        )  # fmt: skip
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Starts a container with a resident in it. Raises ConfigError, EnvironmentUnavailable."""
+        options = self._options
+        program = find_program()
+        sif = await find_sif(program, options.image)
+        base = scratch_base()
+        for path, setting in ((directory, "HERMETIC_RUNTIME_DIR"), (spool, "HERMETIC_SPOOL_DIR"), (base, SCRATCH)):
+            _check_path(str(path), setting)
+        await asyncio.to_thread(warn_of_use, base)
+        work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
+        try:
+            argv = self._command(program, sif, Path(directory), spool, work)
+            config = ResidentConfig(
+                id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, spool=spool and SPOOL, label=label,
+                environ={**QUIET, **options.env}, inherit=True, cwd=options.cwd, lease=options.lease,
+                unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False,
+                foreground=True, seccomp=bpf(),
+            )  # fmt: skip
+            given = starting_input(build_archive(), msgspec.msgpack.encode(config))
+            started = await start_resident(
+                argv, given, seconds=INSTANCE.value, afterwards="stays", environ=_variables(options)
+            )
+            keeper = Keeper.read(directory)
+        except BaseException:
+            await asyncio.to_thread(remove_tree, str(work))
+            raise
+        if started.socket != f"{SOCKETS}/s":
+            await keeper.see_ended()
+            raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {SOCKETS}")
+        place = {"keeper": str(keeper), "work": str(work)}
+        return msgspec.structs.replace(
+            started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=_unlimited(options)
+        )
+
+    def _command(self, program: str, sif: str, directory: Path, spool: str | None, work: Path) -> list[str]:
+        """The keeper and the container it waits for; the folders that are seen inside are made."""
+        options = self._options
+        home = Path(options.overlay or work, "home")
+        for folder in (directory / RESIDENT, home, work / "scratch"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
+        guards = [f"type=bind,source={path},destination={path},ro" for path in READ_ONLY if os.path.exists(path)]
+        return [
+            "/bin/sh", "-c", KEEPER, "sh", str(directory), spool or "", str(work), options.overlay or "",
+            program, "--quiet", "exec", "--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys",
+            "--workdir", str(work / "scratch"), "--home", f"{home}:{HOME}", "--pwd", "/",
+            *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
+            *(() if options.network else ("--net", "--network", "none")),
+            *(word for inside in binds for word in ("--bind", ":".join(inside))),
+            *(word for guard in guards for word in ("--mount", guard)),
+            *(_limits(options) if can_limit() else ()),
+            sif, "python3", "-I", "-S", "-c", BOOT,
+        ]  # fmt: skip
+
+    @classmethod
+    async def doctor(cls) -> Finding:
+        """Whether there is a program, user namespaces, and what mounts an image for an ordinary user."""
+        try:
+            program = find_program()
+        except (ConfigError, EnvironmentUnavailable) as error:
+            return Finding(state="missing", found=str(error), advice=f"install apptainer, or set {BINARY}")
+        found = await try_program((program,), ("--version",), install="install apptainer")
+        if found.state != "ok":
+            return found
+        if shutil.which("unshare") and (await probe(["unshare", "--user", "true"]))[0] != 0:
+            advice = "allow them: sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns"
+            return Finding(state="broken", found="an ordinary user may not make a user namespace", advice=advice)
+        if not (shutil.which("squashfuse_ll") or shutil.which("squashfuse")) or not os.access("/dev/fuse", os.W_OK):
+            advice = "install squashfuse and fuse-overlayfs, allow /dev/fuse; else images are unpacked at each start"
+            return Finding(state="weak", found=found.found, advice=advice)
+        return found
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A socket connected to the resident's, which lies in a folder of ours."""
+        return await connect(record.socket)
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when the container and what it had on this host are gone."""
+        await Keeper.parse(record.place["keeper"]).see_ended()
+        await asyncio.to_thread(remove_tree, record.place["work"])
+
+
+def find_program() -> str:
+    """Path of apptainer, else of singularity. Raises EnvironmentUnavailable."""
+    chosen = os.environ.get(BINARY)
+    if chosen and not shutil.which(chosen):
+        raise ConfigError(f"{BINARY}={chosen} is no program; set it to apptainer's path, or unset it", setting=BINARY)
+    found = next(filter(None, map(shutil.which, (chosen,) if chosen else PROGRAMS)), None)
+    if found is None:
+        raise EnvironmentUnavailable(
+            f"no {' or '.join(PROGRAMS)} on PATH; install apptainer, or set {BINARY} to where it is"
+        )
+    return found
+
+
+def _check_path(path: str, setting: str) -> None:
+    """Raises ConfigError for a path that apptainer would read as two."""
+    if set(path) & set(":,\n"):
+        raise ConfigError(f"{path!r} has a colon, comma or line end, which apptainer cannot take", setting=setting)
+
+
+def can_limit() -> bool:
+    """True where apptainer can have a cgroup as an ordinary user."""
+    return os.path.isdir("/run/systemd/system") and os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+
+
+def _limits(options: ApptainerOptions) -> list[str]:
+    given = [(flag, getattr(options, name)) for name, flag in LIMITS.items()]
+    return [word for flag, value in given if value is not None for word in (flag, str(value))]
+
+
+def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
+    """What was asked for and cannot be had here."""
+    given = [name for name in LIMITS if getattr(options, name) is not None and not can_limit()]
+    notes = tuple(f"{name} is not limited: apptainer needs systemd and cgroups v2 for that" for name in given)
+    for note in notes:
+        log.warning("%s", note)
+    return notes
+
+
+def _variables(options: ApptainerOptions) -> dict[str, str]:
+    """What apptainer itself gets: none of the user's settings for it, which could bind more into the container."""
+    wanted = ["HOME"]
+    if _limits(options):
+        wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]  # a cgroup is asked of the user's systemd
+    return {name: os.environ[name] for name in wanted if name in os.environ}

@@ -20,12 +20,14 @@ from hermetic import blocking
 from hermetic.contract.command import RunOptions
 from hermetic.contract.process import StartOptions
 from hermetic.environments.records import runtime_root
+from hermetic.fleet import fleet
 from hermetic.session import environment, opening, process, session
 
 FACES: list[tuple[type, type]] = [
     (session.Session, blocking.Session),
     (environment.Environment, blocking.Environment),
     (process.Process, blocking.Process),
+    (fleet.Fleet, blocking.Fleet),
 ]
 OPTIONS = {"run": RunOptions, "start": StartOptions}
 
@@ -66,6 +68,26 @@ def test_both_faces_have_the_same_signatures(ours: type, theirs: type) -> None:
             assert {key: value[2] for key, value in options.items()} == hints, name
             expected = {key: value for key, value in expected.items() if key not in options}
         assert parameters(public(theirs)[name]) == expected, name
+
+
+def test_a_fleet_is_made_with_the_same_options() -> None:
+    assert parameters(blocking.Fleet.__init__) == parameters(fleet.Fleet.__init__)
+
+
+def test_a_fleet_without_await() -> None:
+    with hermetic.blocking.Fleet("local", login=False) as kept:
+        kept.warm(1)
+        first = kept.get("one")
+        assert first.run("X=1; echo up").output == "up\n"
+        with kept.use("one") as same:
+            assert (same.id, same.run("echo $X").output) == (first.id, "1\n")
+            assert kept.info().tasks[0].users == 1
+        first.close()
+        assert kept.get("one").run("echo $X").output == "1\n"
+        assert kept.tasks == ["one"]
+        assert kept.gc() == []
+        assert kept.close(remove=True) == 1
+    assert list(runtime_root().iterdir()) == []
 
 
 def test_open_and_attach_have_the_same_signatures() -> None:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
+    from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Status
     from hermetic.contract.verdict import Part, ShellState, Verdict
+    from hermetic.fleet.fleet import Fleet
     from hermetic.policy.assess import assess
     from hermetic.session.environment import Environment
     from hermetic.session.opening import attach, open
@@ -51,6 +53,8 @@ __all__ = [
     "EnvironmentUnavailable",
     "ExecutionError",
     "Exited",
+    "Fleet",
+    "FleetInfo",
     "InputClosed",
     "InvalidArgument",
     "Isolation",
@@ -61,11 +65,13 @@ __all__ = [
     "Process",
     "ProcessEvent",
     "ProcessInfo",
+    "Removed",
     "Result",
     "Session",
     "ShellState",
     "Signalled",
     "Status",
+    "TaskInfo",
     "TimedOut",
     "UnknownProcess",
     "Unreachable",
@@ -87,6 +93,8 @@ _HOMES = {
     "contract.environment": "Isolation",
     "contract.process": "Chunk ProcessEvent ProcessInfo Status",
     "contract.verdict": "Part ShellState Verdict",
+    "contract.fleet": "FleetInfo Removed TaskInfo",
+    "fleet.fleet": "Fleet",
     "policy.assess": "assess",
     "session.environment": "Environment",
     "session.opening": "attach open",

@@ -3,160 +3,27 @@
 An event loop in a thread of its own does the work; `open` and `attach` start it, `close` ends it.
 """
 
-import asyncio
-import atexit
 import contextlib
-import os
-import threading
-import warnings
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Unpack
 
 import msgspec
 
 from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.fleet import FleetInfo, Removed
 from hermetic.contract.limits import GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, StartOptions, Status
+from hermetic.fleet import fleet as fleets
 from hermetic.session import environment as environments
 from hermetic.session import events as streams
 from hermetic.session import opening
 from hermetic.session import process as processes
 from hermetic.session import session as sessions
+from hermetic.session.portal import Portal
 
-__all__ = ["Environment", "EventStream", "Process", "Session", "attach", "open"]
-
-LEAVING_SECONDS = 5.0  # for an environment that nobody closed, at the end of the program
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Portal:
-    """An event loop in a thread of its own, and a way to call coroutine functions there.
-
-    Whatever belongs to an environment holds its portal; when nobody does any more, the environment is let go of.
-    """
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True)
-        self._thread.start()
-        self._guards: list[Callable[[], object]] = []  # each takes one way back in which an unclosed one is let go of
-
-    def guard(self, environment: environments.Environment) -> None:
-        """Lets go of the environment when this portal is forgotten, and at the end of the program."""
-        forgotten = weakref.finalize(self, _let_go, self._loop, self._thread, environment, self._pid)
-        forgotten.atexit = False
-        leave = partial(_leave, self._loop, self._thread, environment, self._pid)
-        atexit.register(leave)
-        self._guards = [forgotten.detach, partial(atexit.unregister, leave)]
-        weakref.finalize(self, atexit.unregister, leave).atexit = False
-
-    @property
-    def is_open(self) -> bool:
-        """False after `close`."""
-        return self._thread.is_alive()
-
-    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the coroutine function returns or raises; an interrupt here cancels it there, and waits for it."""
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
-        if os.getpid() != self._pid:
-            raise EnvironmentUnavailable(
-                f"the environment was opened before a fork, by process {self._pid}, and only that one can use it; "
-                "open or attach to it in this process"
-            )
-        if not self.is_open:
-            raise EnvironmentUnavailable("the environment was closed; open or attach to it again")
-        call = _PortalCall(function(*args, **kwargs))
-        self._loop.call_soon_threadsafe(call.begin)
-        return call.wait(self._loop)
-
-    def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for a plain function that needs the event loop around it."""
-
-        async def run() -> T:
-            return function(*args, **kwargs)
-
-        return self.call(run)
-
-    def close(self) -> None:
-        """Ends the thread."""
-        for take_back in self._guards:
-            take_back()
-        if self.is_open:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
-
-
-def _let_go(
-    loop: asyncio.AbstractEventLoop, thread: threading.Thread, environment: environments.Environment, pid: int
-) -> None:
-    """Closes an environment that was forgotten; waits for nothing, for any thread may be the one that noticed."""
-    if os.getpid() != pid or not thread.is_alive():
-        return
-
-    async def close() -> None:
-        try:
-            await environment.close()
-        finally:
-            loop.stop()
-
-    loop.call_soon_threadsafe(lambda: loop.create_task(close()))
-    warnings.warn(f"{environment!r} was never closed; use `with`, or close()", ResourceWarning, stacklevel=2)
-
-
-def _leave(
-    loop: asyncio.AbstractEventLoop, thread: threading.Thread, environment: environments.Environment, pid: int
-) -> None:
-    """Closes an environment that is open when the program ends, and does not wait long for it."""
-    if os.getpid() == pid and thread.is_alive():
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(environment.close(), loop).result(LEAVING_SECONDS)
-
-
-class _PortalCall(Generic[T]):
-    """One coroutine on its way through a portal."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
-        self._task: asyncio.Task[T] | None = None
-        self._done = threading.Lock()  # released when the task is done; lighter than an Event
-        self._done.acquire()
-
-    def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._coroutine)
-        self._task.add_done_callback(lambda _: self._done.release())
-
-    def wait(self, loop: asyncio.AbstractEventLoop) -> T:
-        try:
-            self._done.acquire()
-        except BaseException:  # KeyboardInterrupt, or an alarm's exception
-            loop.call_soon_threadsafe(self._cancel)
-            self._done.acquire()
-            raise
-        assert self._task is not None
-        return self._task.result()
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+__all__ = ["Environment", "EventStream", "Fleet", "Process", "Session", "attach", "open"]
 
 
 def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> "Environment":
@@ -362,6 +229,7 @@ class Environment(Session):
     def __init__(self, portal: Portal, environment: environments.Environment) -> None:
         super().__init__(portal, environment)
         self._environment = environment
+        self._is_in_fleet = False  # which then has the portal too
 
     @property
     def id(self) -> str:
@@ -413,10 +281,99 @@ class Environment(Session):
             try:
                 self._portal.call(self._environment.close, remove=remove)
             finally:
-                self._portal.close()
+                if not self._is_in_fleet:
+                    self._portal.close()
 
     def __enter__(self) -> "Environment":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Fleet:
+    """One environment for each task. See `hermetic.Fleet`."""
+
+    def __init__(
+        self, kind: str = "local", *, warm: int = 0, idle: float | None = fleets.IDLE, starts: int = fleets.STARTS,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        self._portal = Portal()
+        try:
+            self._fleet = self._portal.do(fleets.Fleet, kind, warm=warm, idle=idle, starts=starts, **options)
+            self._portal.call(self._fleet.__aenter__)
+        except BaseException:
+            self._portal.close()
+            raise
+        self._portal.guard(self._fleet)
+
+    def __repr__(self) -> str:
+        return repr(self._fleet)
+
+    @property
+    def kind(self) -> str:
+        """Of its environments."""
+        return self._fleet.kind
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks whose environments are kept now."""
+        return self._fleet.tasks
+
+    def override(self, task: str, **options: Any) -> None:
+        """Other options for a task that has no environment yet."""
+        return self._portal.do(self._fleet.override, task, **options)
+
+    def clear_override(self, task: str) -> None:
+        """Forgets what `override` said of a task."""
+        return self._portal.do(self._fleet.clear_override, task)
+
+    def warm(self, count: int, **options: Any) -> None:
+        """Keeps so many environments ready; returns when they are."""
+        return self._portal.call(self._fleet.warm, count, **options)
+
+    def get(self, task: str) -> Environment:
+        """The task's environment, opened where it is not."""
+        return self._faced(self._portal.call(self._fleet.get, task))
+
+    @contextlib.contextmanager
+    def use(self, task: str) -> Iterator[Environment]:
+        """The task's environment for a block, in which it is not let go of."""
+        block = self._fleet.use(task)
+        environment = self._portal.call(block.__aenter__)
+        try:
+            yield self._faced(environment)
+        finally:
+            self._portal.call(block.__aexit__, None, None, None)
+
+    def close_task(self, task: str, *, remove: bool = False) -> bool:
+        """Lets go of a task's environment; `remove=True` ends it."""
+        return self._portal.call(self._fleet.close_task, task, remove=remove)
+
+    def info(self) -> FleetInfo:
+        """What the fleet keeps now, with its use of disks."""
+        return self._portal.call(self._fleet.info)
+
+    def gc(self) -> list[Removed]:
+        """Takes away what processes that are gone left."""
+        return self._portal.call(self._fleet.gc)
+
+    def close(self, *, remove: bool = False) -> int:
+        """Lets go of all environments, and ends those that wait for a task; returns how many tasks there were."""
+        if not self._portal.is_open:
+            return 0
+        try:
+            return self._portal.call(self._fleet.close, remove=remove)
+        finally:
+            self._portal.close()
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _faced(self, environment: environments.Environment) -> Environment:
+        face = Environment(self._portal, environment)
+        face._is_in_fleet = True
+        return face

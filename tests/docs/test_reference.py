@@ -31,7 +31,13 @@ def test_every_public_name_is_described(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted({*members(hermetic.Session), *members(hermetic.Environment), *members(hermetic.Process)}),
+    sorted(
+        {
+            name
+            for face in (hermetic.Session, hermetic.Environment, hermetic.Process, hermetic.Fleet)
+            for name in members(face)
+        }
+    ),
 )
 def test_every_method_is_described(name: str) -> None:
     assert re.search(rf"`{name}\b", read(API)), f"{API} does not describe {name}"

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import Block, blocks
 from tests.docs.snippets import run
 
-PYTHON = [block for page in ("README.md", "docs/python-api.md") for block in blocks(page, "python")]
+PYTHON = [block for page in ("README.md", "docs/python-api.md", "docs/fleet.md") for block in blocks(page, "python")]
 SHELL = [
     line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")
 ]
@@ -24,7 +24,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_is_something_to_run() -> None:
-    assert {block.page for block in PYTHON} == {"README.md", "docs/python-api.md"}
+    assert {block.page for block in PYTHON} == {"README.md", "docs/python-api.md", "docs/fleet.md"}
     assert len(SHELL) > 3
 
 

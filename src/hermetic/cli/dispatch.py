@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "kill": "end a process with its whole tree",
     "envs": "the environments of this user",
     "rm": "end environments and all that runs in them",
+    "gc": "take away what killed processes left",
     "policy": "what a command would do, and why",
     "demo": "show what Hermetic does, then take commands",
     "doctor": "what works here, what not, and what to do",

@@ -8,6 +8,7 @@ from hermetic.cli.places import Place, attached
 from hermetic.cli.report import age, print_json, print_table, size, span
 from hermetic.contract.environment import EnvironmentInfo
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.session.keeping import disk_bytes
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -18,6 +19,7 @@ class Seen(NamedTuple):
 
     place: Place
     info: EnvironmentInfo | None
+    disk: int | None = None  # bytes
 
 
 def add_parser(subparsers: "SubParsers") -> None:
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([_as_data(one) for one in seen])
     else:
-        headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "LEASE")
+        headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "DISK", "LEASE")
         print_table(headings, map(_row, seen))
     return 0
 
@@ -43,8 +45,11 @@ async def _look() -> list[Seen]:
 
 
 async def _ask(place: Place) -> Seen:
+    if place.environment is None:
+        return Seen(place, None)
     try:
-        return Seen(place, await place.environment.info() if place.environment else None)
+        info = await place.environment.info()
+        return Seen(place, info, await disk_bytes(place.environment, info.spool_bytes))
     except EnvironmentUnavailable:
         return Seen(place, None)
 
@@ -53,11 +58,12 @@ def _row(seen: Seen) -> tuple[str, ...]:
     record, info = seen.place.record, seen.info
     known = (record.id, record.kind, record.task or "-")
     if info is None:
-        return (*known, "gone", age(record.created), "-", "-", "-", "-")
+        return (*known, "gone", age(record.created), "-", "-", "-", "-", "-")
     memory = "-" if info.rss is None else size(info.rss)
     # We ourselves are attached while we look.
     attached_others = str(max(0, info.clients - 1))
-    return (*known, "alive", age(record.created), str(info.processes), attached_others, memory, span(info.lease))
+    used = (memory, "-" if seen.disk is None else size(seen.disk))
+    return (*known, "alive", age(record.created), str(info.processes), attached_others, *used, span(info.lease))
 
 
 def _as_data(seen: Seen) -> dict[str, object]:
@@ -65,4 +71,5 @@ def _as_data(seen: Seen) -> dict[str, object]:
     return {
         "id": record.id, "kind": record.kind, "task": record.task, "created": record.created,
         "options": record.options, "alive": seen.info is not None, "info": seen.info,
+        "disk_bytes": seen.disk,
     }  # fmt: skip

@@ -58,7 +58,7 @@ async def _remove(records: Records, record: EnvironmentRecord) -> None:
 
 async def _forget(records: Records, record: EnvironmentRecord) -> None:
     """Takes away the record of an environment that is gone."""
-    if is_resident(record.pid):
+    if is_resident(record.pid, born_before=record.created):
         raise EnvironmentUnavailable(
             f"environment {record.id} does not answer; end its resident with: kill {record.pid}", environment=record.id
         )

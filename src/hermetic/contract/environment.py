@@ -1,7 +1,8 @@
 """A place where commands run: how it is started, reached, remembered and described."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -81,6 +82,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""  # what to do, unless all is well
 
 
+# Asked with an environment's id: True inside means that no record has it and nobody opens it, as long as that lasts.
+Abandoned = Callable[[str], AbstractAsyncContextManager[bool]]
+
+
 class Backend(Protocol):
     """A way to start a resident somewhere and to reach it.
 
@@ -88,6 +93,9 @@ class Backend(Protocol):
     `leaves_files = True`: its resident listens in `directory`, has no guardian, and cannot take the directory and the
     spool away itself; the janitor then does when it ends, also without any caller.
     `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
+    `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this
+    kind that were made for the runtime directory `root` and are abandoned; names what it took away.
+    `async def disk_bytes(self, record: EnvironmentRecord) -> int`: what a living place of its takes on a disk.
     """
 
     kind: str
@@ -137,6 +145,7 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     lease: float  # seconds
     unattended: float  # seconds
     descriptors: int | None = None
+    spool_bytes: int | None = None  # of output on a disk
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):

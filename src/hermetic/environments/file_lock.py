@@ -21,6 +21,24 @@ async def locked(path: Path) -> AsyncIterator[int]:
         os.close(fd)
 
 
+@asynccontextmanager
+async def locked_at_once(path: Path) -> AsyncIterator[bool]:
+    """False where somebody else holds the lock at `path`; else it is held."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = _is_same_file(fd, path)  # else its last holder has just removed it, and others may be quicker
+    except BlockingIOError:
+        is_held = False
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        os.close(fd)
+
+
 async def _locked(path: Path) -> int:
     """A descriptor that holds the lock at `path`."""
     while True:

@@ -86,6 +86,20 @@ class Watch:
         self._let_go()
 
 
+async def bury(root: str) -> bool:
+    """Removes the socket of a janitor that was killed; False where there is none."""
+    path = f"{root}/{NAME}"
+    async with _lock(root):
+        try:
+            _connected(path).close()
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return True
+        except OSError:
+            return False
+    return False
+
+
 async def _connect_or_start(root: str) -> socket.socket:
     path = f"{root}/{NAME}"
     with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):

@@ -74,7 +74,14 @@ class Local:
             guardian=True,
         )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-        started = await start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START.value)
+        starting = asyncio.ensure_future(
+            start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START.value)
+        )
+        try:
+            started = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await _end_unwanted(starting)
+            raise
         if Path(started.socket).parent != Path(directory):
             raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {directory}")
         return started
@@ -87,13 +94,23 @@ class Local:
         """Returns when the resident and its guardian have ended."""
         for pid in (record.pid, record.guardian):
             if pid is not None:
-                await _see_ended(pid)
+                await _see_ended(pid, record.created)
 
 
-async def _see_ended(pid: int) -> None:
+async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
+    """Ends a resident that stands on its own by the time its opener no longer wants it."""
+    with contextlib.suppress(EnvironmentUnavailable, ProcessLookupError):
+        started = await starting
+        os.kill(started.pid, signal.SIGTERM)
+        await ended(started.pid)
+        if started.guardian is not None:
+            await ended(started.guardian)
+
+
+async def _see_ended(pid: int, born_before: float) -> None:
     """Returns when a resident or guardian has ended: by itself, or because we help."""
     for help_with in (0, signal.SIGTERM, signal.SIGKILL):
-        if not is_resident(pid):
+        if not is_resident(pid, born_before=born_before):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, help_with)

@@ -6,14 +6,14 @@ import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.file_lock import locked
+from hermetic.environments.file_lock import locked, locked_at_once
 from hermetic.environments.private import make_private
 
 RECORD = "env.json"
@@ -47,7 +47,14 @@ class Records:
 
     def find(self, task_or_id: str) -> EnvironmentRecord | None:
         """The environment of a task, or with that id; None when there is no record of it."""
-        return self.read(id_for_task(task_or_id)) or (self.read(task_or_id) if _is_id(task_or_id) else None)
+        return self.of_task(task_or_id) or (self.read(task_or_id) if is_id(task_or_id) else None)
+
+    def of_task(self, task: str) -> EnvironmentRecord | None:
+        """The environment of a task: made for it, or made ahead and given to it later."""
+        if record := self.read(id_for_task(task)):
+            return record
+        ahead = (self.read(name) for name in os.listdir(self.root) if is_id(name) and name.startswith("e-"))
+        return next((record for record in ahead if record is not None and record.task == task), None)
 
     def read(self, id: str) -> EnvironmentRecord | None:
         """The record with this id; None when there is none that can be read."""
@@ -58,7 +65,7 @@ class Records:
 
     def all(self) -> list[EnvironmentRecord]:
         """Every record there is, oldest first; whether its resident lives is not known from it."""
-        found = [self.read(entry.name) for entry in self.root.iterdir() if _is_id(entry.name)]
+        found = [self.read(entry.name) for entry in self.root.iterdir() if is_id(entry.name)]
         return sorted((record for record in found if record), key=lambda record: record.created)
 
     def make_directory(self, id: str) -> Path:
@@ -85,11 +92,20 @@ class Records:
             (self.root / id).rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
 
+    @property
+    def mark(self) -> str:
+        """Tells what was made for this runtime directory, where others are at work too."""
+        return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncIterator[None]:
         """Held by one process at a time: who opens, replaces or removes this environment."""
         async with locked(self.root / f"{id}.lock"):
             yield
+
+    def lock_at_once(self, id: str) -> AbstractAsyncContextManager[bool]:
+        """The same without waiting: False where another one holds it."""
+        return locked_at_once(self.root / f"{id}.lock")
 
 
 def id_for_task(task: str) -> str:
@@ -102,5 +118,6 @@ def new_id() -> str:
     return f"e-{secrets.token_hex(6)}"
 
 
-def _is_id(text: str) -> bool:
+def is_id(text: str) -> bool:
+    """True for what can be the id of an environment, and so the name of its directory."""
     return text[:2] in ("t-", "e-") and text[2:].isalnum()

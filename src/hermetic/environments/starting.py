@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,7 @@ MOST_NOISE = 65536  # bytes that a user's shell may print before the program it 
 ENDING_SECONDS = 10.0  # for a program that is told to end gently
 SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
+CLOCK_SLACK = 2.0  # seconds; what the clock was set meanwhile, and what the kernel rounds
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
@@ -103,12 +105,20 @@ async def ended(pid: int) -> None:
         os.close(handle)
 
 
-def is_resident(pid: int) -> bool:
-    """False when a resident or guardian has ended, and something else may have its number."""
+def is_resident(pid: int, *, born_before: float) -> bool:
+    """False when a resident or guardian has ended, and something else, perhaps a younger resident, has its number."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
+        is_named_so = Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
+        return is_named_so and _born(pid) < born_before + CLOCK_SLACK
     except OSError:
         return False
+
+
+def _born(pid: int) -> float:
+    """When a process was started, in seconds since 1970, as exactly as the kernel tells."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _fill(fd: int, data: bytes) -> None:

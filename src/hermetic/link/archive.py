@@ -1,5 +1,6 @@
 """The resident as one archive built in memory, and the line that starts it there."""
 
+import functools
 import marshal
 import struct
 import zlib
@@ -28,6 +29,7 @@ main(stream)
 _UNCHECKED_HASH = 0b01  # flags of a .pyc that is valid whatever its source says
 
 
+@functools.cache  # a constant: the modules are those we were started with
 def build_archive() -> bytes:
     """A zip with the resident's modules as source, and compiled for this Python; others compile the source."""
     folder = Path(frames.__file__).parent

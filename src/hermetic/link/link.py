@@ -69,6 +69,21 @@ class Link:
         self._last_id = 0
         self._end: Callable[[], EnvironmentUnavailable] | None = None  # makes the error of every later request
 
+    @property
+    def requests(self) -> int:
+        """How many were sent."""
+        return self._last_id
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request waits for its answer."""
+        return bool(self._calls)
+
+    @property
+    def is_over(self) -> bool:
+        """True when nobody can be asked any more."""
+        return self._end is not None
+
     def __repr__(self) -> str:
         state = "ended" if self._end else "open" if self._connection else "connecting"
         return f"<Link to {self.environment}: {state}, {len(self._calls)} requests open>"

@@ -398,6 +398,7 @@ class Requests(FileRequests):
             "clients": request.client.server.attached, "processes": len(resident.running()),
             "lease": self.life.lease.lease, "unattended": self.life.lease.unattended,
             "descriptors": len(os.listdir("/proc/self/fd")),
+            "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
         })
 
     def do_events(self, request: Request) -> None:

@@ -61,7 +61,7 @@ def open(kind: str, *, task: str | None = None, replace: bool = False, **options
     Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
     `replace=True`; EnvironmentUnavailable when it does not come up.
     """
-    return Opening(lambda: _open(kind, task, replace, options))
+    return Opening(lambda: open_environment(kind, task, options, replace=replace))
 
 
 def attach(task_or_id: str) -> Opening:
@@ -69,7 +69,21 @@ def attach(task_or_id: str) -> Opening:
     return Opening(lambda: _attach(task_or_id))
 
 
-async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str, Any]) -> Environment:
+class Ordered(NamedTuple):
+    """A new environment that is wanted, while the lock of its record is held."""
+
+    backend: Backend
+    records: Records
+    id: str
+    task: str | None
+    watch: Watch
+
+
+async def open_environment(
+    kind: str, task: str | None, options: Mapping[str, Any], *, replace: bool = False,
+    start: Callable[[Ordered], Awaitable[Environment]] | None = None,
+) -> Environment:  # fmt: skip
+    """As `open`; `start` makes the environment where none lives, or gets one from elsewhere."""
     backend = catalog.find(kind)(options)
     if task is not None and not (isinstance(task, str) and task):
         raise ConfigError(
@@ -79,7 +93,7 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
     id = new_id() if task is None else id_for_task(task)
     is_watched = getattr(backend, "leaves_files", False)
     async with Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
-        if task is not None and (record := records.read(id)):
+        if task is not None and (record := records.of_task(task)):
             living = await _reach(record)
             if living is not None:
                 differing = _differing(record, backend, options)
@@ -91,7 +105,9 @@ async def _open(kind: str, task: str | None, replace: bool, options: Mapping[str
                 await living.link.close()
                 if not replace:
                     raise LivesOtherwise(task, differing)
-        return await _start(backend, records, id, task, watch)
+            else:
+                await _take_away(record, records)
+        return await (start or start_new)(Ordered(backend, records, id, task, watch))
 
 
 async def _attach(task_or_id: str) -> Environment:
@@ -126,13 +142,17 @@ async def _reach(record: EnvironmentRecord) -> Living | None:
     return Living(backend, record, link)
 
 
-async def _start(backend: Backend, records: Records, id: str, task: str | None, watch: Watch) -> Environment:
-    """A new environment under this id; what an earlier one left there is taken away."""
-    if stale := records.read(id):
-        await backend.remove(stale)  # whoever still cleans up after it would take the new one's files along
-        forget(stale, records)
+async def _take_away(stale: EnvironmentRecord, records: Records) -> None:
+    """Removes what is left of an environment; whoever still cleans up after it would take a new one's files along."""
+    await catalog.find(stale.kind)(stale.options).remove(stale)
+    forget(stale, records)
+
+
+async def start_new(ordered: Ordered) -> Environment:
+    """A new environment under its id."""
+    backend, records, id, task, watch = ordered
     base = spool_base()
-    spool = None if base is None else f"{base}/{id}.{secrets.token_hex(4)}"
+    spool = None if base is None else f"{base}/{id}.{records.mark}.{secrets.token_hex(4)}"
     try:
         if spool is not None:
             watch.spool(spool)

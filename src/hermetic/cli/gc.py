@@ -1,0 +1,33 @@
+"""`hermetic gc`: takes away what processes that are gone left of environments that are gone."""
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING
+
+from hermetic.cli.report import one_line, print_json
+from hermetic.environments.records import Records, runtime_root
+from hermetic.fleet.garbage import collect
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser(
+        "gc",
+        description="Takes away what killed processes left: records, directories and containers of environments that "
+        "are gone. What lives, or is being opened, is left alone.",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what was taken away."""
+    removed = asyncio.run(collect(Records(runtime_root())))
+    if arguments.json:
+        print_json(removed)
+    else:
+        for one in removed:
+            print(f"{one.what:12} {one_line(one.name, 160)}")
+    return 0

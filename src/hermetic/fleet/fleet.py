@@ -1,0 +1,284 @@
+"""Environments by task: made on first use, started ahead, let go of when idle."""
+
+import asyncio
+import atexit
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
+from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
+from hermetic.environments import catalog
+from hermetic.environments.records import Records, runtime_root
+from hermetic.fleet.garbage import collect
+from hermetic.fleet.member import Member
+from hermetic.fleet.pool import Pool
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import disk_bytes, record_of
+from hermetic.session.opening import Ordered, attach, open_environment, start_new
+
+IDLE = 300.0  # seconds
+STARTS = 8
+LEAVING_SECONDS = 5.0  # for ending what waits in pools when the program ends
+
+
+class Fleet:
+    """One environment for each task. Use it in `async with`, or close it; one event loop, one process.
+
+    They live as those of `hermetic.open(kind, task=…)` do: others find them, and they outlive the fleet.
+    """
+
+    def __init__(
+        self, kind: str = "local", *, warm: int = 0, idle: float | None = IDLE, starts: int = STARTS, **options: Any
+    ) -> None:
+        """`warm` are started ahead, `starts` at once at most, and one unused for `idle` seconds is let go of.
+
+        Raises: ConfigError for an unknown kind or option.
+        """
+        _check_count("warm", warm, least=0)
+        _check_count("starts", starts, least=1)
+        if idle is not None and not (isinstance(idle, int | float) and idle > 0):
+            raise InvalidArgument(f"idle must be seconds above zero, or None for never, not {idle!r}", argument="idle")
+        catalog.find(kind)(options)
+        self._kind = kind
+        self._options = options
+        self._warm = warm
+        self._idle = idle
+        self._overrides: dict[str, dict[str, Any]] = {}
+        self._members: dict[str, Member] = {}
+        self._pools: dict[bytes, Pool] = {}
+        self._places = asyncio.Semaphore(starts)
+        self._starting = 0
+        self._started: set[str] = set()  # residents, by id
+        self._is_closed = False
+        self._pid = os.getpid()
+        atexit.register(self._leave)
+
+    def __repr__(self) -> str:
+        return f"<Fleet of {self._kind}: {len(self.tasks)} tasks{', closed' if self._is_closed else ''}>"
+
+    @property
+    def kind(self) -> str:
+        """Of its environments."""
+        return self._kind
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks whose environments are kept now."""
+        return [task for task, member in self._members.items() if member.environment is not None]
+
+    def override(self, task: str, **options: Any) -> None:
+        """Other options for a task that has no environment yet, besides the fleet's own. Raises ConfigError."""
+        member = self._members.get(task)
+        if member is not None and member.environment is not None:
+            raise ConfigError(
+                f"task {task!r} has an environment; end it first with close_task({task!r}, remove=True)", setting="task"
+            )
+        catalog.find(self._kind)({**self._options, **options})
+        self._overrides[task] = options
+
+    def clear_override(self, task: str) -> None:
+        """Forgets what `override` said of a task."""
+        self._overrides.pop(task, None)
+
+    async def warm(self, count: int, **options: Any) -> None:
+        """Keeps so many environments with these options besides the fleet's own ready; returns when they are."""
+        self._check_open()
+        _check_count("count", count, least=0)
+        pool = self._pool({**self._options, **options}, count)
+        pool.size = count
+        pool.fill()
+        await pool.filled()
+        if pool.problem:
+            raise EnvironmentUnavailable(f"an environment that is started ahead does not come up: {pool.problem}")
+
+    async def get(self, task: str) -> Environment:
+        """The task's environment, opened where it is not. Ask again rather than keep it: it may be let go of when idle.
+
+        Raises: as `hermetic.open` does.
+        """
+        self._check_open()
+        self._begin()
+        member = self._member(task)
+        if member.is_usable and not member.lock.locked():
+            return self._touched(member)
+        with self._wanted(member):
+            async with member.lock:
+                self._check_open()
+                if not member.is_usable:
+                    await member.close(remove=False)
+                    member.keep(await self._open(task))
+                return self._touched(member)
+
+    @asynccontextmanager
+    async def use(self, task: str) -> AsyncIterator[Environment]:
+        """The task's environment for a block, in which it is not let go of."""
+        self._check_open()
+        member = self._member(task)
+        with self._wanted(member):
+            yield await self.get(task)
+
+    async def close_task(self, task: str, *, remove: bool = False) -> bool:
+        """Lets go of a task's environment; `remove=True` ends it. False when the fleet keeps none."""
+        member = self._members.get(task)
+        if member is None:
+            return False
+        async with member.lock:
+            was_there = member.environment is not None
+            await member.close(remove=remove)
+            self._forget(member)
+        return was_there
+
+    async def info(self) -> FleetInfo:
+        """What the fleet keeps now, with its use of disks."""
+        kept = [(task, member) for task, member in self._members.items() if member.environment is not None]
+        tasks = await asyncio.gather(*(_task_info(task, member) for task, member in kept))
+        return FleetInfo(
+            tasks=tuple(tasks),
+            warm=sum(len(pool.ids) for pool in self._pools.values()),
+            starting=self._starting,
+            disk_bytes=sum(info.disk_bytes or 0 for info in tasks),
+            problem=next((pool.problem for pool in self._pools.values() if pool.problem), ""),
+        )
+
+    async def gc(self) -> list[Removed]:
+        """Takes away what processes that are gone left of environments that are gone, and nothing else."""
+        return await collect(Records(runtime_root()))
+
+    async def close(self, *, remove: bool = False) -> int:
+        """Lets go of all environments, and ends those that wait for a task; returns how many tasks there were.
+
+        `remove=True` also ends those that this fleet started. One that lived before, or that another process opened, is
+        only let go of.
+        """
+        self._is_closed = True
+        atexit.unregister(self._leave)
+        members, self._members = list(self._members.values()), {}
+        closings = [self._close_member(member, remove) for member in members]
+        ends = await asyncio.gather(*closings, *(pool.close() for pool in self._pools.values()), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+        return sum(map(bool, ends))
+
+    async def __aenter__(self) -> "Fleet":
+        self._begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _close_member(self, member: Member, remove: bool) -> bool:
+        async with member.lock:
+            environment = member.environment
+            is_ours = environment is not None and record_of(environment).resident in self._started
+            await member.close(remove=remove and is_ours)
+        return environment is not None
+
+    async def _open(self, task: str) -> Environment:
+        options = {**self._options, **self._overrides.get(task, {})}
+
+        async def start(ordered: Ordered) -> Environment:
+            if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(task)):
+                ordered.watch.done()
+                return ready
+            return await self._start(ordered)
+
+        return await open_environment(self._kind, task, options, start=start)
+
+    async def _start(self, ordered: Ordered) -> Environment:
+        async with self._places:
+            self._starting += 1
+            try:
+                environment = await start_new(ordered)
+            finally:
+                self._starting -= 1
+        self._started.add(record_of(environment).resident)
+        return environment
+
+    def _pool(self, options: Mapping[str, Any], size: int) -> Pool:
+        key = _key(catalog.find(self._kind)(options).options)
+        if key not in self._pools:
+            self._pools[key] = Pool(size, lambda: open_environment(self._kind, None, options, start=self._start))
+        return self._pools[key]
+
+    def _member(self, task: str) -> Member:
+        if task not in self._members:
+            self._members[task] = Member(self._idle, self._forget)
+        return self._members[task]
+
+    def _touched(self, member: Member) -> Environment:
+        member.touch()
+        assert member.environment is not None, "it is usable"
+        return member.environment
+
+    @contextmanager
+    def _wanted(self, member: Member) -> Iterator[None]:
+        member.users += 1
+        try:
+            yield
+        finally:
+            member.users -= 1
+            member.touch()
+            self._forget(member)
+
+    def _forget(self, member: Member) -> None:
+        """Drops a member that has no environment, unless somebody is about to use it."""
+        if member.environment is None and not member.users:
+            for task in [task for task, one in self._members.items() if one is member]:
+                del self._members[task]
+
+    def _begin(self) -> None:
+        """Starts environments ahead, as many as were asked for; an event loop runs now."""
+        warm, self._warm = self._warm, 0
+        if warm:
+            self._pool(self._options, warm).fill()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise EnvironmentUnavailable("the fleet was closed; make another one")
+
+    def _leave(self) -> None:
+        """At the end of the program: ends what waits for a task, which nobody else would."""
+        ids = [id for pool in self._pools.values() for id in pool.ids]
+        if os.getpid() == self._pid and ids:
+            with contextlib.suppress(Exception):
+                asyncio.run(_end_all(ids))
+
+
+async def _end_all(ids: list[str]) -> None:
+    async def end(id: str) -> None:
+        with contextlib.suppress(ExecutionError):
+            await (await attach(id)).close(remove=True)
+
+    async with asyncio.timeout(LEAVING_SECONDS):
+        await asyncio.gather(*map(end, ids))
+
+
+async def _task_info(task: str, member: Member) -> TaskInfo:
+    environment = member.environment
+    assert environment is not None, "only those are asked that have one"
+    cwd = record_of(environment).options.get("cwd")
+    about: dict[str, Any] = {
+        "task": task, "id": environment.id, "kind": environment.kind, "cwd": cwd, "users": member.users
+    }  # fmt: skip
+    try:
+        info = await environment.info()
+        disk = await disk_bytes(environment, info.spool_bytes)
+    except EnvironmentUnavailable:
+        return TaskInfo(**about, processes=None, disk_bytes=None)
+    return TaskInfo(**about, processes=info.processes, disk_bytes=disk)
+
+
+def _key(options: Mapping[str, Any]) -> bytes:
+    """The same for the same options."""
+    return msgspec.json.encode(sorted(options.items()))
+
+
+def _check_count(name: str, value: int, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidArgument(f"{name} must be a whole number of at least {least}, not {value!r}", argument=name)

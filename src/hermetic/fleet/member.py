@@ -1,0 +1,88 @@
+"""One task's environment in a fleet: who uses it, and when it is let go of."""
+
+import asyncio
+from collections.abc import Callable
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import activity_of
+
+
+class Member:
+    """An environment while a fleet keeps it; `forget` is called when it was let go of for idleness."""
+
+    def __init__(self, idle: float | None, forget: Callable[["Member"], None]) -> None:
+        self.lock = asyncio.Lock()  # whoever opens or closes it
+        self.environment: Environment | None = None
+        self.users = 0  # that asked for it not to be let go of
+        self._idle = idle
+        self._forget = forget
+        self._requests = 0  # at the last look
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Member {self.environment!r}: {self.users} users>"
+
+    @property
+    def is_usable(self) -> bool:
+        """True when there is an environment that can be asked."""
+        return self.environment is not None and not activity_of(self.environment).is_over
+
+    def keep(self, environment: Environment) -> None:
+        """Takes an environment in; its idle time begins."""
+        self.environment = environment
+        self.touch()
+
+    def touch(self) -> None:
+        """It is used now: its idle time begins anew."""
+        self._stop_timer()
+        if self.environment is None:
+            return
+        self._requests = activity_of(self.environment).requests
+        if self._idle is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._idle, self._look_later)
+
+    async def close(self, *, remove: bool) -> None:
+        """Lets go of the environment, or ends it; the lock is held."""
+        self._stop_timer()
+        if self._looking is not None and self._looking is not asyncio.current_task():
+            self._looking.cancel()
+        environment, self.environment = self.environment, None
+        if environment is not None:
+            await environment.close(remove=remove)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """The idle time is over: lets go, unless something was asked meanwhile, or anything runs there."""
+        async with self.lock:
+            if self.environment is None:
+                return
+            if not await self._is_idle(self.environment):
+                self.touch()
+                return
+            # No await between the last look and the closing: no call can begin in between.
+            await self.close(remove=False)
+            self._forget(self)
+
+    async def _is_idle(self, environment: Environment) -> bool:
+        before = activity_of(environment)
+        was_quiet = before.requests == self._requests and not before.is_busy
+        self._requests = before.requests
+        if self.users or not was_quiet:
+            return before.is_over and not self.users
+        try:
+            info = await environment.info()
+        except EnvironmentUnavailable:
+            return not self.users
+        now = activity_of(environment)
+        is_quiet = now.requests == before.requests + 1 and not now.is_busy  # one was ours
+        self._requests = now.requests
+        return is_quiet and not self.users and info.processes == 0

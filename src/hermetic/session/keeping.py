@@ -1,0 +1,59 @@
+"""What a keeper of many environments sees of one, and does to it, that its user does not."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.link import answers
+from hermetic.session.environment import Environment
+
+
+class Activity(NamedTuple):
+    """How much an environment is used, by this process."""
+
+    requests: int  # sent so far
+    is_busy: bool  # one of them waits for its answer
+    is_over: bool  # it was closed, or its resident is gone
+
+
+def activity_of(environment: Environment) -> Activity:
+    """What this process asked of it, and whether it still can."""
+    link = environment._link
+    return Activity(link.requests, link.is_busy, link.is_over)
+
+
+def record_of(environment: Environment) -> EnvironmentRecord:
+    """What this host remembers of it."""
+    return environment._record
+
+
+async def set_lease(environment: Environment, seconds: float) -> None:
+    """How long it lives from now on when nobody is attached, whatever runs there. Raises EnvironmentUnavailable."""
+    await environment._link.ask("lease", answers.done, lease=seconds, unattended=seconds)
+
+
+async def give_to_task(environment: Environment, task: str) -> Environment:
+    """An environment that was opened without a task, as that task's; the old object is not to be used any more.
+
+    The lock of the task's id is held by the caller. Raises EnvironmentUnavailable when it is gone.
+    """
+    record, records, link = environment._record, environment._records, environment._link
+    clocks = {name: record.options[name] for name in ("lease", "unattended") if name in record.options}
+    await link.ask("lease", answers.done, **clocks)
+    given = msgspec.structs.replace(record, task=task)
+    async with records.lock(record.id):
+        try:
+            records.write(given)
+        except OSError as error:
+            raise EnvironmentUnavailable(f"environment {record.id} is gone: {error}", environment=record.id) from error
+    environment._is_closed = True
+    return Environment(environment._backend, given, link, records, ends_on_close=False)
+
+
+async def disk_bytes(environment: Environment, spool_bytes: int | None) -> int:
+    """What it takes on disks, as far as anybody can tell: output that is kept, and the place itself."""
+    measure: Any = getattr(environment._backend, "disk_bytes", None)
+    place = 0 if measure is None else await measure(environment._record)
+    return (spool_bytes or 0) + place

@@ -1,0 +1,193 @@
+"""What killed processes left is taken away; what lives, is being opened, or belongs elsewhere is not."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import hermetic
+from hermetic.contract.environment import Abandoned, EnvironmentRecord
+from hermetic.environments import catalog
+from hermetic.environments.janitor import NAME as JANITOR
+from hermetic.environments.local import Local
+from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
+from hermetic.environments.starting import ended as gone
+from hermetic.fleet.garbage import collect
+from tests.cli.program import as_json  # fmt: skip
+from tests.cli.program import hermetic as command
+from tests.environments.test_janitor import dict_of_kinds, janitors
+from tests.environments.unguarded import KIND, PLACE
+
+
+@pytest.fixture(autouse=True)
+def spool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as directory:
+        monkeypatch.setenv("HERMETIC_SPOOL_DIR", directory)
+        yield Path(directory)
+
+
+@pytest.fixture
+def records() -> Records:
+    return Records(runtime_root())
+
+
+def names(root: Path) -> list[str]:
+    return sorted(os.listdir(root))
+
+
+def stale(records: Records, spool: Path, *, pid: int, created: float) -> EnvironmentRecord:
+    id = new_id()
+    directory = records.make_directory(id)
+    own = spool / f"{id}.{records.mark}.x"
+    own.mkdir()
+    record = EnvironmentRecord(
+        id=id, kind="local", task=None, options={}, created=created, directory=str(directory), spool=str(own),
+        socket=str(directory / "s"), token=b"t", resident="r", pid=pid, guardian=None,
+    )  # fmt: skip
+    records.write(record)
+    return record
+
+
+@contextmanager
+def litter(records: Records, spool: Path) -> Iterator[list[Path]]:
+    """What openers leave that are killed at the worst moments."""
+    id = new_id()
+    left = [
+        records.root / new_id(),  # no record yet
+        records.root / f".{new_id()}.0123",  # moved away, not yet removed
+        spool / f"{id}.{records.mark}.0123",
+    ]
+    for path in left:
+        path.mkdir()
+        (path / "file").touch()
+    lock = records.root / f"{new_id()}.lock"
+    lock.touch()
+    left.append(lock)
+    yield left
+    for path in left:
+        assert not path.exists()
+
+
+async def test_what_killed_openers_left_is_taken_away(records: Records, spool: Path) -> None:
+    with litter(records, spool):
+        removed = await collect(records)
+    assert sorted(one.what for one in removed) == ["directory", "directory", "lock", "spool"]
+    assert names(records.root) == names(spool) == []
+    assert await collect(records) == []
+
+
+async def test_the_record_of_a_dead_resident_goes_with_all_it_has(records: Records, spool: Path) -> None:
+    record = stale(records, spool, pid=2**22, created=time.time())
+    [removed] = await collect(records)
+    assert (removed.what, removed.name) == ("environment", record.id)
+    assert names(records.root) == names(spool) == []
+
+
+async def test_a_younger_process_with_a_dead_residents_number_is_not_touched(records: Records, spool: Path) -> None:
+    async with hermetic.open("local", login=False) as env:
+        pid = (await env.info()).pid
+        record = stale(records, spool, pid=pid, created=time.time() - 3600)
+        assert [one.name for one in await collect(records)] == [record.id]
+        assert (await env.run("echo alive")).output == "alive\n"
+        assert (await env.info()).pid == pid
+
+
+async def test_what_lives_is_left_alone(records: Records, spool: Path) -> None:
+    async with hermetic.open("local", login=False) as env, hermetic.open("local", task="lives", login=False) as other:
+        before = names(records.root), names(spool)
+        assert await collect(records) == []
+        assert (names(records.root), names(spool)) == before
+        assert (await env.run("echo alive")).output == "alive\n"
+        await other.close(remove=True)
+
+
+async def test_what_somebody_is_opening_is_left_alone(records: Records, spool: Path) -> None:
+    id = id_for_task("being opened")
+    async with records.lock(id):
+        records.make_directory(id)
+        own = spool / f"{id}.{records.mark}.1"
+        own.mkdir()
+        assert await collect(records) == []
+        assert (records.root / id).exists()
+        assert own.exists()
+    assert len(await collect(records)) == 2
+
+
+async def test_a_resident_that_nobody_knows_of_is_left_to_its_lease(records: Records) -> None:
+    env = await hermetic.open("local", login=False)
+    info = await env.info()
+    file = records.root / env.id / "env.json"
+    kept = file.read_bytes()
+    file.unlink()
+    assert await collect(records) == []
+    assert (await env.run("echo alive")).output == "alive\n"
+    file.write_bytes(kept)
+    await env.close()
+    await gone(info.pid)
+
+
+async def test_the_spools_of_other_runtime_directories_are_left_alone(records: Records, spool: Path) -> None:
+    foreign = spool / f"{new_id()}.{'0' * 16}.1234"
+    foreign.mkdir()
+    (spool / "something else").mkdir()
+    assert await collect(records) == []
+    assert foreign.exists()
+
+
+async def test_the_socket_of_a_killed_janitor_is_removed(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setitem(dict_of_kinds(), KIND, PLACE)
+    async with hermetic.open(KIND) as env:
+        [pid] = janitors()
+        assert await collect(records) == []
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            await gone(pid)
+        assert [one.name for one in await collect(records)] == [JANITOR]
+        assert (await env.run("echo alive")).output == "alive\n"
+
+
+class Boxes(Local):
+    """A kind whose places can be left behind."""
+
+    kind = "boxes"
+    left: tuple[str, ...] = ()
+
+    @classmethod
+    async def collect(cls, root: str, abandoned: Abandoned) -> list[str]:
+        """Takes away every box that is abandoned."""
+        assert root == str(runtime_root())
+        taken = []
+        for id in cls.left:
+            async with abandoned(id) as it_is:
+                if it_is:
+                    taken.append(f"box {id}")
+        return taken
+
+
+async def test_each_kind_takes_away_its_own_places(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dict_of_kinds(), "boxes", f"{__name__}:Boxes")
+    opened = await hermetic.open("local", login=False)
+    busy, free = new_id(), new_id()
+    monkeypatch.setattr(catalog.find("boxes"), "left", (opened.id, busy, free))
+    async with records.lock(busy):
+        assert [(one.what, one.name) for one in await collect(records)] == [("place", f"box {free}")]
+    await opened.close()
+
+
+def test_the_command_line_collects(records: Records, spool: Path) -> None:
+    with litter(records, spool):
+        removed = as_json("gc")
+    assert len(removed) == 4
+    with litter(records, spool):
+        done = command("gc")
+    assert done.returncode == 0
+    assert len(done.stdout.decode().splitlines()) == 4
+    assert command("gc").stdout == b""

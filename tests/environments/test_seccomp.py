@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hermetic.contract.errors import Unsupported
-from hermetic.environments.seccomp import ALLOWED, ASKED, NEWEST, REFUSED, bpf, docker_profile
+from hermetic.environments.seccomp import ALLOWED, ASKED, MODES, NEWEST, REFUSED, bpf, docker_profile
 from tests.environments.syscalls import PLAIN, told
 from tests.programs import need, need_variable
 
@@ -40,6 +40,39 @@ def test_bubblewrap_refuses_every_call_of_the_table(tmp_path: Path) -> None:
     said = told(["sh", "-c", script, str(tmp_path / "filter")], NUMBERS)
     assert {name: said[name] for name in expected()} == expected()
     assert said["x32"] == "0"
+
+
+SET_USER_ID = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+os.chdir(os.sys.argv[1])
+def tried(act):
+    try:
+        act()
+    except OSError as error:
+        return error.errno
+    return 0
+os.mknod("f")
+made = os.O_CREAT | os.O_WRONLY
+ways = [
+    lambda: os.chmod("f", 0o4755), lambda: os.fchmod(os.open("f", os.O_RDONLY), 0o4755), lambda: os.mknod("n", 0o4755),
+    lambda: os.open("o", made, 0o4755), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755),
+]
+how = (ctypes.c_uint64 * 3)(made, 0o4755, 0)
+print([tried(way) for way in ways], libc.syscall(437, -100, b"p", how, 24), ctypes.get_errno())
+print(os.open("f", os.O_RDONLY, 0o4755) > 0, tried(lambda: os.chmod("f", 0o755)), tried(lambda: os.chmod(".", 0o2755)))
+print([oct(os.stat(name).st_mode) for name in os.listdir(".")])
+"""
+
+
+def test_no_file_gets_the_rights_of_its_owner_in_bubblewrap(tmp_path: Path) -> None:
+    need("bwrap")
+    (tmp_path / "filter").write_bytes(bpf())
+    (tmp_path / "ws").mkdir()
+    script = 'exec bwrap --unshare-user --dev-bind / / --seccomp 9 /usr/bin/python3 -c "$@" 9<"$0"'
+    argv = ["sh", "-c", script, str(tmp_path / "filter"), SET_USER_ID, str(tmp_path / "ws")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["[1, 1, 1, 1, 1] -1 38", "True 0 0", "['0o100755']"]
 
 
 @pytest.fixture
@@ -81,8 +114,9 @@ def test_every_call_the_kernel_names_is_either_allowed_refused_or_asked_about(ma
     known -= {"timerfd_gettime64", "timerfd_settime64"} | set(NO_CALL.split())
     assert known - set(ALLOWED.split()) - set(REFUSED) - set(ASKED) == set()
     for name, number in named:
-        if name in REFUSED or name in ASKED:
-            assert getattr({**REFUSED, **ASKED}[name], machine) == int(number), name
+        table = {**REFUSED, **ASKED, **{mode: where.numbers for mode, where in MODES.items()}}
+        if name in table:
+            assert getattr(table[name], machine) == int(number), name
         assert int(number) <= NEWEST
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from hermetic.contract.errors import EnvironmentUnavailable
@@ -15,6 +16,8 @@ _NAMESPACES = (
     "sysctl -w user.max_user_namespaces=10000; in a container, start that with a seccomp profile that lets it; "
     "or open another kind"
 )
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_CAP_SYS_ADMIN = 21
 _MEANINGS = {
     "No permissions to create a new namespace": _NAMESPACES,
     "Creating new namespace failed": _NAMESPACES,
@@ -48,6 +51,19 @@ def namespaces(program: str, *, network: bool) -> list[str]:
     # It dies with its keeper, and the first process with it.
     return [*arguments, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1", "--die-with-parent",
             "--clearenv", "--setenv", "LC_ALL", "C.UTF-8", "--info-fd", "7", "--seccomp", "9"]  # fmt: skip
+
+
+def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:
+    """The same command line, run where the empty `directory` shows this machine's /dev, read-only."""
+    script = f'PATH={_SYSTEM_PATH}; mount -o rbind,ro /dev "$0" && exec "$@"'
+    return [shutil.which("unshare", path=_SYSTEM_PATH) or "unshare", "-m", "/bin/sh", "-c", script, directory, *argv]
+
+
+def may_mount() -> bool:
+    """True for root that has not been deprived of the right to, as in a container."""
+    status = Path("/proc/self/status").read_text()
+    effective = int(status.partition("CapEff:")[2].split()[0], 16)
+    return bool(effective >> _CAP_SYS_ADMIN & 1)
 
 
 def explained(error: EnvironmentUnavailable) -> EnvironmentUnavailable:

@@ -16,7 +16,7 @@ from hermetic.contract.environment import EnvironmentRecord, Isolation, Resident
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unsupported
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.bubblewrap import explained, find_program, namespaces
+from hermetic.environments.bubblewrap import explained, find_program, may_mount, namespaces, with_read_only_devices
 from hermetic.environments.cgroups import Cgroup, make_cgroup
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
@@ -39,6 +39,7 @@ from hermetic.environments.workspace import (
 )
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
+DEVICES = "dev"
 PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
 
 # What leads to sockets of this side, or to directories that are not seen inside.
@@ -113,6 +114,8 @@ class Sandbox:
             notes.append("the network is this machine's own: its ports, its abstract sockets and its neighbours answer")
         if os.geteuid() == 0:
             notes.append("opened by root: commands can read what only root may in /usr, /opt and readable")
+            if not may_mount():
+                notes.append("opened by root without the right to mount: commands can change modes in this /dev")
         return tuple(notes)
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
@@ -193,8 +196,15 @@ class Sandbox:
         return View(
             workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
             network=self._options.network, place=place, spool=kept.spool, memory_cgroup=cgroup.memory,
-            memory_bytes=self._options.memory_bytes,
+            devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
         )  # fmt: skip
+
+    def _devices(self, directory: str) -> str | None:
+        if os.geteuid() != 0 or not may_mount():
+            return None
+        devices = os.path.join(directory, DEVICES)
+        os.mkdir(devices)
+        return devices
 
     def _bwrap(self, program: str, view: View, limits: ProcessLimits) -> list[str]:
         """The whole command line that becomes the resident."""
@@ -202,7 +212,8 @@ class Sandbox:
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
         apart = namespaces(program, network=view.network)
-        return [program, *apart, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+        argv = [program, *apart, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+        return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
     def _given(self, cgroup: Cgroup, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
         """What the resident reads when it starts."""

@@ -26,7 +26,8 @@ _SETTINGS_BEGIN = ("bash_completion", "ca-certificates", "java", "ld.so.", "loca
 _DEEPER = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
            "/etc/pki/ca-trust")  # fmt: skip
 
-_HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine, where root asks
+_HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     place: str  # on this side: what the resident's own directory is
     spool: str | None  # on this side
     memory_cgroup: str | None
+    devices: str | None  # this machine's /dev once more, read-only
     memory_bytes: int  # what all file systems in memory have to fit into, with room to spare
 
 
@@ -48,8 +50,8 @@ def mounts(view: View) -> list[str]:
     quarter = view.memory_bytes // 4
     arguments = [
         *_system(), *_settings(view.network),
-        "--proc", "/proc", *_without_the_machine(),
-        "--dev", "/dev", "--size", str(quarter // 2), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+        "--proc", "/proc", *_kept_from_root(), "--dev", "/dev", *_devices(view.devices),
+        "--size", str(quarter // 2), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
         "--size", str(quarter), "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var",
         "--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run",
     ]  # fmt: skip
@@ -84,10 +86,20 @@ def _settings(network: bool) -> Iterator[str]:
         yield from ("--ro-bind", os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf")
 
 
-def _without_the_machine() -> Iterator[str]:
-    for name in _HIDDEN_PROC:
-        if os.path.exists(f"/proc/{name}"):
-            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
+def _kept_from_root() -> Iterator[str]:
+    """Who is root outside owns what /proc shows of the whole machine, and could write it or change its modes."""
+    if os.geteuid() == 0:
+        for name in _HIDDEN_PROC:
+            if os.path.exists(f"/proc/{name}"):
+                yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
+        yield from ("--remount-ro", "/proc")
+
+
+def _devices(read_only: str | None) -> Iterator[str]:
+    """A device can be used where its node is read-only, but neither its mode nor its owner be changed."""
+    if read_only is not None:
+        for name in _DEVICES:
+            yield from ("--dev-bind", f"{read_only}/{name}", f"/dev/{name}")
 
 
 def _where_looked_for(cgroup: str) -> str:

@@ -23,6 +23,14 @@ class Numbers(NamedTuple):
     aarch64: int | None
 
 
+class Mode(NamedTuple):
+    """A call that gives a file its mode: which argument that is, and which one says whether a file is made at all."""
+
+    numbers: Numbers
+    mode: int
+    flags: int | None = None
+
+
 # What a command is refused whatever its arguments and capabilities are: first what engines' own profiles of some years
 # let through, then what they refuse as well.
 REFUSED: Mapping[str, Numbers] = {
@@ -62,6 +70,17 @@ ASKED: Mapping[str, Numbers] = {
     "socket": Numbers(41, 198), "socketpair": Numbers(53, 199), "ioctl": Numbers(16, 29), "clone": Numbers(56, 220),
     "clone3": Numbers(435, 435), "personality": Numbers(135, 92),
 }  # fmt: skip
+
+# In a sandbox a set-uid file would be one of the caller on this side, where others could run it.
+MODES: Mapping[str, Mode] = {
+    "openat": Mode(Numbers(257, 56), 3, 2), "open": Mode(Numbers(2, None), 2, 1), "creat": Mode(Numbers(85, None), 1),
+    "chmod": Mode(Numbers(90, None), 1), "fchmod": Mode(Numbers(91, 52), 1), "fchmodat": Mode(Numbers(268, 53), 2),
+    "fchmodat2": Mode(Numbers(452, 452), 2), "mknod": Mode(Numbers(133, None), 1), "mknodat": Mode(Numbers(259, 33), 2),
+}  # fmt: skip
+OPENAT2 = 437  # keeps the mode in memory, where no filter sees it
+SET_USER_ID = 0o4000
+MAKES_A_FILE = 0o100 | 0o20000000  # O_CREAT, and what O_TMPFILE has besides O_DIRECTORY
+
 FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: no AF_VSOCK, AF_ALG, AF_PACKET nor any other
 TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into a terminal, as if its user had
 CLONE_MASK = 0x7E020000  # every flag of `clone` that makes a namespace
@@ -167,7 +186,11 @@ _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
 def bpf(machine: str | None = None) -> bytes:
-    """A filter for bwrap's `--seccomp FD` on this machine, or on another. Raises Unsupported on an unknown one."""
+    """A filter for bwrap's `--seccomp FD` on this machine, or on another. Raises Unsupported on an unknown one.
+
+    It refuses what the profile does, and set-uid files besides: a container needs them to install packages, and its
+    files are not of this side.
+    """
     machine = machine or platform.machine()
     if machine not in _AUDIT:
         raise Unsupported(
@@ -178,22 +201,22 @@ def bpf(machine: str | None = None) -> bytes:
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, unknown),
         (_LOAD, 0, 0, _NUMBER), (_JUMP_IF_AT_LEAST, 0, 1, NEWEST + 1), (_RETURN, 0, 0, unknown),
+        *_when(OPENAT2, [(_RETURN, 0, 0, unknown)]),
     ]  # fmt: skip
-    for numbers in REFUSED.values():
-        program += _when(getattr(numbers, machine), [(_RETURN, 0, 0, refuse)])
+    for mode in MODES.values():  # first, for they are the most frequent
+        program += _when(getattr(mode.numbers, machine), _sets_user_id(mode, refuse))
     asked = {
         "clone3": [(_RETURN, 0, 0, unknown)],
         "socket": _argument_in(0, FAMILIES, _ALLOW, refuse),
         "socketpair": _argument_in(0, FAMILIES, _ALLOW, refuse),
         "personality": _argument_in(0, PERSONALITIES, _ALLOW, refuse),
         "ioctl": _argument_in(1, TERMINAL_REQUESTS, refuse, _ALLOW),
-        "clone": [
-            (_LOAD, 0, 0, _FIRST_ARGUMENT), (_AND, 0, 0, CLONE_MASK),
-            (_JUMP_IF_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, refuse),
-        ],
-    }  # fmt: skip
+        "clone": [*_allow_without(0, CLONE_MASK), (_RETURN, 0, 0, refuse)],
+    }
     for name, numbers in ASKED.items():
         program += _when(getattr(numbers, machine), asked[name])
+    for numbers in REFUSED.values():
+        program += _when(getattr(numbers, machine), [(_RETURN, 0, 0, refuse)])
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
@@ -204,6 +227,19 @@ _Instruction = tuple[int, int, int, int]
 def _when(number: int | None, then: list[_Instruction]) -> list[_Instruction]:
     """`then`, which returns, for the call with this number; nothing where there is none."""
     return [] if number is None else [(_JUMP_IF_EQUAL, 0, len(then), number), *then]
+
+
+def _sets_user_id(mode: Mode, refuse: int) -> list[_Instruction]:
+    makes = [] if mode.flags is None else _allow_without(mode.flags, MAKES_A_FILE)
+    return [*makes, *_allow_without(mode.mode, SET_USER_ID), (_RETURN, 0, 0, refuse)]
+
+
+def _allow_without(index: int, bits: int) -> list[_Instruction]:
+    """Allows where none of these bits is set in an argument, else goes on."""
+    return [
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * index), (_AND, 0, 0, bits),
+        (_JUMP_IF_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW),
+    ]  # fmt: skip
 
 
 def _argument_in(index: int, values: Iterable[int], inside: int, outside: int) -> list[_Instruction]:

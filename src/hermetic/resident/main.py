@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .frames import Fields
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
@@ -180,13 +181,18 @@ def hear_of_parents_death(number: int) -> None:
 def set_title(title: bytes) -> None:
     """What `ps` shows: written over our own arguments, which also hides the text we were started with."""
     try:
-        with open("/proc/self/comm", "wb") as comm:
-            comm.write(title)
         with open("/proc/self/stat", "rb") as stat:
             start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
+        arguments = title[:end - start - 1].ljust(end - start, b"\0")
+        if ctypes is not None:  # /proc may be read-only
+            ctypes.CDLL(None).prctl(PR_SET_NAME, title, 0, 0, 0)
+            ctypes.memmove(start, arguments, len(arguments))
+            return
+        with open("/proc/self/comm", "wb") as comm:
+            comm.write(title)
         with open("/proc/self/mem", "r+b", 0) as memory:
             memory.seek(start)
-            memory.write(title[:end - start - 1].ljust(end - start, b"\0"))
+            memory.write(arguments)
     except (OSError, ValueError):
         pass
 

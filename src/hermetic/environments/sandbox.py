@@ -192,7 +192,7 @@ class Sandbox:
     def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup) -> View:
         place = os.path.join(kept.directory, PLACE)
         os.mkdir(place, 0o700)
-        Path(kept.directory, FILTER).write_bytes(bpf())
+        Path(kept.directory, FILTER).write_bytes(bpf(may_set_uid=False))
         return View(
             workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
             network=self._options.network, place=place, spool=kept.spool, memory_cgroup=cgroup.memory,

@@ -71,15 +71,15 @@ ASKED: Mapping[str, Numbers] = {
     "clone3": Numbers(435, 435), "personality": Numbers(135, 92),
 }  # fmt: skip
 
-# In a sandbox a set-uid file would be one of the caller on this side, where others could run it.
+# A set-uid file that reaches the caller's side would be one of the caller there, where others could run it.
 MODES: Mapping[str, Mode] = {
     "openat": Mode(Numbers(257, 56), 3, 2), "open": Mode(Numbers(2, None), 2, 1), "creat": Mode(Numbers(85, None), 1),
     "chmod": Mode(Numbers(90, None), 1), "fchmod": Mode(Numbers(91, 52), 1), "fchmodat": Mode(Numbers(268, 53), 2),
     "fchmodat2": Mode(Numbers(452, 452), 2), "mknod": Mode(Numbers(133, None), 1), "mknodat": Mode(Numbers(259, 33), 2),
 }  # fmt: skip
 OPENAT2 = 437  # keeps the mode in memory, where no filter sees it
-SET_USER_ID = 0o4000
-MAKES_A_FILE = 0o100 | 0o20000000  # O_CREAT, and what O_TMPFILE has besides O_DIRECTORY
+SET_UID = 0o4000
+MAKES_FILE = 0o20000100  # O_CREAT and O_TMPFILE: without them the mode that goes with opening a file means nothing
 
 FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: no AF_VSOCK, AF_ALG, AF_PACKET nor any other
 TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into a terminal, as if its user had
@@ -119,14 +119,6 @@ write writev
 """
 
 
-# Where each call takes the mode of a file: the number of its argument. `openat2` takes it from memory.
-MODES: Mapping[str, int] = {
-    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2, "open": 2, "openat": 3
-}  # fmt: skip
-SET_UID = 0o4000
-MAKES_FILE = 0o20000100  # O_CREAT and O_TMPFILE: without them the mode that goes with opening a file means nothing
-
-
 def docker_profile(*, may_set_uid: bool = True) -> str:
     """A profile for `--security-opt seccomp=FILE` of docker and podman: an allow list, as the engines' own are.
 
@@ -141,8 +133,8 @@ def docker_profile(*, may_set_uid: bool = True) -> str:
     rules.append(_rule(["clone"], _masked(0, CLONE_MASK, 0)))
     rules += [_rule(["ioctl"], _masked(1, mask, value)) for mask, value in _all_but(TERMINAL_REQUESTS)]
     if not may_set_uid:
-        rules += [_rule([name], _masked(index, SET_UID, 0)) for name, index in MODES.items()]
-        rules += [_rule([name], _masked(MODES[name] - 1, MAKES_FILE, 0)) for name in ("open", "openat")]
+        rules += [_rule([name], _masked(call.mode, SET_UID, 0)) for name, call in MODES.items()]
+        rules += [_rule([name], _masked(call.flags, MAKES_FILE, 0)) for name, call in MODES.items() if call.flags]
         rules.append({"names": ["openat2"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS})
     # Told its architecture and no error of ours, runc says ENOSYS to later calls and EPERM to the rest.
     natives = [{"architecture": f"SCMP_ARCH_{name.upper()}", "subArchitectures": []} for name in _AUDIT]
@@ -185,11 +177,10 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def bpf(machine: str | None = None) -> bytes:
+def bpf(machine: str | None = None, *, may_set_uid: bool = True) -> bytes:
     """A filter for bwrap's `--seccomp FD` on this machine, or on another. Raises Unsupported on an unknown one.
 
-    It refuses what the profile does, and set-uid files besides: a container needs them to install packages, and its
-    files are not of this side.
+    With `may_set_uid=False` no file can be made that runs as its owner.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT:
@@ -201,10 +192,11 @@ def bpf(machine: str | None = None) -> bytes:
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, unknown),
         (_LOAD, 0, 0, _NUMBER), (_JUMP_IF_AT_LEAST, 0, 1, NEWEST + 1), (_RETURN, 0, 0, unknown),
-        *_when(OPENAT2, [(_RETURN, 0, 0, unknown)]),
     ]  # fmt: skip
-    for mode in MODES.values():  # first, for they are the most frequent
-        program += _when(getattr(mode.numbers, machine), _sets_user_id(mode, refuse))
+    if not may_set_uid:  # first, for these calls are frequent
+        for call in MODES.values():
+            program += _when(getattr(call.numbers, machine), _sets_uid(call, refuse))
+        program += _when(OPENAT2, [(_RETURN, 0, 0, unknown)])
     asked = {
         "clone3": [(_RETURN, 0, 0, unknown)],
         "socket": _argument_in(0, FAMILIES, _ALLOW, refuse),
@@ -229,9 +221,9 @@ def _when(number: int | None, then: list[_Instruction]) -> list[_Instruction]:
     return [] if number is None else [(_JUMP_IF_EQUAL, 0, len(then), number), *then]
 
 
-def _sets_user_id(mode: Mode, refuse: int) -> list[_Instruction]:
-    makes = [] if mode.flags is None else _allow_without(mode.flags, MAKES_A_FILE)
-    return [*makes, *_allow_without(mode.mode, SET_USER_ID), (_RETURN, 0, 0, refuse)]
+def _sets_uid(call: Mode, refuse: int) -> list[_Instruction]:
+    makes = [] if call.flags is None else _allow_without(call.flags, MAKES_FILE)
+    return [*makes, *_allow_without(call.mode, SET_UID), (_RETURN, 0, 0, refuse)]
 
 
 def _allow_without(index: int, bits: int) -> list[_Instruction]:

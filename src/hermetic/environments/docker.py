@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bridge import BRIDGE, bridged
@@ -18,6 +18,7 @@ from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import Plan, data_root, reaches_host, shared_paths, spec_hash
 from hermetic.environments.container_client import Client, client_of, find_client
 from hermetic.environments.container_options import HOME, IDENTITY, RESIDENT, read_container_options
+from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
 from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
 from hermetic.environments.unix_socket import connect
@@ -123,6 +124,15 @@ class Docker:
             found = f"{client.program} answers, without limits on {', '.join(sorted(lacking))}"
             return Finding(state="weak", found=found, advice="give the engine these cgroup controllers")
         return Finding(state="ok", found=f"{client.program} answers")
+
+    @classmethod
+    async def collect(cls, root: str, abandoned: Abandoned) -> list[str]:
+        """Removes containers that no record knows any more."""
+        return await remove_abandoned(find_client(cls.kind), root, abandoned)
+
+    async def disk_bytes(self, record: EnvironmentRecord) -> int:
+        """What was written to the container's own files."""
+        return await written_bytes(client_of(self.kind, record.place), record.place["container"])
 
 
 class Podman(Docker):

@@ -24,6 +24,7 @@ StrictModes no
 PidFile none
 MaxStartups 200
 ClientAliveInterval 5
+SetEnv HOME={at}/home
 """
 
 
@@ -36,6 +37,8 @@ class Sshd:
         self._address = address
         self._around = around
         self._process: subprocess.Popen[bytes] | None = None
+        self.home = at / "home"  # of whoever logs in: with no profile of theirs
+        self.home.mkdir()
         for name in ("host_key", "id"):
             subprocess.run([need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", at / name], check=True)
         settings = SETTINGS.format(port=self.port, address=address, at=at)
@@ -72,7 +75,7 @@ class Sshd:
                 raise AssertionError(self.log)
 
     def stop(self) -> None:
-        """Ends it, and every connection to it."""
+        """Nobody can connect any more; who is connected stays so."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -70,8 +69,7 @@ def command_lines() -> Iterator[bytes]:
 
 
 async def test_the_home_is_where_relative_directories_start(sshd: Sshd) -> None:
-    home = pwd.getpwuid(os.geteuid()).pw_dir
-    for cwd, expected in (("~", home), (".", home), ("/usr", "/usr")):
+    for cwd, expected in (("~", str(sshd.home)), (".", str(sshd.home)), ("/usr", "/usr")):
         async with hermetic.open("ssh", **sshd.options, cwd=cwd) as env:
             assert (await env.run("pwd -P")).output.strip() == expected
     with pytest.raises(EnvironmentUnavailable, match="'/nowhere' is not a directory there"):
@@ -177,9 +175,9 @@ def in_run() -> Iterator[Path]:
 
 
 async def test_a_full_disk_there_is_told(in_run: Path) -> None:
-    cache = f"{pwd.getpwuid(0).pw_dir}/.cache"
-    mounts = "".join(f"mount -t tmpfs -o nr_inodes=1 none {path} && " for path in ("/var/tmp", cache, "/tmp"))
-    around = ["unshare", "--mount", "sh", "-c", f'mkdir -p {cache} && {mounts} exec "$@"', "sh"]
+    places = ("/tmp", "/var/tmp", f"{in_run}/home")
+    mounts = "".join(f"mount -t tmpfs -o nr_inodes=1 none {path} && " for path in places)
+    around = ["unshare", "--mount", "sh", "-c", f'{mounts} exec "$@"', "sh"]
     with running(in_run, around=around) as sshd:
         await fails("the disk there is full; free some space", **sshd.options)
 

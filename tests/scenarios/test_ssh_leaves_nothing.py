@@ -1,0 +1,79 @@
+"""Many environments by ssh, closed or left by callers that were killed: nothing stays on either side."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.starting import ended
+from hermetic.fleet.garbage import collect
+from tests.environments.sshd import Sshd, running
+from tests.sizes import scale
+
+CALLER = """
+import asyncio, json, sys
+import hermetic
+
+async def main():
+    environment = await hermetic.open("ssh", **json.loads(sys.argv[1]))
+    await environment.run("setsid sleep 600 & disown; nohup sleep 600 >/dev/null 2>&1 &")
+    await environment.start("sleep 600")
+    info = await environment.info()
+    print(environment.id, info.pid, info.guardian, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with running(tmp_path_factory.mktemp("sshd")) as one:
+        yield one
+
+
+def left(ids: list[str]) -> list[Path]:
+    """What these environments have on this machine, which is their host too."""
+    own = f"hermetic-{os.geteuid()}"
+    bases = (runtime_root(), Path("/tmp", own), Path("/var/tmp", own))
+    return [path for base in bases if base.is_dir() for path in base.iterdir() if path.name.startswith(tuple(ids))]
+
+
+@pytest.mark.slow
+async def test_a_hundred_opened_and_closed(sshd: Sshd) -> None:
+    ids = []
+    for _ in range(scale(100)):
+        async with hermetic.open("ssh", **sshd.options) as env:
+            await env.run("sleep 600 & setsid sleep 600 &")
+            ids.append(env.id)
+    assert left(ids) == []
+
+
+@pytest.mark.slow
+async def test_twenty_callers_killed(sshd: Sshd) -> None:
+    options = {**sshd.options, "lease": 0.5, "unattended": 0.5}
+    ids = []
+    for _ in range(scale(20)):
+        caller = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CALLER, json.dumps(options), stdout=asyncio.subprocess.PIPE
+        )
+        assert caller.stdout is not None
+        id, *residents = (await caller.stdout.readline()).decode().split()
+        ids.append(id)
+        caller.send_signal(signal.SIGKILL)
+        await caller.wait()
+        async with asyncio.timeout(30):
+            for pid in map(int, residents):
+                await ended(pid)
+    own = f"{runtime_root()}/"
+    records = [path for path in left(ids) if str(path).startswith(own)]
+    assert len(records) == len(ids)  # a caller's machine remembers until somebody asks there: that is `hermetic gc`
+    await collect(Records(runtime_root()))
+    assert left(ids) == []

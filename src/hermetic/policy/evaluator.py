@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from .assignments import assign
@@ -221,6 +222,8 @@ class Evaluator:
 
     def _pipe(self, node: Pipe, shell: Shell, stdin: str | None) -> str:
         text = stdin
+        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(_unpacks(one) for one in node.commands[:-1]):
+            self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
         self.forking += 1
         for command in node.commands:
             text = self.node(command, shell.fork(), text)
@@ -423,7 +426,7 @@ class Evaluator:
                 call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
         elif full in call.shell.files:
             call.shell.files[full] += output
-            if ENDLESS in output:
+            if ENDLESS in output and classify(full, call.shell) != "null":
                 call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)
 
 
@@ -439,6 +442,13 @@ def _is_decoded(word: Word | Assign) -> bool:
         return False
     subs = [piece for piece in word.pieces if isinstance(piece, Sub)]
     return any(_decodes(node) for sub in subs for node, _ in sub.body.items)
+
+
+def _unpacks(node: Node) -> bool:
+    """True for a decoder that is told to decode."""
+    if not isinstance(node, Simple) or first_word(Seq([(node, ";")])) not in _DECODERS:
+        return False
+    return bool(re.search(r"(^|\s)(-\w*[dDr]\w*|--decode|--decrypt)(\s|$)", node.rest))
 
 
 def _decodes(node: Node) -> bool:

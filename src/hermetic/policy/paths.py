@@ -217,6 +217,7 @@ _SECRET_SYSTEM = re.compile(
     r"|/root(/|$)|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
 )
+_KEYS = names("id_rsa id_ed25519 id_ecdsa .netrc .pgpass .git-credentials credentials.json server.key cert.pem")
 _SECRET_NAMES = re.compile(
     r"(^|/)(id_(rsa|dsa|ecdsa|ed25519)(_\w+)?|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|ovpn)"
     r"|wallet\.dat|\.?credentials(\.json|\.yml|\.yaml)?|\.netrc|\.pgpass|\.git-credentials|\.htpasswd|secrets?\.(ya?ml|json|toml|env))$"
@@ -403,6 +404,9 @@ def is_secret(path: str, shell: Shell) -> bool:
         return any(
             _glob_path(path, known) for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
         )
+    base = path.rsplit("/", 1)[-1]
+    if has_glob(base) and base.strip(GLOBS) and any(could_match(base, name) for name in _KEYS):
+        return not _under(path, shell.workspace)
     inner = below_home(path, shell)
     if inner is None or (_under(path, shell.workspace) and not shell.remote):
         return bool(

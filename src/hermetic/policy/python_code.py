@@ -11,11 +11,13 @@ from hermetic.policy.tables import names
 from .call import Call
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
-from .effects import delete, read, write
-from .marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, is_plain, marks_in
-from .network import EXFIL, REVERSE_SHELL, check_address
+from .effects import read, write
+from .marks import DECODED, FILE, INPUT, LOCAL, NET, PIDS, SECRET, TOKEN, is_plain, marks_in
+from .network import EXFIL, REVERSE_SHELL, check_address, is_local
+from .paths import resolve
 from .python_files import UNHANDLED, FileCalls
 from .python_folding import TooLarge
+from .python_libraries import library_call, loads_unseen
 from .python_values import UNKNOWN, Bound, Name, Obj, Value, element_of, marks_of, path_of, text_of
 from .sql import destruction
 
@@ -179,7 +181,7 @@ class _Walker(FileCalls):
             return Obj(name, str(first) if isinstance(first, Name) else None)
         if name in names(
             """
-exec eval compile builtins.exec builtins.eval runpy.run_path code.interact execfile marshal.loads
+exec eval compile builtins.exec builtins.eval runpy.run_path code.interact execfile marshal.loads marshal.load
 types.FunctionType runpy.run_module
 """
         ):
@@ -220,8 +222,10 @@ types.FunctionType runpy.run_module
             self.call.report(REVERSE_SHELL, "connects a shell to another machine")
             return None
         if name.split(".")[0] in ("ctypes", "cffi") and not name.endswith(("sizeof", "c_int", "c_char_p")):
+            loads_unseen(self.call, first)
             return Obj("ctypes")
         if name.split(".")[0] in _CLOUD_MODULES:
+            self._cloud(name.rpartition(".")[2], args)
             return Obj(name)
         network = self._network(name, args, keywords)
         if network is not None:
@@ -306,6 +310,8 @@ types.FunctionType runpy.run_module
     def _kill(self, first: Value) -> Value:
         if isinstance(first, int):
             self.call.run(["kill", "-9", "--", str(first)])
+        elif self.lists_processes:
+            self.call.run(["kill", "-9", PIDS])
         return None
 
     def _network(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
@@ -329,6 +335,11 @@ types.FunctionType runpy.run_module
             SECRET in sent or (TOKEN in sent and not keywords.get("headers"))
         ):
             self.call.report(EXFIL, "sends credentials to another machine")
+        last = name.rsplit(".", 1)[-1]
+        deletes = last == "delete" or "DELETE" in (keywords.get("method"), *args)
+        addresses = [value for value in [*args, *keywords.values()] if isinstance(value, str) and "://" in value]
+        if deletes and any(not is_local(address) for address in addresses):
+            self.call.report(CLOUD_DESTROYS, "deletes something on another machine by HTTP")
         if name.endswith("urlretrieve") and len(args) > 1:
             write(self.call, path_of(args[1]), content=NET)
         return Obj("socket" if "socket" in name else "net", None, NET)
@@ -355,23 +366,17 @@ types.FunctionType runpy.run_module
             and SECRET in "".join(marks_of(arg) for arg in [*args, *keywords.values()])
         ):
             self.call.report(EXFIL, "sends credentials to another machine")
-        if base.startswith("ctypes") and method in names(
-            """
-system unlink remove execve execvp execl reboot kill popen syscall rmdir
-"""
-        ):
-            text = first.decode("latin-1") if isinstance(first, bytes) else text_of(first)
-            if method in ("system", "popen"):
-                self._shell(text)
-            elif method in ("unlink", "remove", "rmdir"):
-                delete(self.call, text, recursive=False)
-            else:
-                self._hidden("calls the kernel directly")
-            return UNKNOWN
+        if base.startswith("ctypes"):
+            command = library_call(self.call, method, args)
+            if command is not None:
+                self._shell(command)
+            return Obj("ctypes") if method in ("LoadLibrary", "dlopen") else UNKNOWN
         if method in ("runsource", "runcode", "push", "run_cell", "runctx") and isinstance(first, str):
             return self._exec("exec", first)
         root = base.split(".")[0]
         if root in _CLOUD_MODULES:
+            if keywords.get("privileged") is True or keywords.get("pid_mode") == "host":
+                self._hidden("starts a container with all rights on the host")
             self._cloud(method, args)
             return Obj(function.call)
         if isinstance(first, str) and method in (
@@ -386,6 +391,10 @@ system unlink remove execve execvp execl reboot kill popen syscall rmdir
             reason = destruction(first)
             if reason:
                 self.call.report(SQL_DESTROYS, reason)
+        if base == "file" and method in ("write", "writelines") and NET in "".join(marks_of(arg) for arg in args):
+            self.call.shell.files[resolve(self.written, self.call.shell)] = NET
+        if method == "decode" and isinstance(first, str) and re.match(r"rot|hex|base|zip|bz2|uu", first):
+            return Obj(function.call, None, DECODED + function.text)
         if method in ("communicate", "stdin.write") and isinstance(first, str | bytes):
             return Obj("output", text=LOCAL)
         return Obj(function.call, None, function.text + "".join(marks_of(arg) for arg in args))

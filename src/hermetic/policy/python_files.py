@@ -42,6 +42,9 @@ UNHANDLED: Value = Obj("unhandled")
 class FileCalls(Computing):
     """Calls that read, write, move, list or delete files."""
 
+    written = ""  # the file last opened for writing
+    lists_processes = False  # it has looked through /proc
+
     def file_call(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         """What a call that is about files gives; UNHANDLED for any other."""
         first = args[0] if args else next(iter(keywords.values()), None)
@@ -82,6 +85,14 @@ os.renames
             return self._transfer(name, args)
         if name in ("os.chmod", "os.chown", "os.lchown", "shutil.chown"):
             return self._permission(name, args)
+        if name == "fileinput.input" and keywords.get("inplace"):
+            for value in [*args, keywords.get("files")]:
+                for path in value if isinstance(value, list) else [value]:
+                    write(self.call, path_of(path) if path else "")
+            return UNKNOWN
+        if name in ("site.getusersitepackages", "site.getsitepackages", "sysconfig.get_path"):
+            found = f"{self.call.shell.home}/.local/lib/python3" if "user" in name else "/usr/lib/python3/dist-packages"
+            return [found] if name.endswith("getsitepackages") else found
         if name in ("os.truncate", "os.mkfifo", "os.mknod"):
             write(self.call, path_of(first))
             return None
@@ -99,6 +110,7 @@ os.renames
             mode = "w" if not (isinstance(mode, Name) and mode.endswith("O_RDONLY")) else "r"
         if not isinstance(mode, str) or any(letter in mode for letter in "wax+"):
             write(self.call, path)
+            self.written = path
             return Obj("file", None, FILE)
         if path.isdigit() or path == "0":
             return Obj("file", None, self.call.input())
@@ -119,6 +131,7 @@ os.renames
         return out
 
     def _listing(self, name: str, path: str) -> Value:
+        self.lists_processes = self.lists_processes or path.startswith("/proc")
         if name.startswith("glob"):
             return [path.replace("*", "\ue010").replace("?", "\ue011")]
         if name == "os.walk":

@@ -102,6 +102,7 @@ class Folding:
         for name in names(
             """
 system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chmod urlopen check_output move
+CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
 """
         ):
             self.names.setdefault(name, Name(f"{module}.{name}"))

@@ -37,6 +37,8 @@ class Computing(Folding):
             if attr == "get" and args and isinstance(args[0], str):
                 return base.get(args[0], args[1] if len(args) > 1 else None)
             return list(base.values()) if attr == "values" else UNKNOWN
+        if isinstance(base, str) and attr == "encode" and not is_plain(base):
+            return Obj("?", text=base)
         simple = names(
             """
 replace lower upper strip lstrip rstrip split encode decode title swapcase translate hex removeprefix splitlines

@@ -45,10 +45,10 @@ def score(rows: list[Row]) -> Score:
     alarmed: list[str] = []
     counts: Counter[str] = Counter()
     for row in rows:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         verdict = assess(row.command)
         label = verdict.label
-        times.append((time.perf_counter() - begun) * 1000)
+        times.append((time.thread_time() - begun) * 1000)
         counts["exceptions"] += any(part.rule == "not-judged" for part in verdict.parts)
         counts[row.label] += 1
         tricky = row.technique not in ("", "plain")

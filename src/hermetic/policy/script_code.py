@@ -7,11 +7,13 @@ import re
 from hermetic.policy.tables import names
 
 from .call import Call
+from .commands.scripting import judge_applescript
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import SQL_DESTROYS
 from .effects import delete, read, write
 from .marks import SECRET, UNSET, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address
+from .script_networks import judge_networks
 from .script_strings import judge_strings
 from .script_tokens import Token, TooLong, tokens_of
 from .sql import destruction
@@ -90,7 +92,8 @@ _NETWORK = re.compile(
 )
 _MONGO = re.compile(
     r"\b(dropDatabase|dropIndexes|dropUser|dropAllUsers|dropRole|shutdownServer)\s*\(|\.(drop)"
-    r"\s*\(\s*\)|\.(deleteMany|remove|deleteOne)\s*\(\s*(\{\s*\}\s*)?[,)]"
+    r"\s*\(\s*\)|\.(deleteMany|remove|deleteOne|updateMany)\s*\(\s*(\{\s*\}\s*)?[,)]"
+    r"|\{(dropDatabase|drop|shutdown|dropAllUsersFromDatabase):"
 )
 _ORM = re.compile(
     r"\b(delete_all|destroy_all|truncate_all|drop_table|drop_database|purge)\b|\.flushall\b|"
@@ -117,8 +120,10 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
     if language == "tcl":
         _judge_tcl(call, text)
     elif language == "applescript":
-        for match in re.finditer(r'do shell script\s+"((?:[^"\\]|\\.)*)"', text):
-            call.shell_text(match[1].replace('\\"', '"'))
+        judge_applescript(call, text)
+        return
+    if language in ("mongo", "node"):
+        text = re.sub(r"""\[\s*(["'])(\w+)\1\s*\]\s*(?=[\[.(])""", r".\2", text)
     try:
         tokens = tokens_of(text, language)
     except TooLong:
@@ -146,6 +151,7 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         elif token.kind == "substitution":
             judge_code(call, token.text, language, depth=depth + 1)
     _judge_whole(call, tokens, masked, network, language)
+    judge_networks(call, text, tokens, network)
     if language not in ("mongo", "redis", "awk"):
         judge_strings(call, tokens, _joined_strings(tokens, constants), language)
 

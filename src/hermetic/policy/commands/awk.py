@@ -10,7 +10,7 @@ from hermetic.policy.marks import DECODED, LOCAL, NET, UNSET, is_known, unknown_
 from hermetic.policy.network import REVERSE_SHELL
 from hermetic.policy.options import parse_options
 
-from .unseen import OPAQUE_CODE, UNKNOWN_COMMAND, run_code
+from .unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, run_code
 
 _AWK_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AWK_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*"|/(?:[^/\\\n]|\\.)+/)|#[^\n]*')
@@ -53,6 +53,10 @@ def judge_awk(call: Call) -> str | None:
 
 
 def _awk_print(program: str) -> str | None:
+    fields = re.fullmatch(r'[^{]*\{\s*print\s+((?:"[^"\\]*"|\$\w+|\s)+?)\s*;?\s*\}\s*', program)
+    if fields and '"' in fields[1]:
+        parts = re.finditer(r'"([^"]*)"|\$\w+', fields[1])
+        return "".join(part[1] if part[1] is not None else LOCAL for part in parts) + "\n"
     match = re.fullmatch(r'\s*BEGIN\s*\{\s*print(f)?\s*\(?\s*("(?:[^"\\]|\\.)*")\s*\)?\s*;?\s*\}\s*', program)
     if match is None:
         return None
@@ -94,6 +98,8 @@ def _awk_program(call: Call, program: str, text: str, variables: dict[str, str])
             write(call, path)
     for match in re.finditer(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
         read(call, match[1])
+    if re.search(r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare) and "&" in "".join(strings):
+        call.report(FORK_BOMB, "starts processes again and again without end")
     if re.search(r"@load|extension\s*\(", bare):
         call.report(UNKNOWN_COMMAND, "loads a library into awk")
 

@@ -11,7 +11,7 @@ from .unseen import OPTION_RUNS, run_code
 
 CARRIERS = names(
     """
-npm yarn pnpm npx cargo go opam stack cabal guix nix nix-shell just task svn hg nano joe micro mail mailx s-nail mutt
+npm yarn pnpm cargo go opam stack cabal guix nix nix-shell just task svn hg nano joe micro mail mailx s-nail mutt
 rpm rpmspec gcc g++ clang clang++ cc c++ openssl mvn gradle sbt lein rebar3 dotnet swift flutter dart melos lerna
 turbo nx rush moon earthly dagger act mage invoke doit nox tox pre-commit husky lefthook overcommit git-lfs repo
 gclient bazel bazelisk buck2 pants please scons waf xmake ninja samu cmake ctest meson puppet chef-apply salt-call

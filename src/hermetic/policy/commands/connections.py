@@ -139,6 +139,8 @@ def judge_lookup(call: Call) -> str | None:
     check_sent(call, *call.args, call.stdin or "")
     for arg in call.args:
         check_address(call, arg)
+    if call.name in ("mosquitto_pub", "kcat", "kafkacat", "nats", "amqp-publish"):
+        check_sent(call, *(read(call, arg) for arg in call.args if "/" in arg))
     if call.name in ("mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "s-nail"):
         for flag, value in zip(call.args, call.args[1:], strict=False):
             if flag in ("-a", "-A", "--attach", "--attachment", "--body"):
@@ -219,7 +221,7 @@ ssh autossh mosh slogin dbclient rsh rlogin et tsh
         names(
             """
 dig nslookup host drill ping ping6 whois traceroute mail mailx mutt sendmail msmtp swaks s-nail kdig doggo dog
-hping3 finger mosquitto_pub nping snmpset ldapmodify
+hping3 finger mosquitto_pub kcat kafkacat nats amqp-publish nping snmpset ldapmodify
 """
         ),
         judge_lookup,

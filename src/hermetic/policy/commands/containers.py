@@ -158,6 +158,12 @@ def _mounts(options: Options) -> list[tuple[str, bool]]:
     return found
 
 
+def _bound(options: Options) -> list[tuple[str, str]]:
+    """Host paths and where a container sees them."""
+    pairs = [value.split(":") for value in options.values("v", "volume")]
+    return [(pair[0], pair[1].rstrip("/")) for pair in pairs if len(pair) > 1 and pair[1].rstrip("/")]
+
+
 def _run(call: Call, rest: list[str], *, long: tuple[str, ...] = _RUN_LONG) -> str | None:
     options = parse_options(rest, _RUN_SHORT, long, stop_early=True)
     _check_flags(call, options)
@@ -172,6 +178,11 @@ def _run(call: Call, rest: list[str], *, long: tuple[str, ...] = _RUN_LONG) -> s
 def _run_inside(call: Call, inside: list[str], options: Options) -> None:
     """A command in a container touches the host through what is mounted."""
     shell = call.shell.elsewhere()
+    for host, place in _bound(options):
+        seen = re.compile(rf"(?<![\w.-]){re.escape(place)}(?=/|\s|$|['\"*])")
+        mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside]
+        if mapped != inside and call.place(host)[1] == "elsewhere" and call.machine.probe_argv(mapped, call.shell):
+            call.run(mapped)
     for value in options.values("v", "volume"):
         parts = value.split(":")
         if len(parts) > 1 and call.place(parts[0])[1] in ("workspace root", "workspace"):

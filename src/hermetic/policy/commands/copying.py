@@ -17,6 +17,7 @@ from .unseen import UNKNOWN_COMMAND, run_code
 
 _PUT = re.compile(r"-?(put|send|reput|upload|append|mput|mirror\s+(-R|--reverse)|fput|lput)\s+(.+)")
 _GET = re.compile(r"-?(get|recv|reget|mget|pget|mirror|download|more|page)\s+(.+)")
+_FROM_AFAR = re.compile(r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@/-]+:(?!//)\S")
 _DELETE = re.compile(r"-?(mdelete|mrm|rm|rmdir|delete|del|deltree|rename)\s")
 
 
@@ -114,9 +115,7 @@ def judge_cloud_copy(call: Call) -> None:
     """Remember what a cloud's, an engine's or a repository's client brings here."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     verbs = " ".join(words[:3])
-    if not re.search(
-        r"\b(cp|copy|copyto|sync|download|export|checkout|clone|mirror|pull|get|rsync|fget|save|cat)\b", verbs
-    ):
+    if not re.search(r"\b(cp|copy|copyto|sync|download|export|checkout|clone|mirror|pull|rsync)\b", verbs):
         return
     given = parse_options(call.args, "fodDp", ("file", "output", "dir", "destination", "pattern", "path")).given
     for name, value in given:
@@ -132,9 +131,7 @@ def judge_cloud_copy(call: Call) -> None:
 
 
 def _comes_from_afar(word: str) -> bool:
-    return bool(
-        re.match(r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@-]{2,}:(?!//)\S", word)
-    )
+    return bool(_FROM_AFAR.match(word))
 
 
 def with_copies(judges: dict[str, Judge], fallback: Judge) -> dict[str, Judge]:

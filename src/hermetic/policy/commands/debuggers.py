@@ -46,6 +46,8 @@ def _gdb_command(call: Call, text: str) -> None:
             call.report(OPTION_RUNS, f"makes {call.name} run {shown(match[1])}")
     elif text.startswith(("python", "py ", "script")):
         call.run(["python3", "-c", text.partition(" ")[2]])
+    elif re.match(r"(dump|generate-core-file|gcore|process save-core|memory read)\b", text):
+        call.report(SECRET_READ, "copies the memory of another process, with the credentials in it")
     else:
         match = re.match(r"(?:call|print|p|expr|expression)\s.*\bsystem\s*\(\s*\"([^\"]*)\"", text)
         if match:

@@ -41,7 +41,15 @@ TRUST_VARIABLE = Rule(
     ),
     spares=("PIP_NO_CACHE_DIR=1 pip list", "npm_config_loglevel=warn npm test"),
 )
-RULES = (CODE_VARIABLE, TRUST_VARIABLE)
+HISTORY_OFF = Rule(
+    name="history-off",
+    category="log-wipe",
+    severity=6,
+    effects=("deletes",),
+    catches=("export HISTFILE=/dev/null",),
+    spares=("HISTFILE=~/.hist bash",),
+)
+RULES = (CODE_VARIABLE, TRUST_VARIABLE, HISTORY_OFF)
 
 # Values that are shell code, or a program with arguments.
 _COMMANDS = frozenset(
@@ -116,6 +124,8 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
         call.report(CODE_VARIABLE, f"makes another program do more than it is told: {name}={shown(value)}")
     elif name == "PATH":
         _judge_path(call, value)
+    elif name == "HISTFILE" and value == "/dev/null":
+        call.report(HISTORY_OFF, "stops the shell from recording its history")
     elif _TRUST.fullmatch(name):
         if (
             "://" in value

@@ -11,7 +11,7 @@ from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
 
 from .interpreters import run_script
-from .unseen import DYNAMIC_CODE, FORK_BOMB, REMOTE_CODE, execute, run_code
+from .unseen import DYNAMIC_CODE, FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, execute, run_code
 
 SHELLS = names(
     """
@@ -42,6 +42,11 @@ def run_file(call: Call, word: str) -> str | None:
         if call.shell.is_fetched(full):
             call.report(REMOTE_CODE, f"runs a program that was just downloaded: {shown(word)}")
             return LOCAL
+        if full.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+            hides = full.startswith("/dev/shm/") or full.rsplit("/", 1)[-1].startswith(".")
+            call.report(
+                OPAQUE_CODE if hides else DYNAMIC_CODE, f"runs a program from where anyone can write: {shown(word)}"
+            )
         return None
     if not is_known(held) and execute(call, held, "a script"):
         return LOCAL
@@ -69,7 +74,8 @@ def _script(call: Call, path: str, args: list[str]) -> str | None:
     if not is_known(path) and path.strip("".join(marks_in(path))) == "":
         call.report(DYNAMIC_CODE, "runs a script whose name cannot be known")
     elif classify(full, call.shell) in ("temp", "device"):
-        call.report(DYNAMIC_CODE, f"runs a script from outside the workspace: {shown(path)}")
+        hides = full.startswith("/dev/shm/") or full.rsplit("/", 1)[-1].startswith(".")
+        call.report(OPAQUE_CODE if hides else DYNAMIC_CODE, f"runs a script from outside the workspace: {shown(path)}")
     else:
         read(call, path)
     return None

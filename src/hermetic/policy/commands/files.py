@@ -189,7 +189,7 @@ def judge_cp(call: Call) -> str | None:
     if call.name == "ln" and target is None and sources:
         target = "./" + sources[0].rstrip("/").rsplit("/", 1)[-1]
     _land(call, sources, target)
-    if call.name == "ln" and target is not None and options.has("s", "symbolic"):
+    if call.name in ("ln", "link") and target is not None:
         for path in sources:
             call.shell.links[resolve(target, call.shell)] = resolve(path, call.shell)
     return ""
@@ -238,7 +238,7 @@ def judge_touch(call: Call) -> str | None:
     operands = options.operands[:1] if call.name == "mknod" else options.operands
     for path in operands:
         full, place = call.place(path)
-        if place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history") and not (
+        if place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history", "log") and not (
             call.name == "mkdir" and place == "startup"
         ):
             write(call, path)

@@ -76,6 +76,8 @@ def judge_device(call: Call) -> str | None:
         call.machine.run_text(" ".join(call.args[at + 1 :]), call.shell.elsewhere(), None)
     elif words[:1] and words[0] in ("erase", "format", "flash", "flashing", "oem", "update", "flashall", "wipe-super"):
         call.report(CLOUD_DESTROYS, "overwrites a device")
+    elif words[:1] == ["tcpip"]:
+        call.report(CLOUD_DESTROYS, "opens a device to the network")
     elif words[:1] in (["uninstall"], ["sideload"], ["reboot"]) or "-w" in call.args:
         call.report(CLOUD_DESTROYS if "-w" in call.args else CLOUD_CHANGES, "changes a device")
     return None

@@ -132,7 +132,7 @@ _TABLE: dict[str, Verbs] = {
         (
             (
                 (
-                    "^(destroy|undefine|shutdown|reboot|vol-delete|pool-delete|pool-destroy|net-destroy|snapshot-dele"
+                    "^(destroy|undefine|qemu-agent-command|shutdown|reboot|vol-delete|pool-delete|pool-destroy|net-destroy|snapshot-dele"
                     "te|reset)"
                 ),
                 SERVICE_STOP,
@@ -195,6 +195,44 @@ _TABLE: dict[str, Verbs] = {
     ),
     "rtcwake": Verbs((("!.", POWER, "suspends the machine"),)),
     "pm-suspend": Verbs((("!.*", POWER, "suspends the machine"),)),
+    "incrontab": Verbs((("!-[er]|^-$|^[^-]", CRON, "changes what runs by itself"),)),
+    "anacron": Verbs((("!-\\w*[fn]", CRON, "starts jobs before their time"),)),
+    "defaults": Verbs(
+        (
+            ("(?i)^(write|delete) .*(loginhook|loginwindow|launch|autostart)", CRON, "changes what runs by itself"),
+            ("^(write|delete|import) /", SYSTEM_WRITE, "changes settings of the machine"),
+        )
+    ),
+    "gsettings": Verbs((("^set .*(custom-keybinding|proxy|lockdown|autorun|command)", CRON, "changes the desktop"),)),
+    "dconf": Verbs((("^(write|load|reset)", CRON, "changes the desktop"),)),
+    "debconf-set-selections": Verbs((("!.*", SYSTEM_WRITE, "changes how packages are set up"),)),
+    "apt-mark": Verbs((("^(hold|auto)", SYSTEM_WRITE, "keeps packages from being mended"),)),
+    "pmset": Verbs((("^(sleepnow|displaysleepnow|schedule|repeat)|!-[abcu] ", POWER, "suspends the machine"),)),
+    "xattr": Verbs((("!-\\w*d\\S* com\\.apple\\.quarantine", KERNEL, "turns off system protection"),)),
+    "icacls": Verbs((("!/(grant|setowner|reset|remove)", ACCOUNT, "changes who may use files"),)),
+    "takeown": Verbs((("!.", ACCOUNT, "changes who owns files"),)),
+    "mokutil": Verbs((("!--(disable|import|delete|reset|enable|revoke)", KERNEL, "changes what the machine starts"),)),
+    "grubby": Verbs((("!--(update|remove|set|add|args)", KERNEL, "changes how the machine starts"),)),
+    "conntrack": Verbs((("!-[FDU]|--(flush|delete)", FIREWALL, "changes the firewall"),)),
+    **dict.fromkeys(("ifdown", "ifup"), Verbs((("!.", NETWORK, "changes network settings"),))),
+    **dict.fromkeys(
+        ("ldapadd", "ldapdelete", "ldapmodify", "ldapmodrdn", "ldappasswd"),
+        Verbs((("!.", ACCOUNT, "changes who may log in"),), harmless="(^|\\s)-n(\\s|$)"),
+    ),
+    **dict.fromkeys(
+        ("kadmin", "kadmin.local"),
+        Verbs((("!\\b(addprinc|delprinc|modprinc|cpw|ktadd|delete|add|change)", ACCOUNT, "changes who may log in"),)),
+    ),
+    "ipa": Verbs((("-(add|del|mod|disable|remove)\\b|^passwd", ACCOUNT, "changes who may log in"),)),
+    "samba-tool": Verbs((("\\b(add|create|delete|setpassword|disable|remove)", ACCOUNT, "changes who may log in"),)),
+    "wmic": Verbs((("\\bcall (shutdown|reboot|win32shutdown)|process call create", POWER, "stops the machine"),)),
+    **dict.fromkeys(
+        ("Restart-Computer", "Stop-Computer", "zzz", "ZZZ", "hibernate"), Verbs((("!.*", POWER, "stops the machine"),))
+    ),
+    "rabbitmqadmin": Verbs((("\\b(delete|purge)\\b", SERVICE_STOP, "empties the message broker"),)),
+    "neo4j-admin": Verbs((("\\b(delete|load|unbind)\\b", SERVICE_STOP, "deletes a database"),)),
+    "bmaptool": Verbs((("^copy .*/dev/", FORMAT, "overwrites a disk"),)),
+    "machinectl": Verbs((("^shell \\.host|^(poweroff|reboot|terminate|kill|remove)", MOUNT, "reaches the host"),)),
     "usbreset": Verbs((("!.", KERNEL, "resets a device"),)),
 }
 

@@ -16,6 +16,7 @@ class Outputs(msgspec.Struct, frozen=True):
 
 _COMPILER = Outputs(("-o", "--output", "--out-dir", "--output-dir", "-MF"))
 _CONVERTER = Outputs((), "last")
+_INSTALLER = Outputs(("--target", "--prefix", "--root", "--install-dir"))
 _EDITOR = Outputs((), "all")
 WRITERS: dict[str, Outputs] = {
     **dict.fromkeys(
@@ -35,9 +36,14 @@ WRITERS: dict[str, Outputs] = {
     "iconv": Outputs(("-o", "--output")),
     "openssl": Outputs(("-out", "-keyout")),
     "ssh-keyscan": Outputs(),
+    **dict.fromkeys(("pip", "pip3", "npm", "cargo", "gem"), _INSTALLER),
+    **dict.fromkeys(("nmap", "masscan"), Outputs(("-oN", "-oX", "-oG", "-oA", "-oL", "-oJ"))),
+    **dict.fromkeys(("gpg", "gpg2", "age"), Outputs(("-o", "--output"))),
+    "cmake": Outputs(("--prefix", "-o")),
+    "dpkg-deb": Outputs((), "last", needs="-x"),
     "mktemp": Outputs(("-p", "--tmpdir")),
 }
-_GUARDED = ("system", "disk", "startup", "kernel", "device", "hook", "log", "history", "elsewhere", "home")
+_GUARDED = ("root", "system", "disk", "startup", "kernel", "device", "hook", "log", "history", "elsewhere", "home")
 
 
 def judge_output(call: Call) -> None:

@@ -6,7 +6,8 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS
-from hermetic.policy.marks import LOCAL, shown
+from hermetic.policy.effects import write
+from hermetic.policy.marks import LOCAL, is_known, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
@@ -51,6 +52,7 @@ REMOVE = Rule(
         "yum -y remove systemd",
         "rpm -e --nodeps glibc",
         "dpkg --purge x",
+        "brew uninstall --force $(brew list)",
     ),
     spares=("npm uninstall lodash", "pip uninstall -y x", "apt list", "apt-get -s remove x"),
 )
@@ -209,7 +211,7 @@ def _npx(call: Call, words: list[str]) -> str | None:
     if not args:
         return None
     name = re.sub(r"(?<=.)@[^/]*$", "", args[0]).rsplit("/", 1)[-1]
-    if re.match(r"(https?|git\+|github:|file:)", args[0]):
+    if re.match(r"(https?:|git\+|github:|file:)", args[0]):
         call.report(REMOTE_CODE, "runs a package from an address")
         return None
     target = {
@@ -275,6 +277,8 @@ remove purge autoremove erase uninstall del rm remove-unused removepkg delete un
         or (call.name == "emerge" and "C" in letters)
         or (call.name == "nix-env" and options.has("e", "uninstall"))
     )
+    if call.name == "snap" and verb in ("stop", "disable"):
+        call.run(["systemctl", "stop", *words[1:]])
     if removes and call.name != "brew":
         call.report(REMOVE, "removes packages of the system")
     elif call.name == "brew":
@@ -312,6 +316,8 @@ def _brew(call: Call, verb: str, words: list[str]) -> None:
 install upgrade reinstall uninstall remove rm tap untap cleanup autoremove link unlink
 """
     ):
+        if verb in ("uninstall", "remove", "rm") and any(not is_known(word) for word in words[1:]):
+            call.report(REMOVE, "removes packages that cannot be known, perhaps all")
         call.report(INSTALL, "changes packages")
 
 
@@ -436,11 +442,15 @@ def judge_make(call: Call) -> str | None:
                 run_code(call, line.strip().lstrip("@-").replace("$$", "$"), "make")
     if "uninstall" in options.operands or (
         "install" in options.operands
-        and not re.search(r"DESTDIR=|PREFIX=|prefix=", " ".join(options.operands))
+        and not re.search(r"DESTDIR=[^/ ]|DESTDIR=/tmp|(PREFIX|prefix)=(?!/usr|/opt|/$)", " ".join(options.operands))
         and call.name == "make"
         and target
     ):
         call.report(INSTALL, "installs or removes what the makefile names")
+        for setting in options.operands:
+            name, _, value = setting.partition("=")
+            if name in ("PREFIX", "prefix", "DESTDIR") and value.startswith("/"):
+                write(call, value, tree=True)
     return LOCAL
 
 

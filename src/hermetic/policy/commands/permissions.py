@@ -132,6 +132,8 @@ def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
     elif is_secret(full, call.shell):
         if not re.fullmatch(r"0?[4-7]00|go-\w+|og-\w+|u=\w*,go=", mode):
             call.report(PERMISSION, f"changes the rights on credentials: {name}", full)
+    elif place == "startup" and call.name == "chmod" and _widens(mode):
+        call.report(PERMISSION, f"lets others change what runs at login or who may log in: {name}", full)
     elif place in ("hook", "git") and "x" in mode:
         call.report(PERMISSION_WORKSPACE, f"makes a git hook run: {name}", full)
     elif (recursive and (call.name != "chmod" or _widens(mode))) or (

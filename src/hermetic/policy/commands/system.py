@@ -187,6 +187,8 @@ def judge_date(call: Call) -> str | None:
         call.name == "hwclock" and any(arg in ("-w", "-s", "--systohc", "--hctosys", "--set") for arg in call.args)
     ):
         call.report(TIME, "sets the clock")
+    for path in parse_options(call.args, "dfrs", ("date", "file", "reference", "set")).values("f", "file"):
+        read(call, path)
     return "\ue001\n"
 
 
@@ -205,6 +207,9 @@ def judge_ip(call: Call) -> str | None:
             call.report(NETWORK, "changes network settings")
     elif call.name == "route":
         if re.search(r"\b(add|del|delete|flush|change)\b", text):
+            call.report(NETWORK, "changes network settings")
+    elif call.name == "networksetup":
+        if re.search(r"-(set|add|remove|create|delete|switch)\w*", text):
             call.report(NETWORK, "changes network settings")
     elif re.search(r"\b(off|down|delete|modify|mod|add|up|disconnect|del|replace|change)\b", text):
         call.report(NETWORK, "changes network settings")
@@ -334,7 +339,7 @@ journalctl dmesg auditctl logrotate utmpdump wevtutil faillock lastlog log
     **dict.fromkeys(
         names(
             """
-ip ifconfig iwconfig route nmcli tc ifup ifdown brctl rfkill networksetup
+ip ifconfig iwconfig route nmcli tc brctl rfkill networksetup
 """
         ),
         judge_ip,

@@ -145,7 +145,7 @@ threads pager filter view
             recursive
             and call.place(path)[1] in ("home", "root")
             and any(
-                re.search(r"(?i)passw|secret|token|api.?key|AKIA|private.key|credential", pattern)
+                re.search(r"(?i)passw|secret|token|api.?key|AKIA|private.key|credential|BEGIN", pattern)
                 for pattern in patterns
             )
         ):
@@ -274,8 +274,9 @@ def _vim_command(call: Call, command: str, files: list[str]) -> bool:
         return False
     opened = re.match(r"(?:e(?:dit)?|r(?:ead)?|vi(?:ew)?|sp(?:lit)?|tabe\w*)!?\s+(\S+)", command)
     if opened:
-        read(call, opened[1])
-        files.append(opened[1])
+        name = call.shell.home + opened[1][1:] if opened[1].startswith("~/") else opened[1]
+        read(call, name)
+        files.append(name)
     if re.match(r"so(urce)?\s+(\S+)", command):
         read(call, command.split()[-1])
     return (
@@ -373,6 +374,9 @@ def judge_secret_tool(call: Call) -> str | None:
         "john": r".",
         "hashcat": r".",
         "defaults": r"read .*(password|login)",
+        "ansible-vault": r"^(view|decrypt|edit)\b",
+        "sops": r"^(-d|--decrypt|decrypt|edit|exec-env)\b",
+        "gopasspw": r".",
     }.get(call.name, r"(?!)")
     if re.search(shows, text):
         call.report(SECRET_READ, "shows stored credentials")
@@ -406,7 +410,7 @@ vi vim nvim ex ed red gvim rvim view vimdiff nvi elvis rview
     **dict.fromkeys(
         names(
             """
-nano pico micro joe jed mcedit kate gedit code subl hx kak visudo vipw vigr
+nano pico micro joe jed mcedit kate gedit code subl hx kak visudo
 """
         ),
         judge_editor,
@@ -415,7 +419,7 @@ nano pico micro joe jed mcedit kate gedit code subl hx kak visudo vipw vigr
         names(
             """
 security secret-tool pass gopass op bw lpass keyring kwallet-query getent mimikatz laZagne chainbreaker unshadow
-john hashcat
+john hashcat ansible-vault sops
 """
         ),
         judge_secret_tool,

@@ -12,6 +12,7 @@ from hermetic.policy.network import EXFIL, check_address, check_sent, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
 from hermetic.policy.rules import Rule
+from hermetic.policy.sql import destruction
 from hermetic.policy.tables import names
 
 from .unseen import UNKNOWN_COMMAND, run_program
@@ -39,6 +40,8 @@ REMOTE_CHANGE = Rule(
 )
 RULES = (ENGINE_SOCKET, REMOTE_CHANGE)
 
+# Databases that take SQL or another query language by HTTP.
+_DATABASE = re.compile(r":(8123|8086|9200|4200|8529|7474|2480|9000|8812|5984)\b|/(query|_sql|sql|cypher|_search)\b")
 ENGINE = re.compile(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
 _SHORT = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"
 _LONG = names(
@@ -128,6 +131,8 @@ d data data-binary data-urlencode data-raw data-ascii F form form-string T uploa
         ):
             sends = True
             _payload(call, name, value)
+            if any(_DATABASE.search(url) for url in urls) and destruction(value.partition("=")[2] or value):
+                call.report(SQL_DESTROYS, "destroys data of a database by HTTP")
     for url in urls:
         if SECRET in url or (TOKEN in url and not is_local(url)):
             check_sent(call, url)
@@ -198,6 +203,8 @@ quota warc-file
         if not _AUTH_HEADER.match(header) or SECRET in header:
             check_sent(call, header)
     urls = options.operands
+    for path in options.values("i", "input-file"):
+        read(call, path)
     if (options.value("method") or "").upper() == "DELETE":
         for url in urls:
             _http_delete(call, url)

@@ -18,7 +18,8 @@ from .builtins import ENVIRONMENT_DUMP
 from .environment import import_function, judge_variable
 from .execution import judge_shell
 from .privileges import NAMESPACE, report_privilege
-from .unseen import run_code
+from .servers import SERVE_SHELL
+from .unseen import OPTION_RUNS, run_code
 
 DEFERRED = Rule(
     name="deferred-job",
@@ -186,6 +187,8 @@ def judge_wrapper(call: Call) -> str | None:
         write(call, options.value("o", "output") or "")
     if spec.privileged and rest:
         report_privilege(call, rest)
+    if call.name == "gdbserver" and re.match(r"(0\.0\.0\.0)?:\d", "".join(options.operands[:1])):
+        call.report(SERVE_SHELL, "lets whoever connects run code")
     if call.name == "perf" and rest:
         rest = rest[1:]
     if call.name in ("hyperfine", "sem", "sg", "gksudo", "kdesu"):
@@ -289,14 +292,16 @@ def judge_loader(call: Call) -> str | None:
     options = parse_options(
         call.args, "", ("library-path", "inhibit-rpath", "audit", "preload", "argv0"), stop_early=True
     )
+    for library in options.values("preload", "audit"):
+        call.report(OPTION_RUNS, f"loads a library into another program: {library}")
     return call.run(options.operands) if options.operands else None
 
 
 def judge_start_stop(call: Call) -> str | None:
     """start-stop-daemon starts a program or stops others."""
     options = parse_options(
-        call.args,
-        "xpnuksRgcNIPTda",
+        [arg for arg in call.args if arg != "--start"],
+        "xpnusRgcNIPda",
         ("exec", "pidfile", "name", "user", "signal", "startas", "chuid", "retry", "chdir"),
         stop_early=True,
     )
@@ -408,6 +413,8 @@ def judge_runner_with(judges: dict[str, Judge]) -> dict[str, Judge]:
             words = _RUNNERS[name]
             at = next((at for at, arg in enumerate(call.args) if not arg.startswith("-")), -1)
             if at >= 0 and call.args[at] in words:
+                if other and call.args[at + 1 : at + 2] == [".host"]:
+                    other(call)
                 return judge_runner(call)
             return other(call) if other else None
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,14 +17,16 @@ import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, Fleet, InvalidArgument
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended as gone
+from tests.cli.program import eventually
 from tests.scenarios.living import begin
+from tests.sizes import scale
 
 FAST: dict[str, Any] = {"login": False}
 
 OPENER = """
 import asyncio, sys, hermetic
 async def main():
-    async with hermetic.Fleet("local", login=False) as fleet:
+    async with hermetic.Fleet("local", login=False, lease=float(sys.argv[2])) as fleet:
         env = await fleet.get(sys.argv[1])
         print((await env.info()).pid, flush=True)
         sys.stdin.read()
@@ -42,8 +45,9 @@ async def ended_fleet(*words: Any, **options: Any) -> AsyncIterator[Fleet]:
             await fleet.close(remove=True)
 
 
-def opener(task: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", OPENER, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def opener(task: str, lease: str = "300") -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-c", OPENER, task, lease]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def leftovers() -> list[str]:
@@ -225,3 +229,19 @@ async def test_what_cannot_be_is_refused_at_once() -> None:
     async with Fleet("local") as fleet:
         with pytest.raises(ConfigError):
             await fleet.get("")
+
+
+@pytest.mark.slow
+async def test_a_hundred_opens_and_twenty_killed_callers_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:
+        monkeypatch.setenv("HERMETIC_SPOOL_DIR", spool)
+        async with ended_fleet(lease=0.3, unattended=0.3) as fleet:
+            for turn in range(scale(100)):
+                assert (await (await fleet.get(f"t{turn % 7}")).run("echo up")).output == "up\n"
+                await fleet.close_task(f"t{turn % 7}", remove=True)
+            for turn in range(scale(20)):
+                with opener(f"killed-{turn}", "0.3") as caller:
+                    assert caller.stdout is not None
+                    assert caller.stdout.readline()
+                    caller.kill()
+        eventually(lambda: leftovers() == os.listdir(spool) == [])

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
-    from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Status
+    from hermetic.contract.notice import Notice
+    from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, Status
+    from hermetic.contract.tool import Tool
     from hermetic.contract.verdict import Part, ShellState, Verdict
     from hermetic.fleet.fleet import Fleet
     from hermetic.policy.assess import assess
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from hermetic.session.opening import attach, open
     from hermetic.session.process import Process
     from hermetic.session.session import Session
+    from hermetic.session.task import ToolLimits
+    from hermetic.toolbox import Toolbox
 
 __version__ = "0.1.0"
 
@@ -60,6 +64,7 @@ __all__ = [
     "Isolation",
     "Lost",
     "NotPermitted",
+    "Notice",
     "OutOfMemory",
     "Part",
     "Process",
@@ -69,10 +74,14 @@ __all__ = [
     "Result",
     "Session",
     "ShellState",
+    "Shown",
     "Signalled",
     "Status",
     "TaskInfo",
     "TimedOut",
+    "Tool",
+    "ToolLimits",
+    "Toolbox",
     "UnknownProcess",
     "Unreachable",
     "Unsupported",
@@ -91,7 +100,9 @@ _HOMES = {
     "NotPermitted UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",
     "contract.environment": "Isolation",
-    "contract.process": "Chunk ProcessEvent ProcessInfo Status",
+    "contract.notice": "Notice",
+    "contract.tool": "Tool",
+    "contract.process": "Chunk ProcessEvent ProcessInfo Shown Status",
     "contract.verdict": "Part ShellState Verdict",
     "contract.fleet": "FleetInfo Removed TaskInfo",
     "fleet.fleet": "Fleet",
@@ -100,6 +111,8 @@ _HOMES = {
     "session.opening": "attach open",
     "session.process": "Process",
     "session.session": "Session",
+    "session.task": "ToolLimits",
+    "toolbox": "Toolbox",
 }
 
 

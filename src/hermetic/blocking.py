@@ -14,7 +14,7 @@ from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
 from hermetic.contract.fleet import FleetInfo, Removed
 from hermetic.contract.limits import GRACE
-from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, StartOptions, Status
+from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
 from hermetic.fleet import fleet as fleets
 from hermetic.session import environment as environments
 from hermetic.session import events as streams
@@ -102,6 +102,10 @@ class Process:
     def close_input(self) -> None:
         """Ends its input."""
         return self._portal.call(self._process.close_input)
+
+    def shown(self) -> Shown:
+        """What its terminal shows now."""
+        return self._portal.call(self._process.shown)
 
     def set_tag(self, tag: str) -> None:
         """Puts another text in the place of what is remembered with it."""

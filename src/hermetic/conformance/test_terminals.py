@@ -99,6 +99,23 @@ async def test_the_screen_shows_what_a_person_would_see(shell: hermetic.Session)
     await process.kill()
 
 
+async def test_a_program_that_takes_the_whole_screen_gives_it_back(shell: hermetic.Session) -> None:
+    switch = r"printf 'before'; read -r; printf '\e[?1049h\e[Hinside'; read -r; printf '\e[?1049l'; read -r"
+    process = await shell.start(f"stty -echo; {switch}", pty=True, rows=4, cols=20)
+    await process.wait_for("before", timeout=10, on="screen")
+    shown = await process.shown()
+    assert (shown.rows, shown.cols, shown.cursor, shown.alternate) == (4, 20, (0, 6), False)
+    await process.submit("")
+    await process.wait_for("inside", timeout=10, on="screen")
+    shown = await process.shown()
+    assert (shown.lines[0], shown.alternate) == ("inside", True)
+    await process.submit("")
+    await process.wait_for("before", timeout=10, on="screen")
+    shown = await process.shown()
+    assert (shown.text.strip(), shown.alternate, shown.cursor) == ("before", False, (0, 6))
+    await process.kill()
+
+
 async def test_vim_edits_a_file(environment: hermetic.Environment, shell: hermetic.Session, directory: str) -> None:
     await need(environment, "vim")
     process = await shell.start(f"vim -u NONE '{directory}/f'", pty=True, env={"TERM": "xterm"})

@@ -98,6 +98,22 @@ FLOOD_PIPE = Limit("flood_pipe", 1 << 20, "bytes", "size of a pipe that is alway
 AWAKE = Limit("awake", 0.001, "seconds", "most that the resident looks for a shell's answer without sleeping")
 POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
 
+FOREGROUND = Limit("foreground", 180.0, "seconds", "that the terminal tool waits for a command, unless told otherwise")
+LONGEST_FOREGROUND = Limit("longest_foreground", 600.0, "seconds", "most that the terminal tool waits for a command")
+ACTIVITY = Limit("activity", 10.0, "seconds", "between two signs of life while a tool waits")
+PREVIEW = Limit("preview", 1000, "characters", "of output in the answer to poll")
+FINAL_OUTPUT = Limit("final_output", 2000, "characters", "of output in the answer to wait and kill, and in a notice")
+LOG_LINES = Limit("log_lines", 200, "lines", "in the answer to log, unless told otherwise")
+CHECK_INTERVAL = Limit("check_interval", 30.0, "seconds", "least time between two progress notices of a process")
+NOTICE_GAP = Limit("notice_gap", 15.0, "seconds", "between two notices of matches in one process")
+NOTICE_LINES = Limit("notice_lines", 20, "lines", "most lines in one notice of a match")
+NOTICE_TEXT = Limit("notice_text", 2000, "characters", "longest text in one notice of a match")
+NOTICE_STRIKES = Limit("notice_strikes", 3, "gaps", "in a row with more matches than are told; then watching ends")
+NOTICE_BREAKER = Limit("notice_breaker", 15, "notices", "of all processes within the window, before there is silence")
+NOTICE_BREAKER_WINDOW = Limit("notice_breaker_window", 10.0, "seconds", "in which notices of all are counted")
+NOTICE_SILENCE = Limit("notice_silence", 30.0, "seconds", "that the silence lasts")
+NOTICES = Limit("notices", 1000, "notices", "that wait for a reader; the oldest are dropped, and that is told")
+
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
@@ -115,6 +131,9 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
+    FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
+    NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW, NOTICE_SILENCE,
+    NOTICES,
     SCREEN_REPLAY, SEARCH_WINDOW,
     MODEL_OUTPUT,
 )  # fmt: skip

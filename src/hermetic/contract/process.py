@@ -54,6 +54,21 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for_input: bool | None  # None: the kernel does not tell
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a terminal shows."""
+
+    lines: tuple[str, ...]  # one for each row, without the spaces at its end
+    rows: int
+    cols: int
+    cursor: tuple[int, int]  # row and column, from 0
+    alternate: bool  # a program has taken the whole screen, as editors and pagers do
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes `[start, end)` of an output log."""
 

@@ -10,7 +10,7 @@ import msgspec
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import FRAME_BODY, GRACE
-from hermetic.contract.process import Chunk, ProcessInfo, Status
+from hermetic.contract.process import Chunk, ProcessInfo, Shown, Status
 from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
@@ -155,6 +155,10 @@ class Process:
 
     async def screen(self) -> str:
         """The text that its terminal shows now, a line for each row."""
+        return (await self.shown()).text
+
+    async def shown(self) -> Shown:
+        """What its terminal shows now: the lines, where the cursor is, whether a program has the whole screen."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
 
@@ -185,11 +189,11 @@ class Process:
                 raise self._never(wanted)
             if wait is None and not chunk.data:
                 raise TimeoutError
-            text = await self._shown(chunk.end)
+            text = (await self._shown(chunk.end)).text
         start = len(text.encode()[: match.start()].decode("utf-8", "replace"))
         return start, start + len(match.group().decode("utf-8", "replace"))
 
-    async def _shown(self, total: int) -> str:
+    async def _shown(self, total: int) -> Shown:
         if self._screen is None:
             self._screen = Screen(self.read, *self._size)
         return await self._screen.look(total)

@@ -5,8 +5,9 @@ from typing import Any, Protocol
 
 from hermetic.contract.errors import Unsupported
 from hermetic.contract.limits import SCREEN_REPLAY
-from hermetic.contract.process import Chunk
+from hermetic.contract.process import Chunk, Shown
 
+_SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
 STEP = 1 << 16  # bytes replayed between two turns of the event loop
 
 
@@ -28,8 +29,8 @@ class Screen:
         """The terminal's new size."""
         self._screen.resize(rows, cols)
 
-    async def look(self, total: int) -> str:
-        """The screen's text once the log is replayed up to `total`, or to its end."""
+    async def look(self, total: int) -> Shown:
+        """What the screen shows once the log is replayed up to `total`, or to its end."""
         if total - self.position > SCREEN_REPLAY.value:
             # A program that prints that much redraws what it shows.
             self.position = total - SCREEN_REPLAY.value
@@ -40,7 +41,11 @@ class Screen:
                 break
             await self._replay(chunk.data)
             self.position = chunk.end
-        return "\n".join(line.rstrip() for line in self._screen.display)
+        screen = self._screen
+        return Shown(
+            lines=tuple(line.rstrip() for line in screen.display), rows=screen.lines, cols=screen.columns,
+            cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)), alternate=screen.before is not None,
+        )  # fmt: skip
 
     async def _replay(self, data: bytes) -> None:
         for at in range(0, len(data), STEP):
@@ -57,7 +62,25 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         ) from None
 
     class Tolerant(pyte.Screen):
-        """Takes the private forms of sequences, which pyte's own methods refuse, as not there."""
+        """Takes the private forms of sequences, which pyte's own methods refuse, as not there; has a second screen."""
+
+        before: Any = None  # what was shown before a program took the whole screen
+
+        def set_mode(self, *modes: int, **private: bool) -> None:
+            if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is None:
+                self.before = {y: dict(line) for y, line in self.buffer.items()}, self.cursor.y, self.cursor.x
+                self.erase_in_display(2)
+            super().set_mode(*modes, **private)
+
+        def reset_mode(self, *modes: int, **private: bool) -> None:
+            super().reset_mode(*modes, **private)
+            if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is not None:
+                lines, y, x = self.before
+                self.before = None
+                self.erase_in_display(2)
+                for number, line in lines.items():
+                    self.buffer[number].update(line)
+                self.cursor_position(y + 1, x + 1)
 
         def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
             if not private:

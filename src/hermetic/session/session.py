@@ -65,10 +65,12 @@ class Session:
         separate: bool = False,
         limit: int | None = None,
         on_output: Callable[[bytes], object] | None = None,
+        cancel: asyncio.Event | None = None,
     ) -> Result:
         """What came of the command, when it has ended.
 
-        Cancelling ends the command's whole tree first. `on_output` gets output as it comes, on the event loop.
+        Cancelling ends the command's whole tree first; so does setting `cancel`, and the result is `Cancelled`.
+        `on_output` gets output as it comes, on the event loop.
         Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
         """
         text, is_argv = encode_command(command)
@@ -90,8 +92,8 @@ class Session:
         if on_output is not None:
             check_callback(on_output)
         if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
-            return await self._run(Call(fields, answers.ran, text), most)
-        return await self._run_with(fields, text, most, stdin, on_output)
+            return await self._run(Call(fields, answers.ran, text), most, cancel)
+        return await self._run_with(fields, text, most, stdin, on_output, cancel)
 
     async def start(
         self,
@@ -171,16 +173,27 @@ class Session:
         """Copies the file at `path` in the environment to the caller's machine."""
         await self._files.download(path, target)
 
-    async def _run(self, call: Call[answers.Ran], most: int) -> Result:
+    async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Result:
         future = self._link.send(call)
         try:
-            said, body = await future
+            said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
         except asyncio.CancelledError:
             await self._link.stop(call)
             raise
         except ResidentGone as gone:
             return _lost(call, gone)
         return await self._result(call, said, body, most)
+
+    async def _answer_or_stop(
+        self, call: Call[R], future: "asyncio.Future[tuple[R, bytes]]", cancel: asyncio.Event
+    ) -> tuple[R, bytes]:
+        """The answer to a request; once `cancel` is set, the resident is told to end what it asked for."""
+        stopping = asyncio.ensure_future(cancel.wait())
+        stopping.add_done_callback(lambda done: None if done.cancelled() else self._link.cancel(call))
+        try:
+            return await future
+        finally:
+            stopping.cancel()
 
     async def _run_with(
         self,
@@ -189,23 +202,28 @@ class Session:
         most: int,
         stdin: str | bytes | None,
         on_output: Callable[[bytes], object] | None,
+        cancel: asyncio.Event | None,
     ) -> Result:
         """Runs with input, with live output, or with both."""
 
         async def run(fields: Fields, body: bytes) -> Result:
             call = Call(fields, answers.ran, body)
-            return await (self._run(call, most) if on_output is None else self._run_live(call, most, on_output))
+            if on_output is None:
+                return await self._run(call, most, cancel)
+            return await self._run_live(call, most, on_output, cancel)
 
         return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
 
-    async def _run_live(self, call: Call[answers.Ran], most: int, on_output: Callable[[bytes], object]) -> Result:
+    async def _run_live(
+        self, call: Call[answers.Ran], most: int, on_output: Callable[[bytes], object], cancel: asyncio.Event | None
+    ) -> Result:
         future = self._link.send(call)
         live = LiveOutput(self._link, call, on_output)
         try:
             live.follow(str(call.fields["id"]))
             if call.fields.get("separate"):
                 live.follow(f"{call.fields['id']}/err")
-            said, body = await future
+            said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
             await live.drain([said.out[0]] if said.err is None else [said.out[0], said.err[0]])
         except asyncio.CancelledError:
             await self._link.stop(call)

@@ -1,4 +1,1 @@
-"""The tool that runs a command and waits for it, and what makes its output fit for a model.
-
-Texts only so far: control sequences, secrets, cutting, exit codes, hints. Nothing here starts a command.
-"""
+"""The terminal tool: a command in the task's shell, or in the background, and its output made fit for a model."""

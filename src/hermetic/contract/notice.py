@@ -1,0 +1,51 @@
+"""Something a process did that its starter asked to be told of."""
+
+from typing import Literal
+
+import msgspec
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to tell, once."""
+
+    kind: Literal["completed", "matched", "progress", "watch_disabled", "silenced", "resumed"]
+    task_id: str
+    session_id: str = ""  # of the process; "" for what concerns all of them
+    command: str = ""
+    exit_code: int | None = None
+    ending: str = ""
+    output: str = ""  # the lines that matched, or the end of the output
+    pattern: str = ""
+    suppressed: int = 0  # matches that were not told of since the last notice
+    text: str = ""  # the same, as a message for a model
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be told of a process, and what has been: kept in its tag, so that it outlives the caller."""
+
+    task: str = ""
+    notify: bool = False  # when it ends
+    watch: tuple[str, ...] = ()  # substrings of a line
+    every: float = 0.0  # seconds between progress notices; 0: none
+    told: bool = False  # its end
+    searched: int = 0  # bytes of its output that were searched
+    strikes: int = 0
+    origin: Literal["background", "yielded", "foreground"] = "background"
+
+    @property
+    def is_open(self) -> bool:
+        """Something is still to be told."""
+        return not self.told and bool(self.notify or self.watch or self.every)
+
+
+def read_wishes(tag: str) -> Wishes | None:
+    """What a tag says; None when it is not one of these."""
+    try:
+        return msgspec.json.decode(tag, type=Wishes) if tag.startswith("{") else None
+    except msgspec.DecodeError:
+        return None
+
+
+def write_wishes(wishes: Wishes) -> str:
+    """A tag that says it."""
+    return msgspec.json.encode(wishes).decode()

@@ -1,0 +1,85 @@
+"""A function offered to a model: its name, what it is told about it, and its arguments as one type."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from hermetic.contract.errors import InvalidArgument
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+Form = Literal["openai", "anthropic", "mcp"]
+Fields = dict[str, Any]  # what a tool answers: becomes JSON
+
+
+class Tool(Generic[A]):
+    """One definition gives the validation, the schema in every form, and the documentation."""
+
+    def __init__(
+        self, name: str, description: str, arguments: type[A], run: Callable[[Any, A], Awaitable[Fields]]
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.arguments = arguments
+        self.run = run
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    def schema(self, form: Form = "openai") -> Fields:
+        """What a model's interface wants to know of it."""
+        parameters = self.parameters()
+        if form == "anthropic":
+            return {"name": self.name, "description": self.description, "input_schema": parameters}
+        if form == "mcp":
+            return {"name": self.name, "description": self.description, "inputSchema": parameters}
+        function = {"name": self.name, "description": self.description, "parameters": parameters}
+        return {"type": "function", "function": function}
+
+    def parameters(self) -> Fields:
+        """The JSON schema of the arguments, with nothing to look up elsewhere."""
+        whole = msgspec.json.schema(self.arguments)
+        found = dict(whole["$defs"][self.arguments.__name__])
+        found.pop("title", None)
+        found["additionalProperties"] = False
+        return found
+
+    def read(self, given: Mapping[str, Any]) -> A:
+        """The arguments, checked; what can be converted is. Raises InvalidArgument that says what would be right."""
+        if not isinstance(given, Mapping):
+            raise InvalidArgument(f"the arguments of {self.name} must be an object, not {type(given).__name__}")
+        valid = self.arguments.__struct_fields__
+        for name in given:
+            if name not in valid:
+                raise InvalidArgument(
+                    f"{self.name} has no argument {name!r}; it takes {', '.join(valid)}", argument=str(name)
+                )
+        # Models often send null for what they leave out, and text for what is a list.
+        plain = {name: self._parsed(name, value) for name, value in given.items() if value is not None}
+        try:
+            return msgspec.convert(plain, self.arguments, strict=False)
+        except msgspec.ValidationError as error:
+            name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
+            raise InvalidArgument(f"{self.name}: {error}", argument=name) from None
+
+    @cached_property
+    def _texts(self) -> set[str]:
+        """The arguments that may be text."""
+        return {name for name, schema in self.parameters()["properties"].items() if _takes_text(schema)}
+
+    def _parsed(self, name: str, value: Any) -> Any:
+        """A list or object that came as text is what the text spells."""
+        if not isinstance(value, str) or value[:1] not in ("[", "{") or name in self._texts:
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+
+
+def _takes_text(schema: Fields) -> bool:
+    kinds = [schema, *schema.get("anyOf", ())]
+    return any(kind.get("type") == "string" or "enum" in kind for kind in kinds)

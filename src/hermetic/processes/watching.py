@@ -1,0 +1,86 @@
+"""Which lines of a process's output are told, and how often: pure, with the time given."""
+
+from collections import deque
+from typing import Literal, NamedTuple
+
+from hermetic.contract.limits import (
+    NOTICE_BREAKER,
+    NOTICE_BREAKER_WINDOW,
+    NOTICE_GAP,
+    NOTICE_LINES,
+    NOTICE_SILENCE,
+    NOTICE_STRIKES,
+    NOTICE_TEXT,
+)
+
+LONGEST_LINE = 1 << 16  # bytes; a longer line is looked at in pieces
+
+
+class Match(NamedTuple):
+    """What to tell of a look: the lines, the first pattern among them, and how many matches went untold before."""
+
+    lines: str
+    pattern: str
+    suppressed: int
+
+
+class Watch:
+    """Looks for substrings line by line, whatever the pieces it is fed; at most one match is told per gap."""
+
+    def __init__(self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0) -> None:
+        self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
+        self.strikes = strikes  # gaps in a row in which matches had to be suppressed
+        self.is_over = False  # too many of them: nothing is told any more
+        self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
+        self._line = b""
+        self._told: float | None = None
+        self._suppressed = 0
+
+    def feed(self, data: bytes, now: float, *, last: bool = False) -> Match | None:
+        """What is to be told of these bytes; `last` takes an unfinished line as one."""
+        self.searched += len(self._line) + len(data)
+        *lines, rest = (self._line + data).split(b"\n")
+        if last or len(rest) > LONGEST_LINE:
+            lines, rest = [*lines, rest], b""
+        self._line = rest
+        self.searched -= len(rest)
+        found = [(line, pattern) for line in lines if (pattern := self._pattern_in(line)) is not None]
+        return self._tell(found, now) if found and not self.is_over else None
+
+    def _pattern_in(self, line: bytes) -> str | None:
+        return next((pattern for pattern, wanted in self._patterns if wanted in line), None)
+
+    def _tell(self, found: list[tuple[bytes, str]], now: float) -> Match | None:
+        if self._told is not None and now - self._told < NOTICE_GAP.value:
+            self._suppressed += len(found)
+            return None
+        self.strikes = self.strikes + 1 if self._suppressed else 0
+        if self.strikes >= NOTICE_STRIKES.value:
+            self.is_over = True
+            return None
+        lines = b"\n".join(line for line, _ in found[: NOTICE_LINES.value]).decode("utf-8", "replace")
+        suppressed, self._suppressed = self._suppressed + max(0, len(found) - NOTICE_LINES.value), 0
+        self._told = now
+        return Match(lines[: NOTICE_TEXT.value], found[0][1], suppressed)
+
+
+class Breaker:
+    """Many notices of all processes together: a silence, told once when it begins and once when it ends."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+        self._silent_until: float | None = None
+
+    def pass_on(self, now: float) -> Literal["tell", "silence", "drop", "resume"]:
+        """Whether a notice is told: yes; no, say that there is silence; no; yes, and say that it is over."""
+        if self._silent_until is not None and now < self._silent_until:
+            return "drop"
+        resumes, self._silent_until = self._silent_until is not None, None
+        while self._times and now - self._times[0] >= NOTICE_BREAKER_WINDOW.value:
+            self._times.popleft()
+        if len(self._times) >= NOTICE_BREAKER.value:
+            self._silent_until = now + NOTICE_SILENCE.value
+            self._times.clear()
+            return "silence"
+        self._times.append(now)
+        return "resume" if resumes else "tell"

@@ -1,0 +1,222 @@
+"""The terminal tool: what a model asks for, run in the task's place, and the answer it gets."""
+
+import asyncio
+import secrets
+from typing import Any
+
+from hermetic.contract.command import Result
+from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
+from hermetic.contract.errors import ExecutionError, InvalidArgument
+from hermetic.contract.limits import CHECK_INTERVAL
+from hermetic.contract.notice import Wishes, write_wishes
+from hermetic.contract.tool import Fields, Tool
+from hermetic.session.environment import Environment
+from hermetic.session.process import Process
+from hermetic.session.task import Task
+from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
+from hermetic.terminal.cutting import cut_output
+from hermetic.terminal.exit_codes import exit_code_meaning
+from hermetic.terminal.hints import foreground_hint
+
+ROWS, COLS = 30, 120
+RAW = 4  # bytes of output that are looked at for each character that is shown: some are escape sequences
+INTERRUPTED = "interrupted by the user; the command and all it started were ended"
+
+
+async def terminal(task: Task, asked: TerminalArguments) -> Fields:
+    """Runs what was asked for."""
+    if not asked.command.strip():
+        raise InvalidArgument("command is empty; give the text to run", argument="command")
+    if "\0" in asked.command:
+        raise InvalidArgument("command holds a NUL character; remove it, or pass it as stdin", argument="command")
+    async with task.place() as environment:
+        await task.door.command(task.id, asked.command, environment)
+        if asked.background:
+            return await _background(task, asked, environment)
+        answer = await _foreground(task, asked, environment)
+    for name in ("notify_on_complete", "watch_patterns", "check_interval"):
+        if getattr(asked, name):
+            answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
+    return answer
+
+
+async def _foreground(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
+    timeout, note = _timeout(task, asked)
+    async with task.alive():
+        if asked.pty:
+            answer = await _in_terminal(task, asked, environment, timeout)
+        else:
+            result = await environment.run(
+                asked.command, timeout=timeout, on_timeout=asked.on_timeout, cwd=asked.workdir, stdin=asked.stdin,
+                env=asked.environment, limit=RAW * task.limits.output, cancel=task.interrupted,
+            )  # fmt: skip
+            answer = await _answer(task, asked, result)
+    if note:
+        answer["timeout_note"] = note
+    if hint := foreground_hint(asked.command):
+        answer["hint"] = hint
+    return answer
+
+
+def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:
+    limits = task.limits
+    if asked.timeout is None:
+        return limits.foreground, ""
+    if asked.timeout <= 0:
+        raise InvalidArgument(
+            f"timeout must be seconds above zero, not {asked.timeout:g}; leave it out for {limits.foreground:g}",
+            argument="timeout",
+        )
+    if asked.timeout > (most := max(limits.longest_foreground, limits.foreground)):
+        return most, f"a timeout of {asked.timeout:g} s is more than the {most:g} s that a call may wait; used that"
+    return asked.timeout, ""
+
+
+async def _answer(task: Task, asked: TerminalArguments, result: Result) -> Fields:
+    """The fields of a foreground command's result."""
+    answer: Fields = {
+        "output": _shown(task, result.data, result.omitted, result.total_bytes, result.log),
+        **ending_fields(result.ending),
+        "duration": round(result.duration, 3),
+        "log": result.log,
+    }
+    if result.truncated:
+        answer["total_bytes"] = result.total_bytes
+    if result.notes:
+        answer["notes"] = list(result.notes)
+    if isinstance(result.exit_code, int) and (meaning := exit_code_meaning(asked.command, result.exit_code)):
+        answer["exit_code_meaning"] = meaning
+    if isinstance(result.ending, Yielded):
+        await _keep(task, result.process)
+        answer |= _yielded(result.process, result.waiting_for_input)
+    return answer
+
+
+def ending_fields(ending: Ending) -> Fields:
+    """How it ended, in the words of the tool."""
+    fields: Fields = {"exit_code": ending.exit_code, "error": None, "ending": type(ending).__name__.lower()}
+    if isinstance(ending, TimedOut):
+        fields |= {"ending": "timed_out", "status": "timeout"}
+        fields["error"] = f"ended after {ending.after:g} s; what it printed until then is in output"
+    elif isinstance(ending, Cancelled):
+        fields |= {"status": "interrupted", "error": INTERRUPTED}
+    elif isinstance(ending, Lost):
+        fields |= {"exit_code": -1, "status": "error", "error": f"the environment is gone: {ending.reason}"}
+    return fields
+
+
+async def _keep(task: Task, process: Process) -> None:
+    """A command that was yielded is one of the task's processes from now on."""
+    await process.set_tag(write_wishes(Wishes(task=task.id, origin="yielded")))
+
+
+def _yielded(process: Process, waiting: bool | None) -> Fields:
+    return {
+        "status": "yielded", "session_id": process.id, "pid": process.pid, "exit_code": None, "error": None,
+        "waiting_for_input": waiting,
+    }  # fmt: skip
+
+
+async def _in_terminal(task: Task, asked: TerminalArguments, environment: Environment, timeout: float) -> Fields:
+    """A foreground command that has a terminal."""
+    process = await environment.start(
+        asked.command, id=_new_id(), pty=True, rows=ROWS, cols=COLS, cwd=asked.workdir, env=asked.environment,
+        tag=write_wishes(Wishes(task=task.id, origin="foreground")),
+    )  # fmt: skip
+    if asked.stdin is not None:
+        await process.write(asked.stdin)
+    ending = await _ending(task, asked, process, timeout)
+    answer = await _printed(task, process)
+    if ending is None:
+        await _keep(task, process)
+        return answer | _yielded(process, (await process.status()).waiting_for_input)
+    return answer | ending_fields(ending)
+
+
+async def _ending(task: Task, asked: TerminalArguments, process: Process, timeout: float) -> Ending | None:
+    """How it ended within its time; None when it may go on."""
+    interrupted = asyncio.ensure_future(task.interrupted.wait())
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        await asyncio.wait([interrupted, waiting], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return waiting.result()
+        if interrupted.done():
+            await process.kill()
+            return Cancelled()
+        if asked.on_timeout == "yield":
+            return None
+        await process.kill()
+        return TimedOut(timeout)
+    except asyncio.CancelledError:
+        await process.kill()
+        raise
+    finally:
+        interrupted.cancel()
+        waiting.cancel()
+
+
+async def _printed(task: Task, process: Process) -> Fields:
+    """What a process has printed so far, within the budget."""
+    await process.status()
+    info, limit = process.info, RAW * task.limits.output
+    head = await process.read(0, limit=limit if info.out <= limit else limit * 2 // 5)
+    data, omitted = head.data, None
+    if info.out > head.end:
+        tail = await process.read(max(head.end, info.out - (limit - len(head.data))), limit=limit)
+        data += tail.data
+        omitted = (head.end, tail.start) if tail.start > head.end else None
+    output = _shown(task, data, omitted, info.out, process.id)
+    return {"output": output, "duration": round(info.duration, 3), "log": process.id}
+
+
+def _shown(task: Task, data: bytes, omitted: tuple[int, int] | None, total: int, log: str) -> str:
+    cut = cut_output(data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=task.show)
+    return cut.text(f"Read them with process(action='log', session_id={log!r}, offset=LINE).")
+
+
+async def _background(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
+    wishes, extra = _wishes(task, asked)
+    try:
+        process = await environment.start(
+            asked.command, id=_new_id(), pty=asked.pty, rows=ROWS, cols=COLS, cwd=asked.workdir,
+            stdin="pipe" if asked.stdin is None else asked.stdin, env=asked.environment, tag=write_wishes(wishes),
+        )  # fmt: skip
+    except InvalidArgument:
+        raise
+    except ExecutionError as error:
+        return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
+    task.watcher.follow(environment, process)
+    return {
+        "output": "Background process started", "session_id": process.id, "pid": process.pid, "exit_code": 0,
+        "error": None, **extra,
+    }  # fmt: skip
+
+
+def _wishes(task: Task, asked: TerminalArguments) -> tuple[Wishes, dict[str, Any]]:
+    """What to tell of a background process, and what to say about that."""
+    extra: dict[str, Any] = {}
+    watch = tuple(asked.watch_patterns or ())
+    if any(not pattern for pattern in watch):
+        raise InvalidArgument("watch_patterns must not hold an empty text", argument="watch_patterns")
+    if asked.notify_on_complete and watch:
+        extra["watch_patterns_ignored"] = "notify_on_complete and watch_patterns exclude each other; the first holds"
+        watch = ()
+    every = asked.check_interval or 0.0
+    if 0 < every < CHECK_INTERVAL.value:
+        every = CHECK_INTERVAL.value
+        extra["check_interval_note"] = f"raised to {every:g} s, the shortest there is"
+    if asked.notify_on_complete:
+        extra["notify_on_complete"] = True
+    if watch:
+        extra["watch_patterns"] = list(watch)
+    if not (asked.notify_on_complete or watch or every):
+        extra["hint"] = "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
+    return Wishes(task=task.id, notify=asked.notify_on_complete, watch=watch, every=every), extra
+
+
+def _new_id() -> str:
+    return f"proc_{secrets.token_hex(6)}"
+
+
+TERMINAL = Tool("terminal", DESCRIPTION, TerminalArguments, terminal)

@@ -1,0 +1,145 @@
+"""The tools by name, for many tasks: JSON in, JSON text out, never an exception for what a model can act on."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.notice import Notice
+from hermetic.contract.tool import Fields, Form, Tool
+from hermetic.fleet.fleet import Fleet
+from hermetic.processes.notices import Notices, Sink
+from hermetic.processes.tool import PROCESS
+from hermetic.session.door import Approver, PolicyDoor
+from hermetic.session.environment import Environment
+from hermetic.session.task import Door, OpenDoor, Task, ToolLimits, refusal
+from hermetic.terminal.ansi import strip
+from hermetic.terminal.tool import TERMINAL
+
+Policy = Literal["deny", "allow", "off"]
+
+
+class Toolbox:
+    """What models call. Use it in `async with`, or close it; one event loop.
+
+    `policy`: None and "deny" refuse what is dangerous unless `approver` allows it, "allow" refuses only what is never
+    to be run, "off" asks nothing.
+    """
+
+    def __init__(
+        self, *, environment: str = "local", options: Mapping[str, Any] | None = None, policy: Policy | None = None,
+        approver: Approver | None = None, limits: ToolLimits | None = None,
+        on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
+    ) -> None:  # fmt: skip
+        self._fleet = Fleet(environment, **(options or {}))
+        self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
+        self._limits = limits or ToolLimits()
+        self._activity = on_activity
+        self._notices = Notices(self._show, on_notice)
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (TERMINAL, PROCESS)}
+        self._running: dict[str, set[Task]] = {}
+        self._rearmed: dict[str, str] = {}  # task → the environment whose processes are followed
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"<Toolbox of {', '.join(self._tools)} in {self._fleet.kind}>"
+
+    @property
+    def fleet(self) -> Fleet:
+        """The environments, one for each task."""
+        return self._fleet
+
+    def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
+        """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
+        if tool.name in self._tools and not replace:
+            raise ConfigError(f"there is a tool {tool.name!r}; pass replace=True to put this one in its place")
+        self._tools[tool.name] = tool
+
+    def schemas(self, form: Form = "openai") -> list[Fields]:
+        """Every tool as a model's interface wants it."""
+        if form not in ("openai", "anthropic", "mcp"):
+            raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
+        return [tool.schema(form) for tool in self._tools.values()]
+
+    async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
+        """The answer as JSON text."""
+        self._loop = asyncio.get_running_loop()
+        task = self._task(task_id)
+        running = self._running.setdefault(task_id, set())
+        running.add(task)
+        try:
+            answer = await self._answer(name, arguments, task)
+        finally:
+            running.discard(task)
+            if not running:
+                self._running.pop(task_id, None)
+        return msgspec.json.encode(answer).decode()
+
+    def interrupt(self, task_id: str | None = None) -> None:
+        """Ends what the task's calls wait for, of all tasks without one; from any thread."""
+        for id in list(self._running) if task_id is None else [task_id]:
+            for task in list(self._running.get(id, ())):
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(task.interrupted.set)
+
+    def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
+        """What there is to tell of background processes, as it comes."""
+        return self._notices.stream(task_id)
+
+    async def recover(self, *task_ids: str) -> None:
+        """Takes up again what an earlier caller's processes are to be told of."""
+        for task_id in task_ids:
+            async with self._place(task_id):
+                pass
+
+    async def close(self, *, remove: bool = False) -> None:
+        """Lets go of everything; environments live on by their lease, unless `remove=True`."""
+        await self._notices.close()
+        await self._fleet.close(remove=remove)
+
+    async def __aenter__(self) -> "Toolbox":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _answer(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+        tool = self._tools.get(name)
+        if tool is None:
+            return _failed(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+        try:
+            return await tool.run(task, tool.read(arguments))
+        except NotPermitted as error:
+            return refusal(error)
+        except EnvironmentUnavailable as error:
+            return _failed(f"the environment is not available: {error}")
+        except ConfigError as error:
+            return _failed(str(error), status="disabled")
+        except (ExecutionError, OSError) as error:
+            return _failed(str(error))
+
+    def _task(self, task_id: str) -> Task:
+        return Task(
+            task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
+            limits=self._limits, activity=self._activity,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _place(self, task_id: str) -> AsyncIterator[Environment]:
+        async with self._fleet.use(task_id) as environment:
+            if self._rearmed.get(task_id) != environment.id:
+                self._rearmed[task_id] = environment.id
+                with contextlib.suppress(EnvironmentUnavailable):
+                    await self._notices.rearm(environment)
+            yield environment
+
+    def _show(self, text: str) -> str:
+        return strip(text)
+
+
+def _failed(message: str, status: str = "error") -> Fields:
+    return {"output": "", "exit_code": -1, "status": status, "error": message}

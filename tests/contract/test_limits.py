@@ -80,6 +80,7 @@ NOT_LIMITS = {
     "job.PIPE_BYTES": "a number of the kernel: what it gives a pipe",
     "loop.READ": "a number of the standard library: an event of epoll",
     "loop.WRITE": "a number of the standard library: an event of epoll",
+    "main.PR_SET_NAME": "a number of the kernel: an operation of prctl",
     "main.PR_SET_CHILD_SUBREAPER": "a number of the kernel: an operation of prctl",
     "main.PR_SET_NO_NEW_PRIVS": "a number of the kernel: an operation of prctl",
     "main.PR_SET_SECCOMP": "a number of the kernel: an operation of prctl",

@@ -13,9 +13,22 @@ POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-
 APPTAINER = ["S1-7", "S1-8", "S1-9", "S1-46", "S1-47", "S1-48", "R-J2"]
 FLEET = ["S1-16", *(f"S1-{number}" for number in range(54, 62)), "W-38", "W-41", "W-104"]
 VARIABLES = [f"R-H{number}" for number in range(1, 9)]
+TEXTS = [
+    "S1-18",
+    "R-E1",
+    *(f"R-G{n}" for n in range(1, 5)),
+    "X-3",
+    "X-4",
+    "X-5",
+    "W-40",
+    "W-45",
+    "W-57",
+    "W-103",
+    "W-105",
+]
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
-    *FLEET, *VARIABLES,
+    *FLEET, *VARIABLES, *TEXTS,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")

@@ -11,7 +11,8 @@ import pytest
 from tests.docs.pages import Block, blocks
 from tests.docs.snippets import run
 
-PYTHON = [block for page in ("README.md", "docs/python-api.md", "docs/fleet.md") for block in blocks(page, "python")]
+PAGES = ("README.md", "docs/python-api.md", "docs/fleet.md", "docs/redaction.md")
+PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 SHELL = [
     line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")
 ]
@@ -24,7 +25,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_is_something_to_run() -> None:
-    assert {block.page for block in PYTHON} == {"README.md", "docs/python-api.md", "docs/fleet.md"}
+    assert {block.page for block in PYTHON} == set(PAGES)
     assert len(SHELL) > 3
 
 

@@ -1,0 +1,76 @@
+"""Secrets whose values are known: hidden wherever they stand, in the spellings that programs give them."""
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from hermetic.environments.child_environment import is_credential
+
+SHORTEST = 8  # characters of a variable's value; a shorter one would be found in ordinary words
+SHORTEST_GIVEN = 4  # characters of a value that somebody calls a secret
+
+_ORDINARY = re.compile(r"^(?:[a-z]{1,15}|[\d.,:-]+|(?:/|~/|\./)\S*|[a-z][a-z0-9+.-]*://[^@]*)$")
+
+
+class KnownSecret(NamedTuple):
+    """A value that must not be shown, and the name by which it can be used instead."""
+
+    name: str
+    value: str
+
+
+def secrets_of(variables: Mapping[str, str]) -> list[KnownSecret]:
+    """The variables whose names say that they are credentials and whose values nothing ordinary looks like."""
+    return [
+        KnownSecret(name, value)
+        for name, value in variables.items()
+        if is_credential(name) and len(value) >= SHORTEST and not _ORDINARY.match(value)
+    ]
+
+
+class ValueFinder:
+    """Finds known values in a text."""
+
+    def __init__(self, known: Iterable[KnownSecret]) -> None:
+        needles: dict[str, str] = {}
+        for secret in known:
+            for spelling in _spellings(secret.value):
+                needles.setdefault(spelling, secret.name)
+        self._needles = needles
+
+    def find(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where a value stands, and its name."""
+        for needle, name in self._needles.items():
+            at = text.find(needle)
+            while at >= 0:
+                yield at, at + len(needle), name
+                at = text.find(needle, at + len(needle))
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """The value as it is, quoted for a URL or for JSON, in base64 at any place of a longer text, and line by line."""
+    value = value.strip()
+    if len(value) < SHORTEST_GIVEN:
+        return
+    yield value
+    yield urllib.parse.quote(value, safe="")
+    yield urllib.parse.quote_plus(value)
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    if len(value) >= SHORTEST:
+        yield from _in_base64(value.encode("utf-8", "surrogateescape"))
+        yield value.encode("utf-8", "surrogateescape").hex()
+    yield from (line.strip() for line in value.splitlines()[1:-1] if len(line.strip()) >= 20)
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """The characters that the data gives whatever stands before and behind it."""
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data)
+        first = (before * 8 + 5) // 6
+        last = (before + len(data)) * 8 // 6
+        for text in (encoded, encoded.translate(bytes.maketrans(b"+/", b"-_"))):
+            yield text[first:last].decode()

@@ -1,0 +1,48 @@
+"""Values that only stand for a secret: examples of documentation, templates, words."""
+
+import re
+
+_EXAMPLE = re.compile(
+    r"example|x{4}|\*{3}|\.{3}|…|placeholder|dummy|replace|change_?me|insert|redacted|your[_-]|0{8}|1234567|abcdefg|deadbeef"
+    r"|^1?$|eyJzdWIiOiIxMjM0NTY3ODkwIi",
+    re.IGNORECASE,
+)
+_FEWEST_LETTERS = 6  # different ones; a random value of twenty characters has more
+
+# A value that is computed, filled in later, or names where the real one is.
+_TEMPLATE = re.compile(
+    r"^[<\[{(]|[$%]\{|\$\(|^\$\w|\{\{|^%\w|^%\(|^@\w+@$|^__\w+__$|^!\w|^(?:env|file|vault|secret|ref|op)[:+]"
+)
+_PLACE = re.compile(r"^(?:#[0-9a-fA-F]{3,8}$|/|\./|\.\./|~(?:/|$)|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,20}://)")
+_PLAIN = re.compile(
+    r"^(?:[A-Za-z][a-z]*|[A-Z]+|[\d.,:-]+|(?:true|false|null|none|nil|undefined|yes|no|on|off))$", re.IGNORECASE
+)
+_PATH_IN_CODE = re.compile(r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
+
+_RISES = re.compile(r"[a-z](?=[A-Z])")
+
+
+def is_example(token: str) -> bool:
+    """True for the values that documentation shows in place of a real one."""
+    return _EXAMPLE.search(token) is not None or len(set(token)) < _FEWEST_LETTERS
+
+
+def is_literal(value: str, name: str, *, quoted: bool) -> bool:
+    """True when the value of a secret-like name is a secret rather than a word, a place, a template or code."""
+    if len(value) < 6 or _TEMPLATE.search(value) or _PLACE.match(value) or _EXAMPLE.search(value):
+        return False
+    if " " in value or _PLAIN.match(value) or (not quoted and _PATH_IN_CODE.match(value)):
+        return False
+    lowered = value.lower()
+    if name.lower() in lowered or lowered in ("hunter", "letmein"):
+        return False
+    return _is_mixed(value)
+
+
+def _is_mixed(value: str) -> bool:
+    """True for letters with digits or signs among them, or for cases that change too often for words."""
+    if not any(char.isalpha() for char in value):
+        return False
+    if any(char.isdigit() or char in "!@#$%^&*+=?~|/" for char in value):
+        return True
+    return len(value) >= 16 and len(_RISES.findall(value)) * 5 >= len(value)

@@ -1,0 +1,103 @@
+"""Text for a model without secrets: known values first, then what is a secret by its form or its place."""
+
+import bisect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from hermetic.terminal import secret_contexts
+from hermetic.terminal.known_secrets import KnownSecret, ValueFinder
+from hermetic.terminal.secret_tokens import TokenFinder
+
+# output: what a program printed. code: source and data that a model reads in order to write it again.
+# environment: a listing of variables or credentials.
+Content = Literal["output", "code", "environment"]
+
+MARK = "[hidden by hermetic: "  # no value begins like this, so what holds it can be refused where it is written back
+_MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
+_UNFIT = re.compile(r"[^\w.-]")
+
+SHOWN_FROM = 18  # characters of a token from which on its start and end are shown
+_START, _END = 6, 4
+
+
+class _Secret(NamedTuple):
+    start: int
+    end: int
+    what: str
+    is_known: bool = False
+
+
+class Redactor:
+    """Hides secrets. Takes time in proportion to the text, and keeps the number of lines."""
+
+    def __init__(self, known: Iterable[KnownSecret] = (), *, patterns: bool = True) -> None:
+        self._values = ValueFinder(known)
+        self._tokens = TokenFinder()
+        self._patterns = patterns
+
+    def redact(self, text: str, content: Content = "output") -> str:
+        """The text with a mark in place of each secret."""
+        secrets = _merged(self._find(text, content))
+        if not secrets:
+            return text
+        pieces: list[str] = []
+        at = 0
+        for secret in secrets:
+            hidden = text[secret.start : secret.end]
+            pieces += [text[at : secret.start], f"{MARK}{secret.what}]", "\n" * hidden.count("\n")]
+            at = secret.end
+        return "".join([*pieces, text[at:]])
+
+    def _find(self, text: str, content: Content) -> Iterator[_Secret]:
+        """The secrets that do not touch a mark which is there already."""
+        marks = [match.span() for match in _MARKED.finditer(text)] if MARK in text else []
+        ends = [end for _, end in marks]
+        for secret in self._all(text, content):
+            next_mark = bisect.bisect_right(ends, secret.start)
+            if next_mark == len(marks) or marks[next_mark][0] >= secret.end:
+                yield secret
+
+    def _all(self, text: str, content: Content) -> Iterator[_Secret]:
+        for start, end, name in self._values.find(text):
+            yield _Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
+        if not self._patterns:
+            return
+        for start, end in self._tokens.find(text):
+            yield _Secret(start, end, _hint(text[start:end]))
+        for start, end in secret_contexts.find_private_keys(text):
+            yield _Secret(start, end, "private key")
+        for start, end in self._in_context(text, content):
+            yield _Secret(start, end, "***")
+
+    def _in_context(self, text: str, content: Content) -> Iterator[tuple[int, int]]:
+        lowered = secret_contexts.lower(text)
+        yield from secret_contexts.find_headers(text, lowered)
+        yield from secret_contexts.find_in_urls(text, lowered, weak=content == "environment")
+        if content != "code":
+            yield from secret_contexts.find_assigned(text, lowered)
+        if content == "environment":
+            yield from secret_contexts.find_variables(text)
+
+
+def hidden_in(text: str) -> list[str]:
+    """The marks in a text that somebody wants to write: where there are any, the real values are not known to them."""
+    return [match[0] for match in _MARKED.finditer(text)]
+
+
+def _hint(token: str) -> str:
+    """A token's start and end, by which it can be told from others; stars when it is short."""
+    return f"{token[:_START]}...{token[-_END:]}" if len(token) >= SHOWN_FROM else "***"
+
+
+def _merged(found: Iterable[_Secret]) -> list[_Secret]:
+    """Secrets in order, those that overlap as one; a known one gives the name."""
+    merged: list[_Secret] = []
+    for secret in sorted(found):
+        if not merged or secret.start >= merged[-1].end:
+            merged.append(secret)
+            continue
+        last = merged[-1]
+        named = last if last.is_known or not secret.is_known else secret
+        merged[-1] = _Secret(last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known)
+    return merged

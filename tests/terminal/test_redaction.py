@@ -1,0 +1,197 @@
+"""Secrets are hidden, ordinary data is not, and what was hidden cannot be written back unseen."""
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermetic.terminal import secret_tokens
+from hermetic.terminal.known_secrets import KnownSecret, secrets_of
+from hermetic.terminal.redaction import MARK, Content, Redactor, hidden_in
+from tests.docs.pages import read
+from tests.sizes import scale
+from tests.terminal.secret_corpus import KNOWN, VENDORS, as_table, bait, figures, fill, secrets
+
+CONTENTS: tuple[Content, ...] = ("output", "code", "environment")
+
+
+def test_the_figures_of_the_documentation_are_true() -> None:
+    page = read("docs/redaction.md")
+    shown = page.partition("<!-- figures:begin -->\n")[2].partition("\n<!-- figures:end -->")[0]
+    assert shown == as_table(), "python -m tests.terminal.secret_corpus --write"
+
+
+def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -> None:
+    missed, changed = figures()
+    told = {figure.kind: figure.wrong / figure.total for figure in missed}
+    assert told.pop("no sign at all") == 1  # the figure is of honest interest only while these are in it
+    assert max(told.values()) <= 0.02
+    assert [figure for figure in changed if figure.wrong] == []
+
+
+def test_every_form_of_token_is_in_the_corpus() -> None:
+    unseen = [
+        token.keywords
+        for token in secret_tokens.TOKENS
+        if not any(keyword in vendor for keyword in token.keywords for vendor in VENDORS.split())
+    ]
+    assert unseen == []
+    assert len({token.vendor for token in secret_tokens.TOKENS}) >= 60
+
+
+@pytest.mark.parametrize("template", KNOWN)
+def test_a_known_value_gives_way_to_its_name(template: str) -> None:
+    redactor = Redactor([KnownSecret("APP_TOKEN", "pa+ss/wörd1")])
+    spellings = {"secret": "pa+ss/wörd1", "url": "pa%2Bss%2Fw%C3%B6rd1", "json": "pa+ss/w\\u00f6rd1"}
+    text = template.format(**spellings, basic="YXBwOnBhK3NzL3fDtnJkMQ==", hex="70612b73732f77c3b6726431")
+    assert f"{MARK}value of APP_TOKEN]" in redactor.redact(text, "code")
+
+
+def test_known_values_are_hidden_in_every_kind_of_content() -> None:
+    redactor = Redactor([KnownSecret("sudo password", "hunter22")], patterns=False)
+    for content in CONTENTS:
+        assert redactor.redact("echo hunter22", content) == f"echo {MARK}value of sudo_password]"
+
+
+def test_the_longest_known_value_names_what_is_hidden_whole() -> None:
+    redactor = Redactor([KnownSecret("A", "abcd1234"), KnownSecret("B", "xabcd1234y")])
+    assert redactor.redact("<xabcd1234y>") == f"<{MARK}value of B]>"
+
+
+def test_only_telling_values_of_credentials_are_taken_from_the_environment() -> None:
+    variables = {
+        "GITHUB_TOKEN": "f00bar-b4z-1", "DB_PASSWORD": "postgres", "API_KEY": "short1", "HOME": "/home/somebody1",
+        "SSH_KEY": "/home/me/.ssh/id_1", "TOKEN_URL": "https://login.example/1", "TOKEN_LIMIT": "100000000",
+        "DB_URL_SECRET": "https://u:p4ss@h",
+    }  # fmt: skip
+    assert [secret.name for secret in secrets_of(variables)] == ["GITHUB_TOKEN", "DB_URL_SECRET"]
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "shown"),
+    [
+        ("PASSWORD=Tr0ub4dor", "output", f"PASSWORD={MARK}***]"),
+        ("PASSWORD=Tr0ub4dor", "code", "PASSWORD=Tr0ub4dor"),
+        ("PASSWORD=trouble", "output", "PASSWORD=trouble"),
+        ("PASSWORD=trouble", "environment", f"PASSWORD={MARK}***]"),
+        ('{"token": "a1b2c3d4e5"}', "output", f'{{"token": "{MARK}***]"}}'),
+        ('{"token": "a1b2c3d4e5"}', "code", '{"token": "a1b2c3d4e5"}'),
+        ("PATH=/usr/bin\nEDITOR=vi", "environment", "PATH=/usr/bin\nEDITOR=vi"),
+    ],
+)
+def test_names_hide_values_only_where_the_text_is_no_code(text: str, content: Content, shown: str) -> None:
+    assert Redactor().redact(text, content) == shown
+
+
+def test_a_long_token_shows_its_ends_and_a_short_one_nothing() -> None:
+    token = fill("ghp_{A36}", 1)
+    assert Redactor().redact(token) == f"{MARK}{token[:6]}...{token[-4:]}]"
+    assert Redactor().redact("password=abc123x") == f"password={MARK}***]"
+
+
+def test_a_hidden_value_cannot_be_written_back_unseen() -> None:
+    text = Redactor().redact(f"a = '{fill('ghp_{A36}', 2)}'\nb = 1\n", "code")
+    [mark] = hidden_in(text)
+    assert mark.startswith(MARK)
+    assert hidden_in("a = 'ghp_abc...wxyz'") == []
+    for case in [*secrets(1)]:
+        shown = Redactor(case.known).redact(case.text, case.content)
+        assert (shown == case.text) == (hidden_in(shown) == [])
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_what_is_hidden_stays_as_it_is_the_second_time(content: Content) -> None:
+    for case in [*secrets(1), *bait(1)]:
+        redactor = Redactor(case.known)
+        once = redactor.redact(case.text, content)
+        assert redactor.redact(once, content) == once
+
+
+CASES = [case.text for case in [*secrets(1), *bait(1)]]
+SIGNS = [
+    "PASSWORD=",
+    '"token": "',
+    "://u:",
+    "@h",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "Bearer ",
+    "eyJ",
+    "=",
+    "\\n",
+    "İ",
+    MARK,
+]
+
+
+@settings(max_examples=scale(3000), deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(CASES), st.sampled_from(SIGNS), st.text(max_size=8)), max_size=6),
+    st.sampled_from(CONTENTS),
+)
+def test_lines_stay_countable_whatever_stands_beside_what(pieces: list[str], content: Content) -> None:
+    text = "".join(pieces)
+    shown = Redactor([KnownSecret("K", "a\nb\nc-d-e-f")]).redact(text, content)
+    assert shown.count("\n") == text.count("\n")
+
+
+def test_the_standard_library_is_read_unchanged() -> None:
+    files = sorted(Path(os.__file__).parent.glob("*.py"))[: scale(2000)]
+    redactor = Redactor([KnownSecret("K", "no-such-value-anywhere")])
+    changed = [
+        path.name for path in files if redactor.redact(text := path.read_text("utf-8", "replace"), "code") != text
+    ]
+    assert len(files) >= 150
+    assert changed == []
+
+
+LONG = 300_000
+HARD = {
+    "one letter": "a" * LONG,
+    "quotes": '"' * LONG,
+    "names": "password" * (LONG // 8),
+    "names and signs": "password=" * (LONG // 9),
+    "names and blanks": "password" + " " * LONG,
+    "open values": "secret='" * (LONG // 8),
+    "long values": ("token=" + "a1" * 300 + "(") * (LONG // 607),
+    "urls": "://a:" * (LONG // 5),
+    "at signs": "://" + "a" * LONG + ":@" * 10,
+    "tokens": "ghp_" * (LONG // 4),
+    "web tokens": "eyJ" * (LONG // 3),
+    "web tokens with points": "eyJaaaaaaaa.eyJaaaaaaaa." * (LONG // 24),
+    "begins": "-----BEGIN RSA PRIVATE KEY-----" * (LONG // 31),
+    "ends": "A\n" * (LONG // 4) + "-----END RSA PRIVATE KEY-----" * 1000,
+    "bearer": "bearer " * (LONG // 7),
+    "headers": "authorization: " * (LONG // 15),
+    "telegram": "1234567890:AA" * (LONG // 13),
+    "mailchimp": "0123456789abcdef0123456789abcdef-us" * (LONG // 35),
+    "variables": "A_TOKEN=" * (LONG // 8),
+    "variables in lines": "A_TOKEN: \n" * (LONG // 10),
+    "marks": MARK * (LONG // 21),
+    "hidden": f"{MARK}***] password=abc123x " * (LONG // 60),
+    "query": "?token=" * (LONG // 7),
+    "base64": "QUJD" * (LONG // 4),
+}
+
+
+@pytest.mark.parametrize("text", HARD.values(), ids=HARD)
+def test_no_text_takes_more_than_linear_time(text: str) -> None:
+    redactor = Redactor([KnownSecret("K", "aaaaaaab")])
+    begun = time.perf_counter()
+    redactor.redact(text, "environment")
+    assert time.perf_counter() - begun < 10  # below 1 s on an idle core
+
+
+@settings(max_examples=scale(300), deadline=None)
+@given(st.text(st.sampled_from("ab1= :\"'{}[]()/@.-_\n\\$<>&;"), max_size=60), st.integers(200, 800))
+def test_no_repeated_piece_takes_more_than_linear_time(piece: str, times: int) -> None:
+    begun = time.perf_counter()
+    Redactor().redact(f"token={piece}" * times, "environment")
+    assert time.perf_counter() - begun < 10
+
+
+def test_a_mark_has_no_sign_that_would_break_what_is_around_it() -> None:
+    assert not re.search(r"[\"'\\\n<>]", MARK)

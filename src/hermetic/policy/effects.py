@@ -39,7 +39,7 @@ UNKNOWN_DELETE = Rule(
     category="recursive-delete",
     severity=8,
     effects=("deletes",),
-    catches=('rm -rf "$NOT_SEEN"', 'rm -rf "$NOT_SEEN/"*', "cat list | xargs rm -rf"),
+    catches=('rm -rf "$NOT_SEEN"', 'rm -rf "$NOT_SEEN/"*', "cat list | xargs rm -rf", 'dd if=x of="$NOT_SEEN"'),
     spares=('d=build; rm -rf "$d"', 't=$(mktemp -d); rm -rf "$t"'),
 )
 WORKSPACE_WIPE = Rule(
@@ -301,6 +301,8 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
         call.report(OUTSIDE_WRITE, f"writes outside the workspace: {name}", full)
     elif place == "env file":
         call.report(HOME_WRITE, f"changes settings that may hold credentials: {name}", full)
+    elif place == "unknown" and full.startswith("/"):
+        call.report(SYSTEM_WRITE, f"changes a file or directory at the top of the system: {name}", full)
     elif place == "unknown":
         call.report(UNKNOWN_WRITE, f"writes a path that cannot be known: {name}", full)
 

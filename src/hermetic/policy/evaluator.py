@@ -279,6 +279,8 @@ class Evaluator:
             return self._close(streams, "", call)
         if _is_decoded(node.words[0]) and argv[0] not in shell.functions:
             call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
+        elif call.name in (*_SHELLS, "eval") and any(_holds_unpacked(word) for word in node.words[1:]):
+            call.report(OPAQUE_CODE, "runs text that only a decoder shows")
         output = self._launch(argv, shell, streams, env)
         return self._close(streams, output, call)
 
@@ -442,6 +444,14 @@ def _is_decoded(word: Word | Assign) -> bool:
         return False
     subs = [piece for piece in word.pieces if isinstance(piece, Sub)]
     return any(_decodes(node) for sub in subs for node, _ in sub.body.items)
+
+
+def _holds_unpacked(word: Word | Assign) -> bool:
+    """True for a word with a command substitution that ends in a decoder."""
+    if isinstance(word, Assign):
+        return False
+    inner = [node for piece in word.pieces if isinstance(piece, Sub) for node, _ in piece.body.items]
+    return any(_unpacks(node.commands[-1] if isinstance(node, Pipe) else node) for node in inner)
 
 
 def _unpacks(node: Node) -> bool:

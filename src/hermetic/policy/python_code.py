@@ -9,6 +9,7 @@ import warnings
 from hermetic.policy.tables import names
 
 from .call import Call
+from .commands.servers import check_served
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from .effects import read, write
@@ -240,6 +241,7 @@ types.FunctionType runpy.run_module
         if isinstance(first, Obj) and first.call == "compile":
             return UNKNOWN
         if isinstance(first, bytes):
+            self.call.report(OPAQUE_CODE, "runs Python code that only a decoder shows")
             first = first.decode("latin-1")
         if isinstance(first, str) and not isinstance(first, Name) and is_plain(first):
             if name in ("runpy.run_path", "execfile", "runpy.run_module"):
@@ -395,6 +397,8 @@ types.FunctionType runpy.run_module
             self.call.shell.files[resolve(self.written, self.call.shell)] = NET
         if method == "decode" and isinstance(first, str) and re.match(r"rot|hex|base|zip|bz2|uu", first):
             return Obj(function.call, None, DECODED + function.text)
+        if method == "serve_forever":
+            check_served(self.call, ".")
         if method in ("communicate", "stdin.write") and isinstance(first, str | bytes):
             return Obj("output", text=LOCAL)
         return Obj(function.call, None, function.text + "".join(marks_of(arg) for arg in args))

@@ -101,6 +101,14 @@ def _statement(tokens: list[str]) -> str | None:
         and any(t in tokens for t in ("superuser", "identified", "password"))
     ):
         return "changes who may use the database"
+    if first == "create" and tokens[1:2] in (["rule"], ["event"], ["trigger"]) and "do" in tokens:
+        return _statement(
+            [token for token in tokens[tokens.index("do") + 1 :] if token not in ("instead", "also", "(")]
+        )
+    if first == "alter" and tokens[-4:] == ["disable", "row", "level", "security"]:
+        return "turns off what guards the rows of a table"
+    if any(re.fullmatch(r"pl(python\w*|perlu|sh|rubyu)|executable", token) for token in tokens):
+        return "lets the database run a program"
     if first == "copy" and "program" in tokens:
         return "lets the database run a program"
     if first == "revoke" or (first == "create" and "superuser" in tokens):

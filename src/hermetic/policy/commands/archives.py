@@ -166,6 +166,9 @@ def judge_zip(call: Call) -> str | None:
         run_program(call, tester.replace("{}", "x.zip"), "a test")
     operands = parse_options(call.args, "btnxi", ("exclude", "include", "temp-path")).operands
     if call.name in ("7z", "7za", "7zr"):
+        for arg in call.args if operands[:1] in (["x"], ["e"]) else ():
+            if arg.startswith("-o"):
+                write(call, arg[2:], tree=True)
         operands = operands[1:]
     held = "".join(read(call, path, tree=True) for path in operands[1:])
     if operands and operands[0] == "-":

@@ -10,7 +10,7 @@ from hermetic.policy.marks import DECODED, LOCAL, NET, UNSET, is_known, unknown_
 from hermetic.policy.network import REVERSE_SHELL
 from hermetic.policy.options import parse_options
 
-from .unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, run_code
+from .unseen import FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute, is_wholly_unseen, run_code
 
 _AWK_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AWK_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*"|/(?:[^/\\\n]|\\.)+/)|#[^\n]*')
@@ -43,6 +43,8 @@ def judge_awk(call: Call) -> str | None:
     text = "".join(read(call, path) for path in operands if "=" not in path) or call.input()
     variables = dict(value.partition("=")[::2] for value in options.values("v", "assign"))
     for program in programs:
+        if is_wholly_unseen(program):
+            execute(call, program, "an awk program")
         _awk_program(call, program, text, variables)
     if programs == ["1"] or (programs and re.fullmatch(r"\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", programs[0])):
         return text

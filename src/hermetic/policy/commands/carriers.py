@@ -50,6 +50,8 @@ def judge_carried(call: Call) -> None:
             call.run(args[at:])
             return
         text = value if equals else arg
+        if re.match(r"-DCMAKE_\w*(COMPILER|LAUNCHER|COMMAND|PROGRAM)", name):
+            text = text.replace(";", " ")
         text = re.sub(r"^%\((.*)\)$", r"\1", text)
         if (
             " " in text

@@ -47,6 +47,8 @@ from . import (
     transfer,
     trust,
     unseen,
+    verbs,
+    windows,
     wrappers,
 )
 
@@ -75,6 +77,7 @@ def all_judges() -> dict[str, Judge]:
         **provisioning.JUDGES,
         **databases.JUDGES,
         **interpreters.JUDGES,
+        **windows.JUDGES,
         **packages.JUDGES,
         **containers.JUDGES,
         **connections.JUDGES,
@@ -97,6 +100,7 @@ def all_judges() -> dict[str, Judge]:
     judges.update(copying.with_copies(judges, FALLBACK))
     judges.update(servers.with_control(judges, FALLBACK))
     judges.update(trust.with_trust(judges, FALLBACK))
+    judges.update(verbs.with_known_verbs(judges))
     judges.update(carriers.with_carried(judges, FALLBACK))
     judges.update(recipes.with_recipes(judges, FALLBACK))
     judges.update(exactness.exact(judges))

@@ -183,6 +183,9 @@ def judge_tunnel(call: Call) -> str | None:
 def judge_xterm(call: Call) -> str | None:
     """xterm and kin run a command, or show a shell on another machine's display."""
     args = call.args
+    if "send-text" in args:
+        run_code(call, args[-1].replace("\\n", "\n"), "typed text")
+        return None
     for flag, value in itertools.pairwise(args):
         if flag in ("-display", "--display") and not value.startswith((":", "localhost", "unix")):
             call.report(REVERSE_SHELL, "shows a shell on another machine's display")
@@ -212,7 +215,7 @@ nc ncat netcat nc.openbsd nc.traditional pwncat rustcat powercat cryptcat
     **dict.fromkeys(
         names(
             """
-ssh autossh mosh slogin dbclient rsh rlogin et tsh
+ssh autossh plink klink mosh slogin dbclient rsh rlogin et tsh
 """
         ),
         judge_ssh,

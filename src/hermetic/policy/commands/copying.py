@@ -104,7 +104,10 @@ def judge_ftp(call: Call) -> str | None:
         return None
     flags = ("-c", "-e", "--command")
     texts = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in flags]
-    if call.name in ("tftp", "atftp"):
+    if call.name in ("tftp", "atftp") and "-g" in call.args:
+        options = parse_options(call.args, "rlp")
+        land(call, options.value("l") or "./", options.values("r", "l"))
+    elif call.name in ("tftp", "atftp"):
         texts.append(" ".join(word for word in call.args if not word.startswith("-") or word == "-R").partition(" ")[2])
     for text in [*texts, call.stdin or ""]:
         _script(call, text)
@@ -115,11 +118,17 @@ def judge_cloud_copy(call: Call) -> None:
     """Remember what a cloud's, an engine's or a repository's client brings here."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     verbs = " ".join(words[:3])
-    if not re.search(r"\b(cp|copy|copyto|sync|download|export|checkout|clone|mirror|pull|rsync)\b", verbs):
+    if not re.search(r"\b(cp|copy|copyto|sync|download|export|checkout|co|clone|mirror|pull|rsync)\b", verbs):
         return
-    given = parse_options(call.args, "fodDp", ("file", "output", "dir", "destination", "pattern", "path")).given
+    given = parse_options(
+        call.args, "fodDp", ("file", "output", "dir", "local-dir", "destination", "pattern", "path")
+    ).given
     for name, value in given:
-        if value and name in ("f", "o", "file", "output", "dir", "D", "destination", "path") and "/" not in value[:1]:
+        if (
+            value
+            and name in ("f", "o", "file", "output", "dir", "local-dir", "D", "destination", "path")
+            and "/" not in value[:1]
+        ):
             call.shell.fetched.add(resolve(value, call.shell))
         elif value and name in ("p", "pattern"):
             land(call, "./", [value])

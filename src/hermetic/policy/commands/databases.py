@@ -15,11 +15,12 @@ from hermetic.policy.sql import destruction
 from hermetic.policy.sql_strings import built_destruction, expand, printed
 from hermetic.policy.tables import names
 
-from .unseen import execute, run_code
+from .unseen import OPTION_RUNS, execute, is_wholly_unseen, run_code
 
 _WRITES = re.compile(
     r"\\[ow]\s+(/[^\s|]+)|(?:outfile|dumpfile|lo_export\s*\([^,]*,|\bcopy\b[^;']*\bto)\s*'(/[^']+)'", re.IGNORECASE
 )
+_READS = re.compile(r"\b(?:load_file|pg_read_\w*file|readfile)\s*\(\s*'([^']+)'|\binfile\s+'([^']+)'", re.IGNORECASE)
 _TEXT_OPTIONS = {
     "psql": ("c", "command"),
     "pgcli": ("c", "command"),
@@ -70,6 +71,8 @@ def _report(call: Call, text: str, *, local: bool) -> None:
         run_code(call, match[1], call.name)
     for match in re.finditer(r"\\(?:copy|o|w|g)\b[^\n|]*\|\s*([^\n]+)|\bprogram\s+'([^']*)'", text, re.IGNORECASE):
         run_code(call, match[1] or match[2] or "", call.name)
+    for match in _READS.finditer(text):
+        read(call, match[1] or match[2])
     for match in _WRITES.finditer(text):
         write(call, match[1] or match[2])
     for match in re.finditer(r"\\copy\b.*?\bfrom\s+'?(/[^\s']+)", text, re.IGNORECASE):
@@ -144,8 +147,12 @@ def judge_sqlite(call: Call) -> str | None:
                 run_code(call, match[2], "sqlite3")
             else:
                 write(call, match[2])
-        for match in re.finditer(r"(?:writefile|edit|load_extension)\s*\(\s*'([^']+)'|(?:^|\n)\s*\.load\s+(\S+)", text):
-            write(call, match[1] or match[2]) if match[1] else run_code(call, '"$LIBRARY_NOT_SEEN"', "sqlite3")
+        for match in re.finditer(r"(?:writefile|edit)\s*\(\s*'([^']+)'", text):
+            write(call, match[1])
+        for match in re.finditer(r"load_extension\s*\(\s*'([^']+)'|(?:^|\n)\s*\.load\s+(\S+)", text):
+            call.report(OPTION_RUNS, f"loads a library into sqlite3: {match[1] or match[2]}")
+        if is_wholly_unseen(text):
+            execute(call, text, "SQL")
         for match in re.finditer(r"\bedit\s*\([^,]*,\s*'([^']+)'", text):
             run_code(call, match[1], "sqlite3")
         for path in re.findall(r"readfile\s*\(\s*'([^']+)'|attach\s+(?:database\s+)?'([^']+)'", text, re.IGNORECASE):

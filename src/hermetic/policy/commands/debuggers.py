@@ -9,7 +9,7 @@ from hermetic.policy.effects import SECRET_READ, read
 from hermetic.policy.marks import is_plain, shown
 from hermetic.policy.tables import names
 
-from .unseen import OPTION_RUNS, run_code
+from .unseen import OPTION_RUNS, execute, is_wholly_unseen, run_code
 
 
 def judge_gdb(call: Call) -> str | None:
@@ -39,6 +39,8 @@ def judge_gdb(call: Call) -> str | None:
 
 def _gdb_command(call: Call, text: str) -> None:
     text = text.strip()
+    if is_wholly_unseen(text):
+        execute(call, text, "a debugger's command")
     match = re.match(r"(?:shell|!|make|pipe\s+.*?\||platform shell)\s*(.+)", text)
     if match:
         run_code(call, match[1], call.name)

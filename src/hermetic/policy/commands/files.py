@@ -11,6 +11,7 @@ from hermetic.policy.effects import (
     OUTSIDE_DELETE,
     ROOT_DELETE,
     SYSTEM_WRITE,
+    UNKNOWN_DELETE,
     WORKSPACE_WIPE,
     delete,
     read,
@@ -23,6 +24,7 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .permissions import PERMISSION, SET_UID, asks_help, sets_uid
+from .unseen import is_wholly_unseen
 
 WIPE = Rule(
     name="overwrite-file",
@@ -61,6 +63,8 @@ def _overwrite(call: Call, path: str) -> None:
         call.report(LOG_WIPE, f"overwrites logs or history: {shown(path)}", full)
     elif place in ("user", "sibling", "cache"):
         call.report(OUTSIDE_DELETE, f"destroys a file outside the workspace: {shown(path)}", full)
+    elif place == "unknown":
+        call.report(UNKNOWN_DELETE, f"overwrites a path that cannot be known: {shown(path)}", full)
     else:
         write(call, path)
 
@@ -214,6 +218,8 @@ def judge_dd(call: Call) -> str | None:
     if target:
         if target.startswith("~"):
             target = call.shell.home + target[1:]
+        if is_wholly_unseen(target):
+            call.report(UNKNOWN_DELETE, f"overwrites a file or a disk that cannot be known: {shown(target)}")
         write(call, target, content=content)
         return ""
     return content

@@ -297,6 +297,9 @@ def _undo(call: Call, verb: str, rest: list[str]) -> str | None:
         write(call, ".", tree=True)
     elif loses.get(verb):
         call.report(LOCAL_UNDO, "throws away local work")
+    if verb == "worktree" and rest[:1] == ["add"]:
+        for path in options.operands[1:2]:
+            write(call, path)
     if verb == "rm":
         for path in options.operands:
             if call.place(path)[1] == "workspace root" and loses["rm"]:
@@ -366,8 +369,12 @@ def _search(call: Call, verb: str, rest: list[str]) -> str | None:
             write(call, arg.partition("=")[2] or rest[at + 1])
         if arg == "--output" and at + 1 < len(rest):
             write(call, rest[at + 1])
+        if verb == "checkout-index" and arg.startswith("--prefix="):
+            write(call, arg[9:], tree=True)
         if arg.startswith(("--remote=ext::", "ext::")):
             run_transport(call, "ext::" + arg.partition("ext::")[2])
+    if verb == "archive" and any(arg.startswith("--remote=") and not is_local(arg[9:]) for arg in rest):
+        return NET + "\n"
     return LOCAL + "\n"
 
 
@@ -457,7 +464,7 @@ reset checkout switch restore branch tag stash worktree rm reflog gc prune
     **dict.fromkeys(
         names(
             """
-grep difftool mergetool archive format-patch bundle diff log show
+grep difftool mergetool archive format-patch bundle diff log show checkout-index
 """
         ),
         _search,

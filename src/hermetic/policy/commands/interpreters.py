@@ -18,7 +18,7 @@ from hermetic.policy.script_code import judge_code
 from hermetic.policy.tables import names
 
 from .servers import serve_with
-from .unseen import DYNAMIC_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
+from .unseen import DYNAMIC_CODE, REMOTE_CODE, execute
 
 SCRIPT_SUFFIXES = {
     ".py": "python",
@@ -72,8 +72,6 @@ INTERPRETERS: dict[str, Interpreter] = {
     "clj": _I("clojure", "e"),
     "bb": _I("clojure", "e"),
     "osascript": _I("applescript", "e"),
-    "pwsh": _I("powershell", "", ()),
-    "powershell": _I("powershell", ""),
     "rails": _I("ruby", ""),
     "irb": _I("ruby", "", (), "rI"),
     "pry": _I("ruby", "e"),
@@ -265,8 +263,6 @@ def _file(call: Call, path: str, language: str) -> str | None:
 def judge_interpreter(call: Call) -> str | None:
     """perl, ruby, node, php, lua …"""
     spec = INTERPRETERS[call.name]
-    if spec.language == "powershell":
-        return _powershell(call)
     args = list(call.args)
     code: list[str] = []
     flags = ""
@@ -386,29 +382,6 @@ def _rails(call: Call) -> str | None:
             call.report(SQL_DESTROYS, "drops the application's database")
     if args[:1] in (["console"], ["c"]) and call.stdin:
         judge_code(call, call.stdin, "ruby")
-    return None
-
-
-def _powershell(call: Call) -> str | None:
-    text = " ".join(call.args)
-    if re.search(r"(?i)(^|\s)[-/]e(n|nc|nco|ncodedcommand)?\s", text) or re.search(
-        r"(?i)\b(iex|invoke-expression|downloadstring|invoke-webrequest.*\|\s*iex|frombase64string)\b", text
-    ):
-        call.report(UNKNOWN_COMMAND, "runs PowerShell code that cannot be seen")
-    if re.search(
-        (
-            r"(?i)\b(remove-item|rm|ri|del|rd|rmdir|format-volume|clear-disk|stop-computer|restart-computer|"
-            r"stop-service|remove-\w+)\b"
-        ),
-        text,
-    ):
-        match = re.search(r"(?i)(remove-item|rm|ri|del|rd|rmdir)\s+(.*)", text)
-        if match:
-            paths = [word.strip("'\"") for word in match[2].split() if not word.startswith("-")]
-            for path in paths[:4]:
-                call.run(["rm", "-rf" if re.search(r"(?i)-rec", text) else "-f", path.replace("\\", "/")])
-        else:
-            call.report(UNKNOWN_COMMAND, "stops or removes parts of the machine with PowerShell")
     return None
 
 

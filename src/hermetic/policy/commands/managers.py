@@ -56,7 +56,11 @@ _TABLE: dict[str, Verbs] = {
     ),
     "sc": Verbs((("^(stop|delete|config)", SERVICE_STOP, "stops a service"),)),
     "net": Verbs(
-        (("^stop", SERVICE_STOP, "stops a service"), ("^user .*", ACCOUNT, "changes who may use this machine"))
+        (
+            ("^stop", SERVICE_STOP, "stops a service"),
+            ("^(user|localgroup) .*", ACCOUNT, "changes who may use this machine"),
+            ("^(usershare add|share) ", NETWORK, "offers files to other machines"),
+        )
     ),
     "nginx": Verbs(
         (

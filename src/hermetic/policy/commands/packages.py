@@ -14,7 +14,7 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .environment import is_known_registry
-from .unseen import REMOTE_CODE, execute, run_code
+from .unseen import REMOTE_CODE, execute, run_code, run_program
 
 INSTALL = Rule(
     name="package-install",
@@ -407,7 +407,7 @@ def judge_make(call: Call) -> str | None:
             and name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS")
             and value not in ("/bin/sh", "/bin/bash", "bash", "sh")
         ):
-            run_code(call, value, "make")
+            run_program(call, value, "make's shell")
         if equals and "$(shell" in value:
             nested = re.search(r"\$\(shell\s+(.*)\)", value)
             run_code(call, nested[1] if nested else "", "make")

@@ -48,7 +48,7 @@ ttyd gotty wetty shellinaboxd sshd dropbear telnetd in.telnetd utelnetd rshd rlo
 x0vncserver tigervncserver wayvnc krfb mosh-server code-server openvscode-server tcpserver tcpsvd ipsvd faucet inetd
 xinetd inetutils-inetd systemd-socket-activate socketd rustdesk anydesk teamviewer meshagent sshx tty-share gritty
 microsocks 3proxy sockd danted ss-server ssserver gostproxy v2ray xray openvpn zerotier-cli nebula netbird netclient
-headscale chrome-remote-desktop xrdp x2goserver guacd
+headscale chrome-remote-desktop xrdp x2goserver guacd stunnel stunnel4
 """
 )
 _HARMLESS = re.compile(r"(^|\s)(-t|-T|-V|-v|-h|-G|--help|--version|--test|status|info|list\w*|peers)(\s|$)")
@@ -127,6 +127,13 @@ def serve_with(name: str, call: Call, args: list[str]) -> None:
     check_served(call, served(args, _FILES[name]))
 
 
+def judge_share(call: Call) -> str | None:
+    """exportfs, smbd, ftp daemons: whole directories for whoever connects."""
+    if call.args and not _HARMLESS.search(" ".join(call.args)):
+        call.report(SERVE_FILES, "offers files to whoever connects")
+    return None
+
+
 def judge_control(call: Call) -> None:
     """Report a debugger or control port that is open on every address."""
     if _CONTROL.search(literal_globs(" ".join(call.args))):
@@ -180,4 +187,5 @@ JUDGES: dict[str, Judge] = {
     ),
     **dict.fromkeys(("jupyter", "jupyter-lab", "jupyter-notebook", "marimo", "jupyterhub"), judge_notebook),
     "websocat": judge_websocat,
+    **dict.fromkeys(names("exportfs smbd vsftpd proftpd pure-ftpd in.tftpd atftpd rpc.nfsd"), judge_share),
 }

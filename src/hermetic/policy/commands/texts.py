@@ -12,7 +12,7 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
-from .unseen import UNKNOWN_COMMAND, run_code
+from .unseen import UNKNOWN_COMMAND, execute, is_wholly_unseen, run_code
 
 SECRET_HUNT = Rule(
     name="hunt-secrets",
@@ -223,6 +223,8 @@ def judge_vim(call: Call) -> str | None:
         commands += call.stdin.split("\n")
     saves = False
     for command in commands:
+        if is_wholly_unseen(command):
+            execute(call, command, "an editor's command")
         for part in command.split("|") if "!" not in command else [command]:
             saves = _vim_command(call, part.strip(), files) or saves
     for path in files:
@@ -294,6 +296,14 @@ def judge_m4(call: Call) -> str | None:
     return None
 
 
+def judge_dc(call: Call) -> str | None:
+    """dc runs what follows an exclamation mark."""
+    for text in [*call.args, call.stdin or ""]:
+        for command in re.findall(r"!\s*([^\s<>=][^\n]*)", text):
+            run_code(call, command, "dc")
+    return None
+
+
 def judge_emacs(call: Call) -> str | None:
     """emacs --eval runs Lisp: shell-command, delete-file, write-region."""
     for flag, value in zip(call.args, [*call.args[1:], ""], strict=False):
@@ -301,6 +311,8 @@ def judge_emacs(call: Call) -> str | None:
         if name not in ("--eval", "-eval", "--execute", "-f", "--funcall", "-e"):
             continue
         code = glued if equals else value
+        if is_wholly_unseen(code):
+            execute(call, code, "Lisp code")
         if not re.search(r"eval|read|funcall|apply|load", code):
             code = re.sub(r'"\((?:[^"\\]|\\.)*"', '""', code)  # a list inside a string is only text
         for match in re.finditer(
@@ -387,6 +399,7 @@ def judge_secret_tool(call: Call) -> str | None:
 JUDGES: dict[str, Judge] = {
     "m4": judge_m4,
     "gm4": judge_m4,
+    "dc": judge_dc,
     **dict.fromkeys(("sed", "gsed", "ssed"), judge_sed),
     **dict.fromkeys(
         names(

@@ -414,11 +414,15 @@ def judge_sshpass(call: Call) -> str | None:
     return call.run(options.operands)
 
 
+_TYPES = ("type", "send-text", "write-chars", "send-keys")
+
+
 def judge_xdotool(call: Call) -> str | None:
     """Typing into other windows runs what is typed there."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    if words[:1] == ["type"] and len(words) > 1:
-        run_code(call, " ".join(words[1:]), "typed text")
+    at = next((at for at, word in enumerate(words) if word in _TYPES), -1)
+    if call.name == "wtype" or (0 <= at < len(words) - 1):
+        run_code(call, " ".join(words[at + 1 :]).replace("\\n", "\n"), "typed text")
     return None
 
 
@@ -435,6 +439,8 @@ JUDGES: dict[str, Judge] = {
     "sshpass": judge_sshpass,
     "xdotool": judge_xdotool,
     "ydotool": judge_xdotool,
+    "wtype": judge_xdotool,
+    "zellij": judge_xdotool,
     **dict.fromkeys(("pbpaste", "wl-paste", "xclip", "xsel"), judge_clipboard),
     **dict.fromkeys(
         (

@@ -264,7 +264,7 @@ on-download-error on-download-stop
     if target and target != "-":
         write(call, target, content=content)
         return ""
-    if call.name in ("aria2c", "axel"):
+    if call.name in ("aria2c", "axel", "lwp-download", "saldl"):
         for url in urls:
             write(call, url.split("?")[0].rstrip("/").rsplit("/", 1)[-1], content=NET)
         return ""

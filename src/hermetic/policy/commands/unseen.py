@@ -38,8 +38,15 @@ UNKNOWN_COMMAND = Rule(
     category="opaque-code",
     severity=7,
     effects=("executes unseen code",),
-    catches=('"$NOT_SEEN" x', 'eval "$NOT_SEEN"', "/bin/r? x", 'sh -c "$NOT_SEEN"'),
-    spares=("x=ls; $x", "eval echo hi", '"$PYTHON" -m pytest'),
+    catches=(
+        '"$NOT_SEEN" x',
+        'eval "$NOT_SEEN"',
+        "/bin/r? x",
+        'sh -c "$NOT_SEEN"',
+        'awk "$NOT_SEEN" f',
+        "kubectl $NOT_SEEN ns prod",
+    ),
+    spares=("x=ls; $x", "eval echo hi", '"$PYTHON" -m pytest', 'git log "$NOT_SEEN"', "v=get; kubectl $v pods"),
 )
 DYNAMIC_CODE = Rule(
     name="run-local-output",
@@ -108,6 +115,11 @@ def execute(call: Call, text: str, how: str, *, piped: bool = False) -> bool:
     else:
         call.report(UNKNOWN_COMMAND, f"runs text that cannot be known beforehand, as {how}: {shown(text[:120])}")
     return True
+
+
+def is_wholly_unseen(text: str) -> bool:
+    """True for text of which nothing is known but that a variable nobody has seen holds it."""
+    return UNSET in text and not text.strip("".join(marks_in(text)) + " \n\"'")
 
 
 def run_program(call: Call, text: str, how: str) -> str:

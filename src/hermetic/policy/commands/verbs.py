@@ -8,6 +8,9 @@ import msgspec
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
+from .unseen import UNKNOWN_COMMAND, is_wholly_unseen
 
 
 class Verbs(msgspec.Struct, frozen=True):
@@ -18,6 +21,7 @@ class Verbs(msgspec.Struct, frozen=True):
     harmless: str = ""  # pattern over all arguments that makes the call harmless
 
 
+_VERB_FIRST = names("kubectl oc terraform tofu systemctl git aws gcloud az helm docker podman redis-cli pulumi")
 _HELP = re.compile(r"(^|\s)(--help|--version|-h|help)(\s|$)")
 
 
@@ -34,6 +38,22 @@ def words_of(args: list[str], values: str = "") -> list[str]:
         elif not arg.startswith("-") or arg == "-":
             words.append(arg)
     return words
+
+
+def with_known_verbs(judges: dict[str, Judge]) -> dict[str, Judge]:
+    """The same judges for programs that can destroy, with a verb nobody can know reported."""
+
+    def joined(judge: Judge) -> Judge:
+        def both(call: Call) -> str | None:
+            words = words_of(call.args, "-n --namespace --context -C -c --profile --region -H --project")
+            verbs = words[:2] if call.name == "aws" else words[:1]
+            if any(is_wholly_unseen(verb) for verb in verbs):
+                call.report(UNKNOWN_COMMAND, f"does something with {call.name} that cannot be known beforehand")
+            return judge(call)
+
+        return both
+
+    return {name: joined(judges[name]) for name in _VERB_FIRST}
 
 
 def judge_with(table: dict[str, Verbs]) -> dict[str, Judge]:

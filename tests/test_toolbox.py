@@ -210,6 +210,20 @@ async def test_bad_input_is_a_result_that_says_what_to_do(
         assert (await box.process("list"))["processes"] == []
 
 
+async def test_secrets_are_hidden_from_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
+    async with opened(tmp_path) as box:
+        command = "x=hunter2; echo key $x-hunter2; echo a-$x"
+        answer = await box.terminal(command)
+        assert answer["output"] == "key [hidden by hermetic: value of DEPLOY_TOKEN]\na-hunter2\n"
+        started = await box.terminal("echo hunter2-hunter2; sleep 100", background=True)
+        await box.process("wait_for", started["session_id"], data="hunter2", timeout=20)
+        for action in ("list", "poll", "log"):
+            assert "hunter2-hunter2" not in json.dumps(await box.process(action, started["session_id"]))
+    async with opened(tmp_path, redact=False) as box:
+        assert (await box.terminal("echo hunter2-hunter2"))["output"] == "hunter2-hunter2\n"
+
+
 async def test_a_bad_pattern_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         started = await box.terminal("sleep 100", background=True)

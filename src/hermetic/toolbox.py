@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -17,7 +18,10 @@ from hermetic.processes.tool import PROCESS
 from hermetic.session.door import Approver, PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.task import Door, OpenDoor, Task, ToolLimits, refusal
-from hermetic.terminal.ansi import strip
+from hermetic.terminal.content import content_of_command
+from hermetic.terminal.known_secrets import secrets_of
+from hermetic.terminal.overwriting import settle
+from hermetic.terminal.redaction import Redactor
 from hermetic.terminal.tool import TERMINAL
 
 Policy = Literal["deny", "allow", "off"]
@@ -33,11 +37,12 @@ class Toolbox:
     def __init__(
         self, *, environment: str = "local", options: Mapping[str, Any] | None = None, policy: Policy | None = None,
         approver: Approver | None = None, limits: ToolLimits | None = None,
-        on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
+        redact: bool = True, on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         self._fleet = Fleet(environment, **(options or {}))
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
         self._limits = limits or ToolLimits()
+        self._redactor = Redactor(secrets_of(os.environ)) if redact else None
         self._activity = on_activity
         self._notices = Notices(self._show, on_notice)
         self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (TERMINAL, PROCESS)}
@@ -137,8 +142,9 @@ class Toolbox:
                     await self._notices.rearm(environment)
             yield environment
 
-    def _show(self, text: str) -> str:
-        return strip(text)
+    def _show(self, text: str, command: str) -> str:
+        kind = content_of_command(command) if command else "output"
+        return self._redactor.redact(settle(text), kind) if self._redactor else settle(text)
 
 
 def _failed(message: str, status: str = "error") -> Fields:

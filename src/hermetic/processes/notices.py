@@ -34,7 +34,7 @@ class Pending:
 class Notices:
     """Follows processes and keeps what there is to tell until somebody takes it."""
 
-    def __init__(self, show: Callable[[str], str], sink: Sink | None = None) -> None:
+    def __init__(self, show: Callable[[str, str], str], sink: Sink | None = None) -> None:
         self._show = show
         self._sink = sink
         self._waiting: deque[Pending] = deque()
@@ -129,8 +129,8 @@ class Notices:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def show(self, text: str) -> str:
-        return self._show(text)
+    def show(self, text: str, command: str) -> str:
+        return self._show(text, command)
 
     def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         async def quietly() -> None:
@@ -191,7 +191,7 @@ class Following:
 
     async def _tell_match(self, watch: Watch, match: Match) -> None:
         self.wishes = msgspec.structs.replace(self.wishes, searched=watch.searched, strikes=watch.strikes)
-        shown = self._notices.show(match.lines)
+        shown = self._notices.show(match.lines, self._process.info.command)
         more = f"\n({match.suppressed} earlier matches were not told)" if match.suppressed else ""
         self._tell(
             "matched", f"matched {match.pattern!r}:\n{shown}{more}", taken=self._remember, output=shown,
@@ -202,14 +202,14 @@ class Following:
         while True:
             await asyncio.sleep(self.wishes.every)
             await self._process.status()
-            shown = self._notices.show(await tail(self._process, PROGRESS_CHARACTERS))
+            shown = self._notices.show(await tail(self._process, PROGRESS_CHARACTERS), self._process.info.command)
             self._tell("progress", f"still runs; the end of its output:\n{shown}", output=shown)
 
     async def _tell_end(self, ending: Ending) -> None:
         output = ""
         if not isinstance(ending, Lost):
             await self._process.status()
-            output = self._notices.show(await tail(self._process, FINAL_OUTPUT.value))
+            output = self._notices.show(await tail(self._process, FINAL_OUTPUT.value), self._process.info.command)
         name = type(ending).__name__.lower()
         self._tell(
             "completed", f"ended ({name}, exit code {ending.exit_code}); the end of its output:\n{output}",
@@ -219,7 +219,7 @@ class Following:
     def _tell(
         self, kind: str, text: str, *, taken: Callable[[], Awaitable[None]] = _nothing, **more: object
     ) -> None:  # fmt: skip
-        command = self._notices.show(self._process.info.command)
+        command = self._notices.show(self._process.info.command, "")
         notice = msgspec.convert(
             {
                 "kind": kind, "task_id": self.wishes.task, "session_id": self._process.id, "command": command,

@@ -30,6 +30,10 @@ class Asked(msgspec.Struct, frozen=True):
     environment: Environment
     process: Process
 
+    def show(self, text: str) -> str:
+        """A text that the process printed, as a model may see it."""
+        return self.task.show(text, self.process.info.command)
+
     @property
     def data(self) -> str:
         """The text that was given. Raises InvalidArgument when there is none."""
@@ -68,7 +72,7 @@ async def _list(task: Task, environment: Environment) -> Fields:
         shown = _described(task, info)
         preview = await tail(await environment.process(info.id), LISTED_OUTPUT)
         listed.append({
-            **shown, "cwd": info.cwd, "started_at": info.started, "output_preview": task.show(preview),
+            **shown, "cwd": info.cwd, "started_at": info.started, "output_preview": task.show(preview, info.command),
             "notify_on_complete": wishes.notify, "watch_patterns": list(wishes.watch),
         })  # fmt: skip
     return {"processes": listed, "count": len(listed)}
@@ -76,7 +80,7 @@ async def _list(task: Task, environment: Environment) -> Fields:
 
 def _described(task: Task, info: ProcessInfo) -> Fields:
     fields: Fields = {
-        "session_id": info.id, "command": task.show(info.command)[:SHOWN_COMMAND],
+        "session_id": info.id, "command": task.show(info.command, "")[:SHOWN_COMMAND],
         "status": "running" if info.ending is None else "exited", "pid": info.pid,
         "uptime_seconds": round(info.duration, 3), "pty": info.pty,
     }  # fmt: skip
@@ -100,11 +104,11 @@ async def _poll(asked: Asked) -> Fields:
     cursor = asked.arguments.cursor
     if cursor is None:
         shown = await tail(asked.process, PREVIEW.value)
-        return answer | {"output_preview": asked.task.show(shown), "cursor": info.out}
+        return answer | {"output_preview": asked.show(shown), "cursor": info.out}
     if cursor > info.out:
         raise InvalidArgument(f"cursor {cursor} lies behind the {info.out} bytes there are", argument="cursor")
     found = await news(asked.process, cursor, asked.task.limits.output)
-    answer |= {"output": asked.task.show(found.text), "cursor": found.cursor}
+    answer |= {"output": asked.show(found.text), "cursor": found.cursor}
     if found.dropped:
         answer["dropped_bytes"] = found.dropped
     if found.cursor < info.out:
@@ -117,7 +121,7 @@ async def _log(asked: Asked) -> Fields:
     found = await lines(asked.process, asked.arguments.offset, asked.arguments.limit or LOG_LINES.value)
     answer = _described(asked.task, asked.process.info)
     budget = asked.task.limits.output
-    shown = asked.task.show(found.text)
+    shown = asked.show(found.text)
     answer |= {
         "output": shown[-budget:] if asked.arguments.offset == 0 else shown[:budget], "total_lines": found.total,
         "showing": f"lines {found.first} to {found.first + found.shown - 1}" if found.shown else "no lines",
@@ -169,7 +173,7 @@ async def _final(asked: Asked, characters: int) -> Fields:
     if info.ending is not None:
         await asked.task.watcher.told(asked.process)
     shown = await tail(asked.process, characters)
-    return _described(asked.task, info) | {"output": asked.task.show(shown), "cursor": info.out}
+    return _described(asked.task, info) | {"output": asked.show(shown), "cursor": info.out}
 
 
 async def _wait_for(asked: Asked) -> Fields:
@@ -229,7 +233,7 @@ async def _screen(asked: Asked) -> Fields:
         raise InvalidArgument("it has no terminal; start it with pty=true, or use poll or log", argument="action")
     shown = await asked.process.shown()
     return _described(asked.task, asked.process.info) | {
-        "screen": [asked.task.show(line) for line in shown.lines], "rows": shown.rows, "cols": shown.cols,
+        "screen": [asked.show(line) for line in shown.lines], "rows": shown.rows, "cols": shown.cols,
         "cursor": {"row": shown.cursor[0], "col": shown.cursor[1]}, "alternate": shown.alternate,
     }  # fmt: skip
 

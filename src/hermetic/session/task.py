@@ -57,13 +57,13 @@ class Task:
 
     def __init__(
         self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
-        show: Callable[[str], str], limits: ToolLimits, activity: Callable[[str], object] | None = None,
+        show: Callable[[str, str], str], limits: ToolLimits, activity: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         self.id = id
         self.place = place  # its environment for a block, opened where it is not
         self.door = door
         self.watcher = watcher
-        self.show = show  # a text as a model may see it: without escape sequences and secrets
+        self.show = show  # a text that a command printed, as a model may see it: no escape sequences, no secrets
         self.limits = limits
         self.interrupted = asyncio.Event()
         self._activity = activity

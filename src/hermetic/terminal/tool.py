@@ -75,7 +75,7 @@ def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:
 async def _answer(task: Task, asked: TerminalArguments, result: Result) -> Fields:
     """The fields of a foreground command's result."""
     answer: Fields = {
-        "output": _shown(task, result.data, result.omitted, result.total_bytes, result.log),
+        "output": _shown(task, asked.command, result.data, result.omitted, result.total_bytes, result.log),
         **ending_fields(result.ending),
         "duration": round(result.duration, 3),
         "log": result.log,
@@ -166,12 +166,16 @@ async def _printed(task: Task, process: Process) -> Fields:
         tail = await process.read(max(head.end, info.out - (limit - len(head.data))), limit=limit)
         data += tail.data
         omitted = (head.end, tail.start) if tail.start > head.end else None
-    output = _shown(task, data, omitted, info.out, process.id)
+    output = _shown(task, info.command, data, omitted, info.out, process.id)
     return {"output": output, "duration": round(info.duration, 3), "log": process.id}
 
 
-def _shown(task: Task, data: bytes, omitted: tuple[int, int] | None, total: int, log: str) -> str:
-    cut = cut_output(data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=task.show)
+def _shown(
+    task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str
+) -> str:  # fmt: skip
+    cut = cut_output(
+        data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=lambda text: task.show(text, command)
+    )
     return cut.text(f"Read them with process(action='log', session_id={log!r}, offset=LINE).")
 
 

@@ -1,11 +1,12 @@
-"""Every benchmark by name. Another backend is another place, and what only it has to show is a line of its own."""
+"""Every benchmark by name: what is measured in which place."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from benchmarks import background, ending, latency, output, parallel, starting
+from benchmarks import background, containers, ending, fleets, latency, output, parallel, starting
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
+from benchmarks.places import PLACES
 
 
 class Benchmark(NamedTuple):
@@ -21,7 +22,7 @@ class Benchmark(NamedTuple):
 
 InAPlace = Callable[[Bench, Place], Awaitable[list[Row]]]
 
-IN_A_PLACE: dict[str, InAPlace] = {
+LOCAL: dict[str, InAPlace] = {
     "settled": latency.settled,
     "back-to-back": latency.back_to_back,
     "copies": latency.copies,
@@ -34,18 +35,46 @@ IN_A_PLACE: dict[str, InAPlace] = {
     "ending": ending.ending,
     "open": starting.opening,
     "profile": starting.profile,
+    "pool": fleets.pool,
 }
+
+ELSEWHERE: dict[str, InAPlace] = {
+    "settled": latency.beside_local,
+    "parallel": parallel.parallel,
+    "output": output.flood,
+    "background": background.background,
+    "ending": ending.ending,
+    "open": starting.opening,
+    "pool": fleets.pool,
+}
+
+CONTAINER: dict[str, InAPlace] = {
+    **ELSEWHERE,
+    "settled-exec": containers.beside_exec,
+    "parallel": containers.many,
+    "output": containers.much,
+    "at-once": fleets.at_once,
+}
+
+IN_PLACES: dict[str, dict[str, InAPlace]] = {
+    "local": LOCAL, "sandbox": ELSEWHERE, "docker": CONTAINER, "podman": CONTAINER, "apptainer": ELSEWHERE,
+    "ssh": ELSEWHERE,
+}  # fmt: skip
 
 
 def all_benchmarks() -> list[Benchmark]:
-    """In the order they run and are shown."""
-    local = Place("local")
+    """In the order they run and are shown, whether this machine has their place or not."""
     return [
-        *(Benchmark(f"local.{name}", _in(local, measure)) for name, measure in IN_A_PLACE.items()),
+        *(
+            Benchmark(f"{kind}.{name}", _in(PLACES[kind], measure))
+            for kind, measures in IN_PLACES.items()
+            for name, measure in measures.items()
+        ),
         Benchmark("import", starting.imports),
         Benchmark("cli", starting.command_line),
     ]
 
 
-def _in(place: Place, measure: InAPlace) -> Callable[[Bench], Awaitable[list[Row]]]:
-    return lambda bench: measure(bench, place)
+def _in(find: Callable[[], Place], measure: InAPlace) -> Callable[[Bench], Awaitable[list[Row]]]:
+    """Raises Missing when it is called where there is no such place."""
+    return lambda bench: measure(bench, find())

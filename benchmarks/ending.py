@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import hermetic
-from benchmarks.figures import Row, Target, row
+from benchmarks.figures import Row, row
 from benchmarks.limits import kill_a_group
 from benchmarks.measuring import MILLI, Bench, Place, WrongResult
 from benchmarks.trees import TREES, Try, end_survivors, every_mark, living, new_try
@@ -102,11 +102,11 @@ def _lateness(place: Place, ended: Ended) -> list[Row]:
         rows += [
             row(
                 f"{place.kind}.{stop}", f"{stop}: returns late by, {place.kind}", "ms", values,
-                limit=("killpg and wait", ended.limit), target=Target(of="median", most=50.0), note=note,
+                limit=("killpg and wait", ended.limit), target=place.target(stop), note=note,
             ),
             row(
                 f"{place.kind}.{stop}-worst", f"{stop}: returns late by at worst, {place.kind}", "ms", values,
-                target=Target(of="worst", most=250.0), note=_slowest(trees),
+                target=place.target(f"{stop}-worst"), note=_slowest(trees),
             ),
         ]  # fmt: skip
     return rows
@@ -117,16 +117,15 @@ def _slowest(trees: dict[str, list[float]]) -> str:
 
 
 def _counts(place: Place, ended: Ended, *, jobs_gone: int) -> list[Row]:
-    none = Target(of="median", most=0.0)
     tries = f"{len(ended.limit)} tries"
     return [
         row(
             f"{place.kind}.survivors", f"survivors after timeout, cancel and kill, {place.kind}", "",
-            [ended.survivors.total()], target=none,
+            [ended.survivors.total()], target=place.target("survivors"),
             note=", ".join([tries, *(f"{count} after {where}" for where, count in ended.survivors.items())]),
         ),
         row(
             f"{place.kind}.jobs", f"earlier jobs of the session ended with them, {place.kind}", "",
-            [jobs_gone], target=none, note=f"2 jobs, {tries}",
+            [jobs_gone], target=place.target("jobs"), note=f"2 jobs, {tries}",
         ),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import hermetic
-from benchmarks.figures import Row, Target, row
+from benchmarks.figures import Row, row
 from benchmarks.limits import FRESH_BASH, fresh_bash
 from benchmarks.measuring import MILLI, PAUSE, SOME, Bench, Place, WrongResult, apart, in_a_row, in_turns, once, plainly
 
@@ -31,8 +31,25 @@ async def settled(bench: Bench, place: Place) -> list[Row]:
         ours, limit = await in_turns(bench.times(40, 8), apart(once(running(env, "true"))), apart(plainly(fresh_bash)))
     return [row(
         f"{place.kind}.settled", f"`true`, settled session, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=Target(of="ratio", most=0.35),
+        limit=(FRESH_BASH, limit), target=place.target("settled"),
     )]  # fmt: skip
+
+
+async def beside_local(bench: Bench, place: Place) -> list[Row]:
+    """The same in another place, against our own local session and against a bash."""
+    async with place.open() as env, Place("local").open() as local:
+        ours, near, limit = await in_turns(
+            bench.times(30, 6), apart(once(running(env, "true"))), apart(once(running(local, "true"))),
+            apart(plainly(fresh_bash)),
+        )  # fmt: skip
+    what = f"`true`, settled session, {place.kind}"
+    return [
+        row(f"{place.kind}.settled", what, "ms", ours, limit=(FRESH_BASH, limit), target=place.target("settled")),
+        row(
+            f"{place.kind}.settled-local", what, "ms", ours, limit=("the same, local", near),
+            target=place.target("settled-local"),
+        ),
+    ]  # fmt: skip
 
 
 async def back_to_back(bench: Bench, place: Place) -> list[Row]:
@@ -40,7 +57,7 @@ async def back_to_back(bench: Bench, place: Place) -> list[Row]:
     ours, limit = await _in_a_row(bench, place, "true")
     return [row(
         f"{place.kind}.back-to-back", f"`true`, back to back, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=Target(of="ratio", most=0.4),
+        limit=(FRESH_BASH, limit), target=place.target("back-to-back"),
     )]  # fmt: skip
 
 
@@ -49,7 +66,7 @@ async def copies(bench: Bench, place: Place) -> list[Row]:
     ours, limit = await _in_a_row(bench, place, "X=1")
     return [row(
         f"{place.kind}.copies", f"`X=1`, back to back, a copy each time, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=Target(of="ratio", most=0.7),
+        limit=(FRESH_BASH, limit), target=place.target("copies"),
     )]  # fmt: skip
 
 
@@ -71,7 +88,7 @@ async def functions(bench: Bench, place: Place) -> list[Row]:
         )
         rows.append(row(
             f"{place.kind}.functions", f"`true`, settled, 500 kB of functions, {place.kind}", "ms", ours,
-            limit=("the same without", limit), target=Target(of="ratio", most=1.5),
+            limit=("the same without", limit), target=place.target("functions"),
         ))  # fmt: skip
         ours, limit = await in_turns(
             bench.times(15, 4), in_a_row(running(full, "X=1"), IN_A_ROW), in_a_row(running(empty, "X=1"), IN_A_ROW)
@@ -116,5 +133,5 @@ async def blocking(bench: Bench, place: Place) -> list[Row]:
             await asyncio.to_thread(face.close)
     return [row(
         f"{place.kind}.blocking", f"`true`, settled, blocking face, {place.kind}", "ms", ours,
-        limit=("the same with await", limit), target=Target(of="difference", most=0.25),
+        limit=("the same with await", limit), target=place.target("blocking"),
     )]  # fmt: skip

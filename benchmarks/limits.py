@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measuring import MILLI, WrongResult
@@ -43,14 +43,14 @@ def kill_a_group() -> list[float]:
     return [taken]
 
 
-def bashes_per_second(callers: int, seconds: float) -> float:
-    """How many fresh bashes several threads start and see ended in a second."""
+def starts_per_second(start: Callable[[], None], callers: int, seconds: float) -> float:
+    """How many programs several threads start and see ended in a second."""
     counts = [0] * callers
     until = time.perf_counter() + seconds
 
     def call(number: int) -> None:
         while time.perf_counter() < until:
-            fresh_bash()
+            start()
             counts[number] += 1
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]

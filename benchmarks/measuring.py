@@ -2,11 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import hermetic
+from benchmarks.figures import Target
 from hermetic.session.opening import Opening
+
+if TYPE_CHECKING:
+    from benchmarks.raw import Raw
 
 MILLI = 1000.0
 PAUSE = 0.003  # seconds between commands; a session has settled by then
@@ -34,18 +38,30 @@ class Bench:
 
 
 class Place:
-    """A kind of environment to measure in, with its options."""
+    """A kind of environment to measure in, with its options, what it is held to and what it is held against."""
 
-    def __init__(self, kind: str, **options: Any) -> None:
+    def __init__(
+        self, kind: str, *, targets: Mapping[str, Target] | None = None, raw: "Raw | None" = None, **options: Any
+    ) -> None:
         self.kind = kind
+        self.raw = raw  # the same place by its engine's own client
+        self._targets = targets or {}
         self._options = options
 
     def __repr__(self) -> str:
         return f"<Place {self.kind}>"
 
+    def target(self, name: str) -> Target | None:
+        """What the row KIND.name is held to."""
+        return self._targets.get(name)
+
     def open(self, **more: Any) -> Opening:
         """A fresh environment there."""
         return hermetic.open(self.kind, **{**self._options, **more})
+
+    def fleet(self) -> hermetic.Fleet:
+        """Many of them, by task."""
+        return hermetic.Fleet(self.kind, **self._options)
 
 
 async def in_turns(times: int, *takes: Take, warm: int = 1) -> list[list[float]]:

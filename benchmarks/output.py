@@ -2,16 +2,17 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hermetic
-from benchmarks.figures import Row, Target, row
+from benchmarks.figures import Row, row
 from benchmarks.limits import BASH, read_through_a_pipe, run_program
-from benchmarks.measuring import Bench, Place, WrongResult, in_turns, plainly
+from benchmarks.measuring import Bench, Place, WrongResult, in_turns, timed
 from benchmarks.memory import MIB, Peak
+from benchmarks.residents import resident_pid
 
 LOG_BYTES = 48 * 1000 * 1000  # below the cap of a log, so that all of it can be read again
 
@@ -23,10 +24,19 @@ def printing(count: int) -> str:
 
 async def flood(bench: Bench, place: Place) -> list[Row]:
     """1 GB printed by one command, against the same into `cat >/dev/null`."""
+
+    def limit(count: int) -> float:
+        return timed(lambda: run_program([BASH, "-c", f"{printing(count)} | cat >/dev/null"]))
+
+    return await flood_beside(bench, place, limit, "into cat >/dev/null")
+
+
+async def flood_beside(bench: Bench, place: Place, limit: Callable[[int], float], what: str) -> list[Row]:
+    """The same against what else takes so many seconds for so many bytes."""
     count = bench.times(1_000_000_000, 200_000_000)
     growths: list[float] = []
     async with place.open() as env:
-        pids = os.getpid(), (await env.info()).pid
+        pids = os.getpid(), await resident_pid(env)
 
         async def ours() -> list[float]:
             peak = Peak(*pids)
@@ -37,19 +47,19 @@ async def flood(bench: Bench, place: Place) -> list[Row]:
             await _check(env, result, count)
             return [taken]
 
-        def limit() -> None:
-            run_program([BASH, "-c", f"{printing(count)} | cat >/dev/null"])
+        async def beside() -> list[float]:
+            return [limit(count)]
 
-        times, limits = await in_turns(bench.times(5, 3), ours, plainly(limit, scale=1.0))
+        times, limits = await in_turns(bench.times(5, 3), ours, beside)
     size = f"{count / 1e9:g} GB"
     return [
         row(
             f"{place.kind}.output", f"{size} printed by a command, {place.kind}", "s", times,
-            limit=("into cat >/dev/null", limits), target=Target(of="ratio", most=1.3),
+            limit=(what, limits), target=place.target("output"),
         ),
         row(
             f"{place.kind}.output-memory", f"growth of caller and resident during {size}, {place.kind}", "MiB",
-            growths, target=Target(of="worst", most=32.0),
+            growths, target=place.target("output-memory"),
         ),
     ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 from html import escape
 
 from benchmarks.figures import Report, Row
-from benchmarks.table import amount, bound, machine, summary
+from benchmarks.table import amount, bound, machine, ratio, summary
 
 WIDTH = 860
 LABELS = 350  # room for the names at the left
@@ -104,7 +104,7 @@ def _draw_ratios(canvas: _Canvas, rows: list[Row]) -> None:
         canvas.bar(min(BARS, (row.ratio or 0.0) * scale), _kind(row))
         if row.target is not None and row.target.most is not None and row.target.most <= WIDEST:
             canvas.stroke(LABELS + row.target.most * scale, "mark", canvas.y - 2, canvas.y + 18)
-        canvas.text(LABELS + BARS + 12, f"{row.ratio:.2f} ×   ({amount(row.ours.median, row.unit)})", "value")
+        canvas.text(LABELS + BARS + 12, f"{ratio(row.ratio or 0.0)}   ({amount(row.ours.median, row.unit)})", "value")
         canvas.y += LINE
     canvas.stroke(LABELS + scale, "line", top - 4, canvas.y - 4)
 

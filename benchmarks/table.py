@@ -65,8 +65,13 @@ def _ratio(row: Row) -> str:
     if row.ratio is None:
         return "–"
     if row.target is not None and row.target.of == "difference" and row.judged is not None:
-        return f"{row.ratio:.2f} × (+{amount(row.judged, row.unit)})"
-    return f"{row.ratio:.2f} ×"
+        return f"{ratio(row.ratio)} (+{amount(row.judged, row.unit)})"
+    return ratio(row.ratio)
+
+
+def ratio(value: float) -> str:
+    """A small one with more digits: a hundredth is a target too."""
+    return f"{value:.2f} ×" if value >= 0.1 else f"{value:.4f} ×"
 
 
 def _ours(row: Row) -> str:

@@ -320,8 +320,8 @@ def _write_home(call: Call, full: str, name: str, place: str) -> None:
 
 def read(call: Call, path: str, *, tree: bool = False) -> str:
     """Judge that the program shows or copies a path's content; gives the content as far as known."""
-    if not path or path == "-":
-        return call.input() if path == "-" else ""
+    if not path or path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+        return call.input() if path else ""
     full = follow(resolve(path, call.shell), call.shell)
     held = call.shell.files.get(full)
     if held is not None:

@@ -12,7 +12,7 @@ from .call import Call
 from .commands.servers import check_served
 from .commands.unseen import FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, UNKNOWN_COMMAND, execute
 from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
-from .effects import read, write
+from .effects import SECRET_READ, read, write
 from .marks import DECODED, FILE, INPUT, LOCAL, NET, PIDS, SECRET, TOKEN, is_plain, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address, is_local
 from .paths import resolve
@@ -40,6 +40,7 @@ _PROCESS_CALLS = {
     "subprocess.Popen",
     "asyncio.create_subprocess_exec",
 }
+_SECRET_CALLS = {"keyring.get_password", "keyring.get_credential", "secretstorage.get_default_collection"}
 _NET_MODULES = names(
     """
 requests httpx urllib urllib2 http.client aiohttp socket ftplib smtplib paramiko websocket telnetlib urllib3
@@ -195,6 +196,9 @@ types.FunctionType runpy.run_module
             return UNKNOWN
         if name in ("timeit.timeit", "timeit.repeat", "cProfile.run", "profile.run", "pdb.run", "trace.run"):
             return self._exec("exec", first)
+        if name in _SECRET_CALLS:
+            self.call.report(SECRET_READ, "shows stored credentials")
+            return Obj("secret", text=SECRET)
         if name in _SHELL_CALLS:
             return self._shell(first)
         if name in _PROCESS_CALLS or name.endswith(".Popen"):
@@ -393,8 +397,10 @@ types.FunctionType runpy.run_module
             reason = destruction(first)
             if reason:
                 self.call.report(SQL_DESTROYS, reason)
-        if base == "file" and method in ("write", "writelines") and NET in "".join(marks_of(arg) for arg in args):
-            self.call.shell.files[resolve(self.written, self.call.shell)] = NET
+        if base == "file" and method in ("write", "writelines") and self.written:
+            full = resolve(self.written, self.call.shell)
+            sent = NET if NET in marks_of(first) else text_of(first) if isinstance(first, str | bytes) else ""
+            self.call.shell.files[full] = self.call.shell.files.get(full, "") + sent
         if method == "decode" and isinstance(first, str) and re.match(r"rot|hex|base|zip|bz2|uu", first):
             return Obj(function.call, None, DECODED + function.text)
         if method == "serve_forever":

@@ -14,6 +14,7 @@ from .effects import delete, read, write
 from .marks import SECRET, UNSET, marks_in
 from .network import EXFIL, REVERSE_SHELL, check_address
 from .script_networks import judge_networks
+from .script_paths import fold_paths
 from .script_strings import judge_strings
 from .script_tokens import Token, TooLong, tokens_of
 from .sql import destruction
@@ -124,6 +125,7 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         return
     if language in ("mongo", "node"):
         text = re.sub(r"""\[\s*(["'])(\w+)\1\s*\]\s*(?=[\[.(])""", r".\2", text)
+    text = fold_paths(text, call.shell.home)
     try:
         tokens = tokens_of(text, language)
     except TooLong:

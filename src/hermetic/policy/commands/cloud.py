@@ -85,6 +85,8 @@ def judge_cloud(call: Call) -> str | None:
     if call.name in ("aws-nuke", "cloud-nuke", "awsnuke"):
         call.report(CLOUD_DESTROYS, "deletes a whole account's resources")
         return None
+    if call.name in ("gh", "glab") and verbs[:2] in (["gist", "create"], ["snippet", "create"]):
+        judge_gist(call)
     if call.name == "gh" and re.search(r"api .*git/refs", text) and "force=true" in text:
         call.report(CLOUD_DESTROYS, "overwrites history that others share")
         return None

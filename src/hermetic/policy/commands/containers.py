@@ -375,6 +375,9 @@ def judge_kubectl(call: Call) -> str | None:
         return SECRET
     if verb in ("apply", "create", "replace"):
         _check_manifests(call)
+    for path in re.findall(r"--from-(?:env-)?file[= ](?:[\w.-]+=)?(\S+)", text):
+        if is_secret(call.place(path)[0], call.shell):
+            call.report(SECRET_READ, f"puts credentials into a cluster: {shown(path)}")
     raw = re.search(r"--raw[= ](\S+)", text)
     if raw and verb in ("get",) and re.search(r"/(secrets|configmaps|token)\b", raw[1]):
         call.report(SECRET_READ, "shows the cluster's secrets")

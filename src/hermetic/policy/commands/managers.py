@@ -237,6 +237,12 @@ _TABLE: dict[str, Verbs] = {
     "neo4j-admin": Verbs((("\\b(delete|load|unbind)\\b", SERVICE_STOP, "deletes a database"),)),
     "bmaptool": Verbs((("^copy .*/dev/", FORMAT, "overwrites a disk"),)),
     "machinectl": Verbs((("^shell \\.host|^(poweroff|reboot|terminate|kill|remove)", MOUNT, "reaches the host"),)),
+    "resolvconf": Verbs((("!-[ad]", NETWORK, "changes network settings"),)),
+    **dict.fromkeys(("update-locale", "locale-gen"), Verbs((("!.", SYSTEM_WRITE, "changes settings of the machine"),))),
+    "setpci": Verbs((("!=", KERNEL, "changes a device"),)),
+    "wrmsr": Verbs((("!.", KERNEL, "changes the processor"),)),
+    "nvidia-smi": Verbs((("!(^|\\s)(-r|--gpu-reset|-pm|-pl|-e|-c|-lgc)(\\s|=|$)", KERNEL, "changes a device"),)),
+    "ethtool": Verbs((("!(^|\\s)-[sKAGLCfEXN]\\b|--(change|set|reset|flash)", NETWORK, "changes network settings"),)),
     "usbreset": Verbs((("!.", KERNEL, "resets a device"),)),
 }
 

@@ -6,7 +6,6 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS
-from hermetic.policy.effects import write
 from hermetic.policy.marks import LOCAL, is_known, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
@@ -14,7 +13,7 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .environment import is_known_registry
-from .unseen import REMOTE_CODE, execute, run_code, run_program
+from .unseen import REMOTE_CODE, execute, run_code
 
 INSTALL = Rule(
     name="package-install",
@@ -87,7 +86,7 @@ def judge_pip(call: Call) -> str | None:
         ),
         text,
     )
-    if verb == "config" and (re.search(r"\b(set|edit)\b|--(add|set|append|prepend)\b", text)):
+    if verb == "config" and (re.search(r"\b(set|edit)\b|--(add|set|append|prepend)\b|repositories\.", text)):
         if _bad_url(text) or re.search(r"trusted-host|ssl_verify.*(false|no)|extra-index|cert", text):
             call.report(TAMPER, "takes packages from an address nobody has vouched for")
         else:
@@ -124,6 +123,8 @@ install download wheel add sync tool update upgrade create inject lock
         ):
             call.report(REMOVE, "removes an environment others use")
         elif verb in ("uninstall", "remove"):
+            if "--break-system-packages" in call.args:
+                call.report(REMOVE, "removes packages of the system")
             call.report(INSTALL, "removes packages")
     elif verb == "publish" or (call.name == "twine" and verb == "upload"):
         call.report(CLOUD_CHANGES, "publishes a package")
@@ -256,7 +257,7 @@ def judge_apt(call: Call) -> str | None:
         (
             r"--(allow-unauthenticated|force-yes|allow-downgrades|allow-remove-essential|nogpgcheck|"
             r"no-gpg-checks|allow-untrusted|force-all|nodeps|force-depends|force-remove-essential|"
-            r"nosignature|overwrite|force-overwrite)\b|(^|\s)-\w*dd\b"
+            r"nosignature|overwrite|force-overwrite|dangerous|devmode)\b|(^|\s)-\w*dd\b"
         ),
         text,
     ):
@@ -279,6 +280,8 @@ remove purge autoremove erase uninstall del rm remove-unused removepkg delete un
     )
     if call.name == "snap" and verb in ("stop", "disable"):
         call.run(["systemctl", "stop", *words[1:]])
+    if verb in ("remote-add", "remote-modify") and (_bad_url(text) or "--no-gpg-verify" in text):
+        call.report(TAMPER, "takes packages from an address nobody has vouched for")
     if removes and call.name != "brew":
         call.report(REMOVE, "removes packages of the system")
     elif call.name == "brew":
@@ -375,6 +378,11 @@ def judge_gem(call: Call) -> str | None:
                 call.report(INSTALL, "runs a package from an address")
     elif verb in ("generate",) and call.name == "go":
         return None
+    if re.search(r"--config[= ]\S*(source|registr)", text) and _bad_url(text):
+        call.report(TAMPER, "takes packages from an address nobody has vouched for")
+    settings = parse_options(call.args, "s", ("settings",)).value("s", "settings") if call.name == "mvn" else None
+    if settings and call.place(settings)[1] not in ("workspace", "user", "startup"):
+        call.report(TAMPER, f"takes its settings from elsewhere: {shown(settings)}")
     toolexec = re.search(r"-(toolexec|overlay)[= ](\S+)", text)
     if toolexec and call.name == "go":
         run_code(call, toolexec[2], "go")
@@ -382,75 +390,6 @@ def judge_gem(call: Call) -> str | None:
         r"--config[= ](?:build\.rustc-wrapper|target\.\S+\.runner|alias\.\S+)=['\"]?([^'\"]+)", text
     ):
         run_code(call, match[1], "cargo")
-    return LOCAL
-
-
-def judge_make(call: Call) -> str | None:
-    """make: --eval and variables that are programs; -n only shows."""
-    options = parse_options(
-        call.args,
-        "CfIjloWE",
-        ("eval", "directory", "file", "makefile", "include-dir", "jobs", "load-average", "old-file", "what-if"),
-    )
-    shows = options.has("n", "just-print", "dry-run", "recon", "q", "question", "help", "version")
-    if shows and not options.values("eval", "E"):
-        return None
-    for text in options.values("eval", "E"):
-        for match in re.finditer(r"\$\(shell\s+(.*)\)|(?:^|\n|;|:)\s*@?-?\s*([^:=\n]+)$|!=\s*(.*)", text):
-            body = match[1] or match[2] or match[3]
-            if body:
-                run_code(call, body.strip().lstrip("@-\t"), "make")
-    for word in options.operands:
-        name, equals, value = word.partition("=")
-        if (
-            equals
-            and name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS")
-            and value not in ("/bin/sh", "/bin/bash", "bash", "sh")
-        ):
-            run_program(call, value, "make's shell")
-        if equals and "$(shell" in value:
-            nested = re.search(r"\$\(shell\s+(.*)\)", value)
-            run_code(call, nested[1] if nested else "", "make")
-        if (
-            equals
-            and name in ("CC", "CXX", "LD", "AR", "CMD", "RM", "INSTALL", "PYTHON", "RUN")
-            and call.machine.probe_text(value, call.shell)
-        ):
-            run_code(call, value, "make")
-    directory = options.value("C", "directory")
-    if directory:
-        call = call.again(call.argv)
-        call.shell = call.shell.fork()
-        call.shell.cwd = resolve(directory, call.shell)
-    path = options.value("f", "file", "makefile")
-    if path in ("-", "/dev/stdin") or (path and path.startswith("/dev/fd/")):
-        text = call.input() if path in ("-", "/dev/stdin") else call.shell.files.get(path, "")
-        execute(call, text, "a makefile", piped=True)
-        for line in text.split("\n"):
-            if line.startswith("\t"):
-                run_code(call, line.strip().lstrip("@-"), "make")
-            else:
-                recipe = re.search(r"\$\(shell\s+(.*)\)|:\s*;\s*(.+)", line)
-                if recipe:
-                    run_code(call, recipe[1] or recipe[2], "make")
-        return None
-    target = call.shell.cwd
-    made = call.shell.files.get(resolve(path or "Makefile", call.shell))
-    if made:
-        for line in made.split("\n"):
-            if line.startswith("\t"):
-                run_code(call, line.strip().lstrip("@-").replace("$$", "$"), "make")
-    if "uninstall" in options.operands or (
-        "install" in options.operands
-        and not re.search(r"DESTDIR=[^/ ]|DESTDIR=/tmp|(PREFIX|prefix)=(?!/usr|/opt|/$)", " ".join(options.operands))
-        and call.name == "make"
-        and target
-    ):
-        call.report(INSTALL, "installs or removes what the makefile names")
-        for setting in options.operands:
-            name, _, value = setting.partition("=")
-            if name in ("PREFIX", "prefix", "DESTDIR") and value.startswith("/"):
-                write(call, value, tree=True)
     return LOCAL
 
 
@@ -485,5 +424,4 @@ krew
         ),
         judge_gem,
     ),
-    **dict.fromkeys(("make", "gmake", "bmake", "just", "task", "ninja", "remake"), judge_make),
 }

@@ -331,12 +331,13 @@ def judge_emacs(call: Call) -> str | None:
             ),
             code,
         ):
+            path = call.shell.home + match[2][1:] if match[2].startswith("~/") else match[2]
             if match[1].startswith("delete"):
-                call.run(["rm", "-rf" if "directory" in match[1] else "-f", match[2]])
+                call.run(["rm", "-rf" if "directory" in match[1] else "-f", path])
             elif match[1].startswith("write"):
-                write(call, match[2])
+                write(call, path)
             else:
-                read(call, match[2])
+                read(call, path)
     return None
 
 

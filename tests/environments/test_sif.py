@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -147,6 +148,16 @@ async def test_progress_is_told(workshop: Workshop, caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, logger="hermetic"):
         await find_sif(workshop.program, "docker://debian:12")
     assert [record.getMessage() for record in caplog.records][-1] == "apptainer: INFO:    Creating SIF file..."
+
+
+def test_progress_is_shown_by_the_command_line(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMETIC_APPTAINER_BINARY", workshop.program)
+    done = subprocess.run(
+        [sys.executable, "-m", "hermetic", "run", "--env", "apptainer", "--image", "docker://debian:12", "--", "true"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "hermetic: apptainer: INFO:    Creating SIF file..." in done.stderr.splitlines()
+    assert done.returncode == 125, "the program only builds"
 
 
 def test_a_path_is_made_whole_and_an_address_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

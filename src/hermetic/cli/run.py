@@ -10,6 +10,7 @@ from hermetic.cli.copying import has_input
 from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
+from hermetic.cli.streams import tell_progress
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
 from hermetic.session.opening import LivesOtherwise
@@ -45,6 +46,7 @@ def add_parser(subparsers: "SubParsers") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; its exit code."""
+    tell_progress()
     try:
         return run_interruptibly(lambda interrupts: _run(arguments, interrupts))
     except Interrupted:

@@ -1,5 +1,6 @@
 """Our own standard streams: there even when our starter closed them, and given up when they take no more."""
 
+import logging
 import os
 import sys
 
@@ -24,3 +25,12 @@ def discard_output() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+def tell_progress() -> None:
+    """From now on what takes its time, such as building an image, is told on stderr line by line."""
+    told = logging.StreamHandler()
+    told.setFormatter(logging.Formatter("hermetic: %(message)s"))
+    log = logging.getLogger("hermetic")
+    log.addHandler(told)
+    log.setLevel(logging.INFO)

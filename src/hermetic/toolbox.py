@@ -19,10 +19,11 @@ from hermetic.session.door import Approver, PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.task import Door, OpenDoor, Task, ToolLimits, refusal
 from hermetic.terminal.content import content_of_command
-from hermetic.terminal.known_secrets import secrets_of
+from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
-from hermetic.terminal.tool import TERMINAL
+from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
+from hermetic.terminal.tool import terminal_tool
 
 Policy = Literal["deny", "allow", "off"]
 
@@ -37,15 +38,18 @@ class Toolbox:
     def __init__(
         self, *, environment: str = "local", options: Mapping[str, Any] | None = None, policy: Policy | None = None,
         approver: Approver | None = None, limits: ToolLimits | None = None,
-        redact: bool = True, on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
+        sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool = True,
+        on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         self._fleet = Fleet(environment, **(options or {}))
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
         self._limits = limits or ToolLimits()
-        self._redactor = Redactor(secrets_of(os.environ)) if redact else None
+        self._secrets = secrets_of(os.environ)
+        self._redactor = Redactor(self._secrets) if redact else None
+        self._desks = SudoDesks(Passwords(sudo_password, ask_password), self._learn)
         self._activity = on_activity
         self._notices = Notices(self._show, on_notice)
-        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (TERMINAL, PROCESS)}
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (terminal_tool(self._desks), PROCESS)}
         self._running: dict[str, set[Task]] = {}
         self._rearmed: dict[str, str] = {}  # task → the environment whose processes are followed
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,6 +107,7 @@ class Toolbox:
 
     async def close(self, *, remove: bool = False) -> None:
         """Lets go of everything; environments live on by their lease, unless `remove=True`."""
+        self._desks.close()
         await self._notices.close()
         await self._fleet.close(remove=remove)
 
@@ -141,6 +146,14 @@ class Toolbox:
                 with contextlib.suppress(EnvironmentUnavailable):
                     await self._notices.rearm(environment)
             yield environment
+
+    def _learn(self, password: str) -> None:
+        """A password is hidden from models before anybody gets it."""
+        secret = KnownSecret("the password for sudo", password)
+        if secret not in self._secrets:
+            self._secrets.append(secret)
+            if self._redactor is not None:
+                self._redactor = Redactor(self._secrets)
 
     def _show(self, text: str, command: str) -> str:
         kind = content_of_command(command) if command else "output"

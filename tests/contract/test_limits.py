@@ -18,6 +18,8 @@ from hermetic.resident.resident import Refusal
 from tests.resident.running import Client, running
 
 COMPARED: dict[str, float] = {
+    "askpass.PROMPT_BYTES": limits.PROMPT.value,
+    "askpass.QUESTIONS": limits.QUESTIONS.value,
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
     "flock.COPIES": limits.COPIES.value,

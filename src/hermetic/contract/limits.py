@@ -98,6 +98,8 @@ FLOOD_PIPE = Limit("flood_pipe", 1 << 20, "bytes", "size of a pipe that is alway
 AWAKE = Limit("awake", 0.001, "seconds", "most that the resident looks for a shell's answer without sleeping")
 POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
 
+PROMPT = Limit("prompt", 1024, "bytes", "longest prompt for a password, and longest password")
+QUESTIONS = Limit("questions", 16, "questions", "for a password that are open at once")
 FOREGROUND = Limit("foreground", 180.0, "seconds", "that the terminal tool waits for a command, unless told otherwise")
 LONGEST_FOREGROUND = Limit("longest_foreground", 600.0, "seconds", "most that the terminal tool waits for a command")
 ACTIVITY = Limit("activity", 10.0, "seconds", "between two signs of life while a tool waits")
@@ -131,7 +133,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
-    FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
+    PROMPT, QUESTIONS, FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
     NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW, NOTICE_SILENCE,
     NOTICES,
     SCREEN_REPLAY, SEARCH_WINDOW,

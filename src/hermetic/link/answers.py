@@ -91,6 +91,15 @@ class ProcessNews(msgspec.Struct, frozen=True):
     process: ProcessInfo
 
 
+class PasswordAsked(msgspec.Struct, frozen=True):
+    """An event of `askpass`: by which program questions come, or a question."""
+
+    program: str = ""
+    ask: Count = 0
+    asker: Count = 0
+    prompt: str = ""
+
+
 class FilePiece(msgspec.Struct, frozen=True):
     """Which part of a file the body holds: up to `end` of `size`."""
 
@@ -125,6 +134,7 @@ listed = msgspec.msgpack.Decoder(Listed)
 read_from_log = msgspec.msgpack.Decoder(ReadFromLog)
 log_piece = msgspec.msgpack.Decoder(LogPiece)
 follow_end = msgspec.msgpack.Decoder(FollowEnd)
+password_asked = msgspec.msgpack.Decoder(PasswordAsked)
 process_news = msgspec.msgpack.Decoder(ProcessNews)
 place = msgspec.msgpack.Decoder(Place)
 processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body

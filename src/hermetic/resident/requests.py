@@ -13,6 +13,7 @@ from .feed import InputClosed
 from .file_requests import FileRequests
 from .following import Follow, wait_for_log
 from .output_log import open_unnamed
+from .password_requests import PasswordRequests
 from .process import Process
 from .resident import Refusal
 from .shell import in_memory
@@ -33,7 +34,7 @@ LISTED = 1500  # processes in one answer
 COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
-class Requests(FileRequests):
+class Requests(FileRequests, PasswordRequests):
     """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
 
     def __init__(self, resident: Resident, life: Life) -> None:

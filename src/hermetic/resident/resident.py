@@ -6,6 +6,7 @@ import os
 import time
 
 from . import tree
+from .askpass import Askpass
 from .command import Command
 from .limits import SecondMarks
 from .memory import MemoryKills
@@ -84,6 +85,7 @@ class Resident:
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
         self.pipes = SparePipe()
+        self.askpass = Askpass(loop, self.directory)
         self.number = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop)

@@ -2,7 +2,10 @@
 
 import asyncio
 import secrets
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
@@ -17,13 +20,14 @@ from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
 from hermetic.terminal.cutting import cut_output
 from hermetic.terminal.exit_codes import exit_code_meaning
 from hermetic.terminal.hints import foreground_hint
+from hermetic.terminal.sudo import SudoDesks, told
 
 ROWS, COLS = 30, 120
 RAW = 4  # bytes of output that are looked at for each character that is shown: some are escape sequences
 INTERRUPTED = "interrupted by the user; the command and all it started were ended"
 
 
-async def terminal(task: Task, asked: TerminalArguments) -> Fields:
+async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fields:
     """Runs what was asked for."""
     if not asked.command.strip():
         raise InvalidArgument("command is empty; give the text to run", argument="command")
@@ -31,9 +35,15 @@ async def terminal(task: Task, asked: TerminalArguments) -> Fields:
         raise InvalidArgument("command holds a NUL character; remove it, or pass it as stdin", argument="command")
     async with task.place() as environment:
         await task.door.command(task.id, asked.command, environment)
+        desk = desks.desk(task.id, environment, asked.command)
+        before = (desk.refused, desk.cleared) if desk else (0, 0)
+        if desk is not None and (more := await desk.variables(environment)):
+            asked = msgspec.structs.replace(asked, environment={**more, **(asked.environment or {})})
         if asked.background:
             return await _background(task, asked, environment)
         answer = await _foreground(task, asked, environment)
+        if desk is not None:
+            answer |= told(before, desk)
     for name in ("notify_on_complete", "watch_patterns", "check_interval"):
         if getattr(asked, name):
             answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
@@ -223,4 +233,6 @@ def _new_id() -> str:
     return f"proc_{secrets.token_hex(6)}"
 
 
-TERMINAL = Tool("terminal", DESCRIPTION, TerminalArguments, terminal)
+def terminal_tool(desks: SudoDesks) -> Tool[TerminalArguments]:
+    """The tool, with who answers for sudo."""
+    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, desks))

@@ -1,0 +1,150 @@
+"""sudo in a model's command: the real one, for a user that needs a password, on another machine by ssh."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermetic.terminal.sudo import mentions_sudo
+from hermetic.toolbox import Toolbox
+from tests.environments.sshd import need_root, running
+from tests.programs import need
+
+USER = "hermetic-sudo"
+PASSWORD = "pa ss\"w$rd'ß"
+CHANNELS = ("cmdline", "environ")
+
+
+@contextmanager
+def user_with_password() -> Iterator[None]:
+    """A user of this machine who may use sudo, with a password."""
+    need_root()
+    for program in ("sudo", "useradd", "chpasswd"):
+        need(program)
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", USER], check=True)
+    rule = Path("/etc/sudoers.d/hermetic-test")
+    try:
+        subprocess.run(["chpasswd"], input=f"{USER}:{PASSWORD}".encode(), check=True)
+        rule.write_text(f"{USER} ALL=(ALL) ALL\nDefaults:{USER} timestamp_timeout=0\n")
+        rule.chmod(0o440)
+        yield
+    finally:
+        rule.unlink(missing_ok=True)
+        subprocess.run(["userdel", "--remove", "--force", USER], check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def toolbox(at: Path, **options: Any) -> AsyncIterator[Toolbox]:
+    with user_with_password(), running(at) as sshd:
+        let_in(at, sshd.home)
+        box = Toolbox(environment="ssh", options={**sshd.options, "user": USER}, policy="off", **options)
+        try:
+            yield box
+        finally:
+            await box.close(remove=True)
+
+
+def let_in(at: Path, home: Path) -> None:
+    """Lets another user reach their home below the test's directory."""
+    home.chmod(0o777)
+    for directory in (at, *at.parents):
+        if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
+            directory.chmod(0o755)
+
+
+async def run(box: Toolbox, command: str, **more: Any) -> Any:
+    return json.loads(await box.call("terminal", {"command": command, **more}, task_id="t"))
+
+
+async def test_the_password_is_given_to_sudo_alone(tmp_path: Path) -> None:
+    async with toolbox(tmp_path / "sshd", sudo_password=PASSWORD) as box:
+        answer = await run(box, "sudo id -u; sudo -u nobody id -un")
+        assert (answer["output"], answer["exit_code"]) == ("0\nnobody\n", 0)
+        # Texts, arguments and input stay as they are.
+        assert (await run(box, "echo sudo 'sudo id'"))["output"] == "sudo sudo id\n"
+        assert (await run(box, "echo one sudo | grep -c sudo"))["output"] == "1\n"
+        assert (await run(box, "cat <<'E'\nsudo rm x\nE"))["output"] == "sudo rm x\n"
+        assert (await run(box, "printf 'a\\nb\\n' | sudo tee /dev/null | wc -l"))["output"] == "2\n"
+        assert (await run(box, "sudo cat", stdin="my input"))["output"] == "my input"
+        assert (await run(box, "if true; then ! time sudo false; fi"))["exit_code"] == 0
+        # A command that runs the program itself is nobody's child of sudo.
+        answer = await run(box, '"$SUDO_ASKPASS" sudo; echo $?; env | grep -c ASKPASS')
+        assert answer["output"] == "1\n1\n"
+        assert (await run(box, "echo [$SUDO_ASKPASS$DISPLAY]"))["output"] == "[]\n"
+
+
+async def test_the_password_is_nowhere_to_be_seen(tmp_path: Path) -> None:
+    async with toolbox(tmp_path / "sshd", sudo_password=PASSWORD) as box:
+        started = await run(box, "sudo sleep 100", background=True)
+        while not any("sleep 100" in " ".join(words) for words in arguments()):  # noqa: ASYNC110 — nobody tells of it
+            await asyncio.sleep(0.05)
+        found = [
+            f"/proc/{pid}/{name}" for pid in os.listdir("/proc") if pid.isdigit() for name in CHANNELS
+            if PASSWORD.encode() in read(f"/proc/{pid}/{name}")
+        ]  # fmt: skip
+        assert found == []
+        printed = await run(box, f"sudo true; cat <<'E'\n{PASSWORD}\nE")
+        assert PASSWORD not in printed["output"]
+        assert json.loads(await box.call("process", {"action": "list"}, task_id="t"))["count"] == 1
+        await box.call("process", {"action": "kill", "session_id": started["session_id"]}, task_id="t")
+
+
+async def test_a_wrong_password_is_forgotten_and_told(tmp_path: Path) -> None:
+    asked: list[str] = []
+    answers = ["wrong", PASSWORD, PASSWORD]
+
+    def ask(prompt: str, task: str) -> str | None:
+        asked.append(task)
+        return answers[len(asked) - 1]
+
+    async with toolbox(tmp_path / "sshd", ask_password=ask) as box:
+        answer = await run(box, "sudo id -u")
+        assert answer["exit_code"] == 0
+        assert "0\n" in answer["output"]
+        assert answer["sudo_auth_failed"]
+        assert answer["sudo_cache_cleared"]
+        answer = await run(box, "sudo id -u")
+        assert (answer["output"], "sudo_auth_failed" in answer) == ("0\n", False)
+        assert asked == ["t", "t"]  # the second one is remembered
+
+
+async def test_without_a_password_it_fails_on_its_own(tmp_path: Path) -> None:
+    async with toolbox(tmp_path / "sshd") as box:
+        answer = await run(box, "sudo id")
+        assert answer["exit_code"] == 1, answer
+        assert "a terminal is required" in answer["output"]
+    async with toolbox(tmp_path / "again", sudo_password="wrong") as box:
+        answer = await run(box, "sudo id")
+        assert answer["exit_code"] == 1
+        assert answer["sudo_auth_failed"]
+
+
+def arguments() -> Iterator[list[str]]:
+    for pid in os.listdir("/proc"):
+        if pid.isdigit():
+            yield read(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")
+
+
+def read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("sudo id", True), ("x | sudo tee f", True), ("/usr/bin/sudo id", True), ("(sudo id)", True),
+        ("if sudo -n true; then", True), ("visudo", False), ("cat /etc/sudoers", False), ("sudo-rs", False),
+        ("pseudosudo", False),
+    ],
+)  # fmt: skip
+def test_the_word_is_known(text: str, does: bool) -> None:
+    assert mentions_sudo(text) is does

@@ -73,6 +73,9 @@ CONNECT = Limit("connect", 10, "seconds", "for a host to answer when it is calle
 ALIVE = Limit("alive", 5, "seconds", "of silence on an ssh connection before the host is asked whether it lives")
 ALIVE_ASKED = Limit("alive_asked", 3, "questions", "without an answer before an ssh connection counts as broken")
 SHARED = Limit("shared", 60, "seconds", "that an ssh connection waits for its next user; then it is closed")
+SYNC_PAUSE = Limit("sync_pause", 5.0, "seconds", "between two looks for files to send to an environment")
+SYNC_BACK = Limit("sync_back", 2 << 30, "bytes", "most changed files that come back from an environment")
+SYNC_TRIES = Limit("sync_tries", 3, "tries", "for files to come back; the pauses between them are 2 and 4 seconds")
 RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is tried anew for so long")
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
 UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
@@ -129,7 +132,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED, ID_LENGTH, TAG,
     TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
-    CONNECT, ALIVE, ALIVE_ASKED, SHARED, RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,
+    CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
+    RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,

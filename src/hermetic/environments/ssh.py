@@ -68,6 +68,7 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None  # file of the private key; None: ssh's settings and agent
     config: str | None = None  # file of settings instead of the user's own
     settings: dict[str, str] = {}  # any of ssh_config(5), before all others
+    sync: dict[str, str] = {}  # directories here → there: sent before commands, taken back at close
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of a login there
     lease: Lease = LEASE.value
@@ -91,7 +92,9 @@ class Ssh:
         for name, value in chosen.settings.items():
             if not name.isalnum() or "\n" in value:
                 raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
-        self._options = msgspec.structs.replace(chosen, key=_whole(chosen.key), config=_whole(chosen.config))
+        self._options = msgspec.structs.replace(
+            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=_synced(chosen.sync)
+        )
         self._target = msgspec.convert(
             {name: getattr(self._options, name) for name in Target.__struct_fields__}, Target
         )
@@ -108,6 +111,7 @@ class Ssh:
             return Isolation(kind=self.kind, shared_paths=("/",), notes=("the host is this machine",))
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
+            shared_paths=tuple(self._options.sync),
             notes=("what a command does, it does to the host it runs on",),
         )  # fmt: skip
 
@@ -171,6 +175,20 @@ def _check_word(name: str, value: str | None) -> None:
 
 def _whole(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(os.path.expanduser(path))
+
+
+def _synced(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The directories as whole paths here, and there as the home's shell takes them."""
+    found = {}
+    for here, there in pairs.items():
+        path = os.path.realpath(os.path.expanduser(here))
+        if not os.path.isdir(path) or not is_text(path):
+            raise ConfigError(f"sync: {here!r} is no directory here", setting="sync")
+        if path in ("/", os.path.realpath(os.path.expanduser("~"))):
+            raise ConfigError(f"sync: {path} is too much; name a directory in it", setting="sync")
+        _check_word("sync", there)
+        found[path] = there.removeprefix("~/") if there != "~" else "."
+    return found
 
 
 def _is_here(host: str) -> bool:

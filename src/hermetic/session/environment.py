@@ -1,8 +1,10 @@
 """A place where commands run, as its caller holds it."""
 
 import contextlib
+import importlib
 import shutil
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -18,6 +20,9 @@ from hermetic.session.events import EventStream
 from hermetic.session.reading import follow_log, read_log
 from hermetic.session.session import Session
 
+if TYPE_CHECKING:
+    from hermetic.session.mirror import Mirror
+
 
 class Environment(Session):
     """A place where commands run; its own `run`, `start` and files are those of its default session."""
@@ -25,7 +30,8 @@ class Environment(Session):
     def __init__(
         self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool
     ) -> None:
-        super().__init__(link, "")
+        self._mirror = _mirror(link, record, records) if record.options.get("sync") else None
+        super().__init__(link, "", None if self._mirror is None else self._mirror.send)
         self._backend = backend
         self._record = record
         self._records = records
@@ -59,7 +65,7 @@ class Environment(Session):
 
     def session(self, name: str) -> Session:
         """Another shell in the same place; it starts with its first command."""
-        return Session(self._link, check_id(name, "name"))
+        return Session(self._link, check_id(name, "name"), self._before)
 
     async def processes(self) -> list[ProcessInfo]:
         """Everything that runs here, and what has ended as long as its log is kept."""
@@ -96,8 +102,12 @@ class Environment(Session):
             return
         self._is_closed = True
         try:
-            if remove or self._ends_on_close:
-                await self._end()
+            try:
+                if self._mirror is not None:
+                    await self._mirror.take_back()
+            finally:
+                if remove or self._ends_on_close:
+                    await self._end()
         finally:
             await self._link.close()
 
@@ -111,6 +121,12 @@ class Environment(Session):
         """Returns when nothing is left of it."""
         async with self._records.lock(self.id):
             await end(self._backend, self._record, self._link, self._records)
+
+
+def _mirror(link: Link, record: EnvironmentRecord, records: Records) -> "Mirror":
+    """Imported on first use: archives take longer to import than an environment to open."""
+    module = importlib.import_module("hermetic.session.mirror")
+    return cast("Mirror", module.Mirror(link, record, records, record.options["sync"]))
 
 
 async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:

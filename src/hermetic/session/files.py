@@ -38,11 +38,11 @@ class Files:
         with await asyncio.to_thread(open, source, "rb") as file:
             await self._write_pieces(path, lambda: _read_pieces(file))
 
-    async def download(self, path: str, target: str) -> None:
+    async def download(self, path: str, target: str, *, most: int | None = None) -> None:
         """Copies a file to the caller's machine: aside first, then renamed, so that no half file is seen."""
         fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target) or ".")
         try:
-            async for piece in self._pieces(path, most=None):
+            async for piece in self._pieces(path, most=most):
                 await asyncio.to_thread(_write_all, fd, piece)
             os.fchmod(fd, 0o666 & ~_umask())
             os.replace(aside, target)

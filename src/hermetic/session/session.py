@@ -38,9 +38,10 @@ Fields = dict[str, object]
 class Session:
     """A shell that keeps its state from command to command: cwd, variables, functions, jobs."""
 
-    def __init__(self, link: Link, name: str) -> None:
+    def __init__(self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None) -> None:
         self._link = link
         self._name = name
+        self._before = before  # every command and process
         self._files = Files(link, name)
         tag = secrets.token_hex(3)  # other callers of the same resident choose ids too
         self._ids = map(f"{tag}-{{}}".format, itertools.count(1))
@@ -91,6 +92,8 @@ class Session:
             _add_place(fields, cwd, env)
         if on_output is not None:
             check_callback(on_output)
+        if self._before is not None:
+            await self._before()
         if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
             return await self._run(Call(fields, answers.ran, text), most, cancel)
         return await self._run_with(fields, text, most, stdin, on_output, cancel)
@@ -136,6 +139,8 @@ class Session:
             fields["stdin"] = stdin
         else:
             data = encode_input(stdin, "stdin")
+        if self._before is not None:
+            await self._before()
         said = await self._with_command(fields, text, data, self._start)
         return Process(self._link, said.process)
 

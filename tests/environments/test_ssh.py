@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import pytest
 
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, Unreachable
-from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.records import LONGEST_ROOT, Records, runtime_root
+from hermetic.environments.ssh_client import Target
 from tests.environments.sshd import Sshd, free_port, need_root, running
 
 
@@ -53,6 +55,18 @@ async def test_one_connection_serves_everything(sshd: Sshd) -> None:
             assert (await again.run("echo $$")).exit_code == 0
         assert (await other.run("true")).exit_code == 0
     assert sshd.log.count("Accepted publickey") == before + 1
+
+
+def test_the_control_socket_fits_whatever_the_host_is_called() -> None:
+    longest = Path("/" + "r" * (LONGEST_ROOT - 1))
+    seen = set()
+    for host in ("h", "h" * 250, "other"):
+        words = Target(host=host, user="u" * 100).call(longest, "pass")
+        [path] = [word.removeprefix("ControlPath=") for word in words if word.startswith("ControlPath=")]
+        assert len(path) + len(".0123456789abcdef") < 108  # ssh binds a longer name first
+        assert re.fullmatch("c-[0-9a-f]{16}", Path(path).name)
+        seen.add(path)
+    assert len(seen) == 3
 
 
 async def test_variables_reach_commands_and_no_command_line(sshd: Sshd) -> None:

@@ -107,6 +107,15 @@ async def test_a_pool_that_cannot_be_filled_says_why() -> None:
         assert "/nonexistent/here" in (await fleet.info()).problem
 
 
+async def test_a_pool_that_is_made_smaller_ends_what_is_too_much() -> None:
+    async with ended_fleet() as fleet:
+        await fleet.warm(3)
+        await fleet.warm(1)
+        assert (await fleet.info()).warm == len(Records(runtime_root()).all()) == 1
+        await fleet.warm(0)
+        assert leftovers() == []
+
+
 async def test_warm_ones_come_with_the_fleet() -> None:
     async with asyncio.timeout(30), Fleet("local", warm=2, login=False) as fleet:
         await fleet.warm(2)

@@ -79,10 +79,10 @@ class Client:
                 await ended(pid)
             code, pid = _exit_code(pid), None
             return Answer(code, os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip(), said_in(errors))
-        except OSError as error:
-            raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
         except TimeoutError:
             raise EnvironmentUnavailable(f"`{self.program} {words[0]}` did not end within {seconds:g} s") from None
+        except OSError as error:
+            raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
         finally:
             if pid is not None:
                 end(pid)

@@ -90,9 +90,7 @@ class Fleet:
         self._check_open()
         _check_count("count", count, least=0)
         pool = self._pool({**self._options, **options}, count)
-        pool.size = count
-        pool.fill()
-        await pool.filled()
+        await pool.resize(count)
         if pool.problem:
             raise EnvironmentUnavailable(f"an environment that is started ahead does not come up: {pool.problem}")
 

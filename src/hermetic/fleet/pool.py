@@ -46,7 +46,15 @@ class Pool:
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
 
-    async def filled(self) -> None:
+    async def resize(self, size: int) -> None:
+        """Returns when so many are ready, or could not be started; those that are too many are ended."""
+        self.size = size
+        self.fill()
+        await self._filled()
+        while len(self._ready) > self.size:
+            await self._ready.pop().close()
+
+    async def _filled(self) -> None:
         """Returns when none is on its way any more."""
         while self._starting:
             await asyncio.wait(self._starting)
@@ -74,7 +82,7 @@ class Pool:
         self.fill()  # no more: it only takes back what was planned
         for task in self._starting:
             task.cancel()
-        await self.filled()
+        await self._filled()
         ready, self._ready = list(self._ready), deque()
         await asyncio.gather(*(environment.close() for environment in ready))
 

@@ -249,7 +249,7 @@ async def test_it_says_what_it_does_not_limit(tmp_path: Path) -> None:
     assert any("no disk quota" in note for note in isolation.notes)
     async with sandbox(tmp_path, network=True) as environment:
         assert environment.isolation.separate_network is False
-        assert any("abstract sockets" in note for note in environment.isolation.notes)
+        assert any("network is this machine's own" in note for note in environment.isolation.notes)
 
 
 # -- what cannot be opened

@@ -59,6 +59,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     seccomp: bytes | None = None  # a filter of system calls that the resident puts on itself and all that it starts
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
     opener: int | None = None  # a user besides the resident's own and root that may connect
+    own_sockets: bool = False  # abstract sockets of others are closed to its commands
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 

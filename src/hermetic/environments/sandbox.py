@@ -1,6 +1,7 @@
 """A place of its own on this machine: bubblewrap shows commands the system read-only, one workspace, no network."""
 
 import asyncio
+import ctypes
 import hashlib
 import os
 import secrets
@@ -38,6 +39,8 @@ from hermetic.environments.workspace import (
     shared,
 )
 from hermetic.link.archive import BOOT, build_archive, starting_input
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 
 DEVICES = "dev"
 PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
@@ -111,7 +114,9 @@ class Sandbox:
             "as .envrc, .vscode, a Makefile, or a repository inside it",
         ]
         if self._options.network:
-            notes.append("the network is this machine's own: its ports, its abstract sockets and its neighbours answer")
+            notes.append("the network is this machine's own: its ports, its neighbours and metadata services answer")
+            if not can_keep_own_sockets():
+                notes.append("abstract sockets of this machine answer too: closing them needs Landlock of Linux 6.12")
         if os.geteuid() == 0:
             notes.append("opened by root: commands can read what only root may in /usr, /opt and readable")
             if not may_mount():
@@ -225,6 +230,7 @@ class Sandbox:
             environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
             unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False, label=label,
             foreground=True, own_cgroup=cgroup.memory is not None,
+            own_sockets=options.network and can_keep_own_sockets(),
         )  # fmt: skip
         return starting_input(build_archive(), msgspec.msgpack.encode(config))
 
@@ -239,6 +245,11 @@ def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
         place={"kept": msgspec.json.encode(kept).decode()},
         notes=notes,
     )
+
+
+def can_keep_own_sockets() -> bool:
+    """Whether the kernel can close abstract sockets of others, which a network of its own would hide."""
+    return bool(ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) >= SCOPES_SOCKETS)
 
 
 def _home() -> str:

@@ -16,6 +16,7 @@ from .limits import DescriptorLimit, resource
 from .loop import Loop
 from .requests import Requests
 from .resident import Resident
+from .scope import keep_own_sockets
 from .server import Server
 
 try:
@@ -95,7 +96,7 @@ def read_config(stream: BinaryIO) -> Fields:
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
-        "foreground": False, "inherit": False, "opener": None,
+        "foreground": False, "inherit": False, "opener": None, "own_sockets": False,
         "own_cgroup": False, "arrival": 0.0, "seccomp": None}
     config = dict(defaults, **config)
     if config["inherit"]:
@@ -124,6 +125,8 @@ def begin(config: Fields) -> Life:
     set_title(b"hermetic-resident")
     if not os.path.isdir(config["cwd"]):
         raise OSError("cwd %r is not a directory there; give one that exists" % config["cwd"])
+    if config["own_sockets"]:
+        keep_own_sockets()
     limits = DescriptorLimit()
     log = ErrorLog(config["directory"] + "/log")
     loop = Loop(log.write)

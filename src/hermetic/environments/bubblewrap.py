@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hermetic.contract.errors import EnvironmentUnavailable
 
-_INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
+INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
+FOR_ITS_KEEPER = ("--info-fd", "7", "--seccomp", "9")  # the descriptors that keeper.py gives it
 _NEEDED = ("--size", "--perms", "--info-fd", "--as-pid-1")  # of bubblewrap 0.7
 _NAMESPACES = (
     "this user may make no namespaces here. Allow it as root with the one of these that exists: "
@@ -31,7 +32,7 @@ def find_program() -> str:
     """The path of bwrap. Raises EnvironmentUnavailable when there is none that can do what is needed."""
     program = shutil.which("bwrap")
     if program is None:
-        raise EnvironmentUnavailable(f"no bwrap on PATH; {_INSTALL}")
+        raise EnvironmentUnavailable(f"no bwrap on PATH; {INSTALL}")
     known = Path(program).read_bytes()
     if lacking := [option for option in _NEEDED if option.encode() not in known]:
         raise EnvironmentUnavailable(
@@ -50,7 +51,7 @@ def namespaces(program: str, *, network: bool) -> list[str]:
         arguments.append("--disable-userns")
     # It dies with its keeper, and the first process with it.
     return [*arguments, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1", "--die-with-parent",
-            "--clearenv", "--setenv", "LC_ALL", "C.UTF-8", "--info-fd", "7", "--seccomp", "9"]  # fmt: skip
+            "--clearenv", "--setenv", "LC_ALL", "C.UTF-8"]  # fmt: skip
 
 
 def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:

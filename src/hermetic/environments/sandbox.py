@@ -1,24 +1,31 @@
 """A place of its own on this machine: bubblewrap shows commands the system read-only, one workspace, no network."""
 
-import asyncio
 import ctypes
 import hashlib
 import os
 import secrets
 import socket
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unsupported
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.bubblewrap import explained, find_program, may_mount, namespaces, with_read_only_devices
-from hermetic.environments.cgroups import Cgroup, make_cgroup
+from hermetic.environments.bubblewrap import (
+    FOR_ITS_KEEPER,
+    INSTALL,
+    explained,
+    find_program,
+    may_mount,
+    namespaces,
+    with_read_only_devices,
+)
+from hermetic.environments.cgroups import Cgroup, make_cgroup, remove_cgroup
+from hermetic.environments.checkup import probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
 from hermetic.environments.local import Lease, Seconds
@@ -29,6 +36,7 @@ from hermetic.environments.records import runtime_root
 from hermetic.environments.sandbox_view import INSIDE, SPOOL, View, interpreter, mounts
 from hermetic.environments.seccomp import bpf
 from hermetic.environments.starting import start_resident
+from hermetic.environments.unix_socket import connect
 from hermetic.environments.workspace import (
     PROTECTED,
     check_shared,
@@ -42,7 +50,7 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 
-DEVICES = "dev"
+DEVICES, SETTINGS = "dev", "etc"
 PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
 
 # What leads to sockets of this side, or to directories that are not seen inside.
@@ -91,6 +99,23 @@ class Sandbox:
             cwd=os.path.normpath(os.path.join(self._workspace, chosen.cwd or "")),
             readable=tuple(real_directory(path, "readable") for path in chosen.readable),
         )
+
+    @classmethod
+    async def doctor(cls) -> Finding:
+        """Whether bwrap is there and may make namespaces, and whether all limits can be had."""
+        try:
+            program = find_program()
+        except EnvironmentUnavailable as error:
+            return Finding(state="missing", found=str(error), advice=INSTALL)
+        code, said = await probe([program, *namespaces(program, network=False), "--ro-bind", "/", "/", "true"])
+        if code != 0:
+            advice = str(explained(EnvironmentUnavailable(said))).partition("\n")[0]
+            return Finding(state="broken", found=said or f"{program}: exit code {code}", advice=advice)
+        defaults = SandboxOptions()
+        cgroup = make_cgroup(f"hermetic-doctor-{secrets.token_hex(4)}", memory_bytes=1 << 30, pids=defaults.pids)
+        await remove_cgroup(cgroup.directories)
+        notes = limits_besides(cgroup, memory_bytes=defaults.memory_bytes, pids=defaults.pids).notes
+        return Finding(state="weak" if notes else "ok", found=program, advice="; ".join(notes))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -151,20 +176,7 @@ class Sandbox:
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A socket connected to the resident's. Raises OSError where nobody listens."""
-        # Commands can write where the socket is: a link there could lead us to any other socket of this machine.
-        place = os.open(record.socket, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        stream = socket.socket(socket.AF_UNIX)
-        try:
-            if not stat.S_ISSOCK(os.fstat(place).st_mode):
-                raise ConnectionRefusedError(f"{record.socket} is no socket")
-            stream.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(stream, f"/proc/self/fd/{place}")
-        except BaseException:
-            stream.close()
-            raise
-        finally:
-            os.close(place)
-        return stream
+        return await connect(record.socket)
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when resident and keeper have ended and nothing is left of what they kept."""
@@ -195,13 +207,14 @@ class Sandbox:
         return limits
 
     def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup) -> View:
-        place = os.path.join(kept.directory, PLACE)
+        place, settings = (os.path.join(kept.directory, name) for name in (PLACE, SETTINGS))
         os.mkdir(place, 0o700)
+        os.mkdir(settings)
         Path(kept.directory, FILTER).write_bytes(bpf(may_set_uid=False))
         return View(
             workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
-            network=self._options.network, place=place, spool=kept.spool, memory_cgroup=cgroup.memory,
-            devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
+            network=self._options.network, settings=settings, place=place, spool=kept.spool,
+            memory_cgroup=cgroup.memory, devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
         )  # fmt: skip
 
     def _devices(self, directory: str) -> str | None:
@@ -217,7 +230,7 @@ class Sandbox:
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
         apart = namespaces(program, network=view.network)
-        argv = [program, *apart, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+        argv = [program, *apart, *FOR_ITS_KEEPER, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
     def _given(self, cgroup: Cgroup, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from hermetic.environments.sandbox_settings import settings
 from hermetic.environments.workspace import homes
 
 INSIDE = "/run/hermetic/place"  # the resident's own directory, as it sees it
@@ -13,18 +14,6 @@ SPOOL = "/run/hermetic/spool"
 
 _SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr on most systems
-
-# Of /etc only what programs read to work at all; keys, passwords and the settings of services are not among it.
-_SETTINGS = frozenset({
-    "alternatives", "bash.bashrc", "bashrc", "crypto-policies", "debian_version", "fonts", "gai.conf", "gitattributes",
-    "gitconfig", "group", "host.conf", "hosts", "inputrc", "issue", "localtime", "login.defs", "mailcap",
-    "manpath.config", "mime.types", "mtab", "nanorc", "networks", "nsswitch.conf", "passwd", "perl", "profile",
-    "profile.d", "protocols", "rpc", "services", "shells", "skel", "terminfo", "timezone", "vim", "vimrc", "wgetrc",
-    "xdg",
-})  # fmt: skip
-_SETTINGS_BEGIN = ("bash_completion", "ca-certificates", "java", "ld.so.", "locale", "magic", "os-", "python")
-_DEEPER = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
-           "/etc/pki/ca-trust")  # fmt: skip
 
 _HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -38,6 +27,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     readable: Sequence[str]
     home: str
     network: bool
+    settings: str  # on this side: an empty directory for what is shown of /etc
     place: str  # on this side: what the resident's own directory is
     spool: str | None  # on this side
     memory_cgroup: str | None
@@ -49,7 +39,7 @@ def mounts(view: View) -> list[str]:
     """bwrap's arguments. Later ones cover earlier ones, so the system comes first and the workspace last."""
     quarter = view.memory_bytes // 4
     arguments = [
-        *_system(), *_settings(view.network),
+        *_system(), *settings(view.settings, network=view.network),
         "--proc", "/proc", *_kept_from_root(), "--dev", "/dev", *_devices(view.devices),
         "--size", str(quarter // 2), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
         "--size", str(quarter), "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var",
@@ -73,17 +63,6 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", os.readlink(path), path)
         elif os.path.isdir(path):
             yield from ("--ro-bind", path, path)
-
-
-def _settings(network: bool) -> Iterator[str]:
-    names = [name for name in sorted(os.listdir("/etc")) if name in _SETTINGS or name.startswith(_SETTINGS_BEGIN)]
-    for path in (*(f"/etc/{name}" for name in names), *_DEEPER):
-        if os.path.islink(path):
-            yield from ("--symlink", os.readlink(path), path)
-        elif os.path.exists(path) and os.stat(path).st_mode & 0o004:  # not what its owner keeps from others
-            yield from ("--ro-bind", path, path)
-    if network and os.path.exists("/etc/resolv.conf"):
-        yield from ("--ro-bind", os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf")
 
 
 def _kept_from_root() -> Iterator[str]:

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "rm": "end environments and all that runs in them",
     "gc": "take away what killed processes left",
     "policy": "what a command would do, and why",
+    "config": "the settings that hold here, and where each comes from",
     "demo": "show what Hermetic does, then take commands",
     "doctor": "what works here, what not, and what to do",
     "version": "the version of Hermetic",

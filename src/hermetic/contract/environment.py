@@ -93,6 +93,7 @@ class Backend(Protocol):
     A class may also have:
     `leaves_files = True`: its resident listens in `directory`, has no guardian, and cannot take the directory and the
     spool away itself; the janitor then does when it ends, also without any caller.
+    `option_shape`: the Struct of its options, by which settings are checked before anything is opened.
     `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
     `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this
     kind that were made for the runtime directory `root` and are abandoned; names what it took away.

@@ -74,6 +74,7 @@ class Apptainer:
     """Commands run in a container with the caller's uid and no capability, and see none of the caller's files."""
 
     kind = "apptainer"
+    option_shape = ApptainerOptions
     identity = ("image", "overlay", "network", *LIMITS)  # a living task with others of these is not handed out
 
     def __init__(self, options: Mapping[str, Any]) -> None:

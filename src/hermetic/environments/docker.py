@@ -17,7 +17,13 @@ from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import Plan, data_root, reaches_host, shared_paths, spec_hash
 from hermetic.environments.container_client import Client, client_of, find_client
-from hermetic.environments.container_options import HOME, IDENTITY, RESIDENT, read_container_options
+from hermetic.environments.container_options import (
+    HOME,
+    IDENTITY,
+    RESIDENT,
+    ContainerOptions,
+    read_container_options,
+)
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
 from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
@@ -39,6 +45,7 @@ class Docker:
     """Commands run in a container of their own, made by docker."""
 
     kind = "docker"
+    option_shape = ContainerOptions
     identity = IDENTITY
     leaves_files = True
 

@@ -46,6 +46,7 @@ class Local:
     """Commands run as the caller, on the caller's machine, with nothing in between."""
 
     kind = "local"
+    option_shape = LocalOptions
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)

@@ -86,6 +86,7 @@ class Sandbox:
     """Commands run as the caller, in namespaces of their own."""
 
     kind = "sandbox"
+    option_shape = SandboxOptions
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SandboxOptions, options)

@@ -81,6 +81,7 @@ class Ssh:
     """Commands run on another machine, as the user who logs in there."""
 
     kind = "ssh"
+    option_shape = SshOptions
     identity = ("host", "user", "port")  # a task that lives elsewhere is another one
 
     def __init__(self, options: Mapping[str, Any]) -> None:

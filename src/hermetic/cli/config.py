@@ -1,0 +1,55 @@
+"""`hermetic config`: the settings that hold in a directory, and where each comes from."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermetic.cli.report import print_json, print_table
+from hermetic.config.loading import load
+from hermetic.config.settings import SECTIONS, Settings
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser("config", description="The settings that hold here, and where each comes from.")
+    parser.add_argument(
+        "directory", metavar="DIRECTORY", nargs="?", help="where; the current one unless said otherwise"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the settings; passwords are not shown."""
+    settings = load(arguments.directory)
+    listed = _listed(settings)
+    if arguments.json:
+        places = {name: settings.places.get(name) for name in listed}
+        print_json({"settings": listed, "places": places, "notes": settings.notes})
+        return 0
+    rows = [(name, _shown(value), settings.places.get(name, "default")) for name, value in listed.items()]
+    print_table(("SETTING", "VALUE", "FROM"), rows)
+    for note in settings.notes:
+        print(f"note: {note}")
+    return 0
+
+
+def _listed(settings: Settings) -> dict[str, Any]:
+    """Every setting by its name, with the options of the chosen kind."""
+    listed: dict[str, Any] = {}
+    for section in SECTIONS:
+        for name, value in msgspec.structs.asdict(getattr(settings, section)).items():
+            is_secret = section == "sudo" and value is not None
+            listed[f"{section}.{name}"] = "(hidden)" if is_secret else value
+    kind = settings.environment.kind
+    listed |= {f"environments.{kind}.{name}": value for name, value in settings.options.items()}
+    return listed | {f"approvals.{name}": value for name, value in settings.approvals.items()}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

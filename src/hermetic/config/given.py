@@ -1,0 +1,53 @@
+"""One setting as somebody gave it, and its conversion to the type it must have."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+
+_YES = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
+
+
+class Given(NamedTuple):
+    """A value for a setting."""
+
+    setting: str  # section.name, or environments.KIND.option
+    value: Any
+    place: str  # file and line, or variable
+    is_text: bool = False  # from a variable: numbers and lists are spelled
+
+
+def typed(given: Given, wanted: Any) -> Any:
+    """The value as the type that is wanted. Raises ConfigError that says where the wrong one stands."""
+    if not given.is_text:
+        return _convert(given, given.value, wanted)
+    for candidate in _readings(given.value):
+        try:
+            return msgspec.convert(candidate, wanted, strict=not isinstance(candidate, str))
+        except msgspec.ValidationError:
+            continue
+    return _convert(given, given.value, wanted)
+
+
+def _convert(given: Given, value: Any, wanted: Any) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        shown = "the value" if given.setting.endswith("password") else repr(value)
+        raise ConfigError(f"{given.place}: {given.setting} cannot be {shown}: {error}", setting=given.setting) from None
+
+
+def _readings(text: str) -> Iterator[Any]:
+    """What a text can mean: JSON, the text itself, yes or no, words between commas."""
+    try:
+        value = msgspec.json.decode(text)
+        if value is not None and not isinstance(value, str):
+            yield value
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        pass
+    yield text
+    if text.lower() in _YES:
+        yield _YES[text.lower()]
+    yield [word.strip() for word in text.split(",") if word.strip()]

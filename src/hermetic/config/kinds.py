@@ -1,0 +1,35 @@
+"""The kinds of environments as settings see them: their names and the options that each has."""
+
+from typing import Any
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+from hermetic.environments import catalog
+from hermetic.environments.options import choices
+
+# Used where a kind needs an image and nobody has named one.
+DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
+_ALIASES = {"singularity": "apptainer"}
+
+
+def checked(kind: str, place: str) -> str:
+    """The kind under its own name. Raises ConfigError that names the kinds there are."""
+    if kind not in catalog.kinds():
+        raise ConfigError(
+            f"{place}: unknown environment kind {kind!r}; {choices(kind, catalog.kinds())}", setting="kind"
+        )
+    return _ALIASES.get(kind, kind)
+
+
+def option_types(kind: str) -> dict[str, Any] | None:
+    """Option → its type; None for a kind that does not tell before it is opened."""
+    shape = getattr(catalog.find(kind), "option_shape", None)
+    return None if shape is None else {field.name: field.type for field in msgspec.structs.fields(shape)}
+
+
+def default_image(kind: str) -> str | None:
+    """The image for a kind that wants one."""
+    if kind in ("docker", "podman"):
+        return DEFAULT_IMAGE
+    return f"docker://{DEFAULT_IMAGE}" if kind == "apptainer" else None

@@ -1,0 +1,139 @@
+"""All settings: of the user's file, the project's, the original's variables and ours; the last one wins."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermetic.config.files import SettingsFile, is_ours, project_file, read, user_file
+from hermetic.config.given import Given, typed
+from hermetic.config.kinds import checked, default_image, option_types
+from hermetic.config.projects import of_project
+from hermetic.config.settings import EnvironmentSettings, RedactionSettings, Settings, SudoSettings, TerminalSettings
+from hermetic.config.variables import of_the_original, ours
+from hermetic.contract.errors import ConfigError
+from hermetic.environments.options import choices
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+# Homes on somebody's own machine: a directory there is not meant for a place that has files of its own.
+_HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
+_OWN_FILES = ("docker", "podman", "apptainer", "ssh")
+_COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
+
+
+def load(directory: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings for work in `directory`, by default the current one. Raises ConfigError, with the place."""
+    environ = os.environ if environ is None else environ
+    here = Path(directory or os.getcwd()).absolute()
+    notes: list[str] = []
+    user = _user(environ)
+    project = _project(here, notes)
+    layers = [*_of(user), *(of_project(project, user) if project else ())]
+    layers += [*of_the_original(environ, str(here)), *ours(environ)]
+    chosen = {given.setting: given for given in _canonical(layers)}
+    environment = _section("environment", EnvironmentSettings, chosen)
+    kind = checked(environment.kind, _place(chosen, "environment.kind"))
+    environment = msgspec.structs.replace(environment, kind=kind)
+    return Settings(
+        environment=environment,
+        options=_options(environment, chosen, notes),
+        terminal=_section("terminal", TerminalSettings, chosen),
+        redaction=_section("redaction", RedactionSettings, chosen),
+        sudo=_section("sudo", SudoSettings, chosen),
+        approvals=_approvals([*_of(project), *_of(user)]),
+        places={setting: given.place for setting, given in chosen.items()},
+        notes=tuple(notes),
+    )
+
+
+def _user(environ: Mapping[str, str]) -> SettingsFile | None:
+    path = user_file(environ)
+    if path is None:
+        return None
+    file = read(path)
+    for given in file.given:
+        if given.setting == "sudo.password" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise ConfigError(
+                f"{given.place}: others may read this password; run chmod 600 {path}", setting=given.setting
+            )
+    return file
+
+
+def _project(here: Path, notes: list[str]) -> SettingsFile | None:
+    path = project_file(here)
+    if path is None:
+        return None
+    if not is_ours(path):
+        notes.append(f"{path} was left out: it belongs to another user; make it yours, or copy what it says")
+        return None
+    return read(path)
+
+
+def _of(file: SettingsFile | None) -> tuple[Given, ...]:
+    return () if file is None else file.given
+
+
+def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
+    """The same, options under the own name of their kind; every kind and option that is named must exist."""
+    for given in layers:
+        section, _, rest = given.setting.partition(".")
+        if section != "environments":
+            yield given
+            continue
+        name, _, option = rest.partition(".")
+        kind = checked(name, given.place)
+        types = option_types(kind)
+        if types is not None and option not in types:
+            raise ConfigError(
+                f"{given.place}: {kind!r} has no option {option!r}; {choices(option, types)}", setting=given.setting
+            )
+        yield given._replace(setting=f"environments.{kind}.{option}")
+
+
+def _section(name: str, shape: type[T], chosen: Mapping[str, Given]) -> T:
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(shape):
+        if given := chosen.get(f"{name}.{field.name}"):
+            values[field.name] = typed(given, field.type)
+    return shape(**values)
+
+
+def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], notes: list[str]) -> dict[str, Any]:
+    """What the chosen kind is opened with."""
+    kind = environment.kind
+    types = option_types(kind)
+    options: dict[str, Any] = {}
+    for name in _COMMON:
+        value = getattr(environment, name)
+        if value is not None and (types is None or name in types) and not _is_elsewhere(kind, name, chosen, notes):
+            options[name] = value
+    start = f"environments.{kind}."
+    for setting, given in chosen.items():
+        if setting.startswith(start):
+            name = setting.removeprefix(start)
+            options[name] = given.value if types is None else typed(given, types[name])
+    if "image" not in options and (image := default_image(kind)):
+        options["image"] = image
+    return options
+
+
+def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list[str]) -> bool:
+    """True for the original's variable with a directory that is there on this machine and not in the place."""
+    given = chosen[f"environment.{name}"]
+    if given.place != "TERMINAL_CWD" or kind not in _OWN_FILES or not str(given.value).startswith(_HOMES):
+        return False
+    notes.append(f"TERMINAL_CWD={given.value} was left out: it is a directory of this machine, and {kind} has its own")
+    return True
+
+
+def _approvals(layers: Iterable[Given]) -> dict[str, Any]:
+    """The table as it is written; what the user says goes before what a project says."""
+    return {given.setting.partition(".")[2]: given.value for given in layers if given.setting.startswith("approvals.")}
+
+
+def _place(chosen: Mapping[str, Given], setting: str) -> str:
+    return chosen[setting].place if setting in chosen else "default"

@@ -1,0 +1,44 @@
+"""What a project's file may set: it comes with a checkout, and a checkout must not open the machine it lies on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermetic.config.files import SettingsFile
+from hermetic.config.given import Given
+from hermetic.contract.errors import ConfigError
+
+# Options by which a place becomes no more open to this machine than it is without them.
+_HARMLESS = frozenset({"image", "cwd", "cpu", "memory_bytes", "pids", "env", "lease", "unattended", "login", "setup"})
+_HARMLESS_LOCAL = frozenset({"lease", "unattended", "login"})
+
+
+def of_project(project: SettingsFile, user: SettingsFile | None) -> Iterator[Given]:
+    """The project's settings. Raises ConfigError for one that only the user may make, unless the project is trusted."""
+    trusted = () if user is None else user.trusted_projects
+    folder = project.path.parent.resolve()
+    if any(Path(path).expanduser().resolve() == folder for path in trusted):
+        yield from project.given
+        return
+    kind = next((given for given in user.given if given.setting == "environment.kind"), None) if user else None
+    for given in project.given:
+        if _opens_more(given, kind):
+            raise ConfigError(
+                f"{given.place}: a project cannot set {given.setting} like this, because it could open your machine; "
+                f'set it in your own file or by a variable, or add trusted_projects = ["{folder}"] to your own file',
+                setting=given.setting,
+            )
+        yield given
+
+
+def _opens_more(given: Given, kind: Given | None) -> bool:
+    section, _, rest = given.setting.partition(".")
+    if section == "sudo" or (given.setting == "redaction.enabled" and given.value is not True):
+        return True
+    if given.setting == "environment.kind":
+        return given.value == "local" and kind is not None and kind.value != "local"
+    if section != "environments":
+        return False
+    name, _, option = rest.partition(".")
+    if option == "network":
+        return given.value is not False
+    return option not in (_HARMLESS_LOCAL if name == "local" else _HARMLESS)

@@ -1,0 +1,75 @@
+"""What can be set, typed, with its defaults."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from hermetic.contract.limits import FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT
+from hermetic.terminal.known_secrets import KnownSecret, secrets_of
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+LeaseSeconds = Annotated[float, msgspec.Meta(ge=0)]
+Characters = Annotated[int, msgspec.Meta(ge=1000)]
+
+
+class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where commands run. What is None is left to the kind."""
+
+    kind: str = "local"
+    cwd: str | None = None  # where sessions start
+    lease: LeaseSeconds | None = None  # life with nobody attached and nothing running
+    unattended: LeaseSeconds | None = None  # life with nobody attached though something runs
+
+
+class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the terminal tool waits, and how much it answers."""
+
+    timeout: Seconds = FOREGROUND.value  # for a command that says nothing else
+    longest_timeout: Seconds = LONGEST_FOREGROUND.value  # most that a command may ask for
+    output_characters: Characters = MODEL_OUTPUT.value  # most output in an answer
+
+
+class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which secrets models do not see."""
+
+    enabled: bool = True
+    variables: tuple[str, ...] = ()  # names of variables whose values are secrets though their names do not say so
+
+
+class SudoSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How sudo gets its password."""
+
+    password: str | None = None  # None: from a person; empty: an empty password is tried
+
+    def __repr__(self) -> str:
+        return f"SudoSettings(password={'None' if self.password is None else 'hidden'})"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings, and where each came from."""
+
+    environment: EnvironmentSettings = EnvironmentSettings()
+    options: Mapping[str, Any] = {}  # for `hermetic.open(environment.kind, **options)`
+    terminal: TerminalSettings = TerminalSettings()
+    redaction: RedactionSettings = RedactionSettings()
+    sudo: SudoSettings = SudoSettings()
+    approvals: Mapping[str, Any] = {}  # as it is written; whoever asks for approvals reads it
+    places: Mapping[str, str] = {}  # setting → file and line, or variable; what is missing has its default
+    notes: tuple[str, ...] = ()  # what was left out, and why
+
+    def known_secrets(self, environ: Mapping[str, str]) -> list[KnownSecret]:
+        """The values that no model may see: of these variables, of the environment's, and the password of sudo."""
+        given = self.options.get("env")
+        own = {name: str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+        named = [KnownSecret(name, environ[name]) for name in self.redaction.variables if environ.get(name)]
+        password = [KnownSecret("sudo password", self.sudo.password)] if self.sudo.password else []
+        return [*password, *named, *secrets_of(own), *secrets_of(environ)]
+
+
+SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "environment": EnvironmentSettings,
+    "terminal": TerminalSettings,
+    "redaction": RedactionSettings,
+    "sudo": SudoSettings,
+}

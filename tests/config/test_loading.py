@@ -1,0 +1,314 @@
+"""Settings from files and variables: which one wins, what is refused, and where a mistake stands."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from hermetic.config import Settings, load
+from hermetic.config.kinds import DEFAULT_IMAGE
+from hermetic.config.settings import SECTIONS
+from hermetic.contract.errors import ConfigError
+from hermetic.environments import catalog
+
+
+class Machine:
+    """A home with a user's file, and a repository with a project's."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = base / "me"
+        self.project = base / "app"
+        (self.project / "src").mkdir(parents=True)
+        (self.project / ".git").mkdir()
+        self.user_file = self.home / ".config" / "hermetic" / "config.toml"
+        self.user_file.parent.mkdir(parents=True)
+
+    def load(self, *, user: str = "", project: str = "", where: str = ".", **variables: str) -> Settings:
+        """The settings with these files and variables."""
+        if user:
+            self.user_file.write_text(user)
+        if project:
+            (self.project / "hermetic.toml").write_text(project)
+        return load(str(self.project / where), environ={"HOME": str(self.home), **variables})
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_anything_everything_has_its_default(machine: Machine) -> None:
+    settings = machine.load()
+    assert settings == Settings()
+    assert (settings.environment.kind, settings.terminal.timeout, settings.terminal.longest_timeout) == (
+        "local",
+        180,
+        600,
+    )
+    assert settings.redaction.enabled
+    assert settings.sudo.password is None
+
+
+def test_the_nearer_and_the_more_deliberate_wins(machine: Machine) -> None:
+    user, project = "[terminal]\ntimeout = 1\n", "[terminal]\ntimeout = 2\n"
+    assert machine.load(user=user).terminal.timeout == 1
+    assert machine.load(user=user, project=project).terminal.timeout == 2
+    assert machine.load(TERMINAL_TIMEOUT="3").terminal.timeout == 3
+    settings = machine.load(TERMINAL_TIMEOUT="3", HERMETIC_TERMINAL_TIMEOUT="4")
+    assert settings.terminal.timeout == 4
+    assert settings.places == {"terminal.timeout": "HERMETIC_TERMINAL_TIMEOUT"}
+
+
+def test_the_projects_file_is_found_up_to_the_top_of_the_repository(machine: Machine) -> None:
+    (machine.project.parent / "hermetic.toml").write_text("[terminal]\ntimeout = 9\n")
+    assert machine.load(where="src").terminal.timeout == 180
+    settings = machine.load(project="[terminal]\ntimeout = 2\n", where="src")
+    assert settings.terminal.timeout == 2
+    assert settings.places["terminal.timeout"] == f"{machine.project}/hermetic.toml:2"
+    (machine.project / "src" / "hermetic.toml").write_text("[terminal]\ntimeout = 3\n")
+    assert machine.load(where="src").terminal.timeout == 3
+
+
+def test_the_users_file_may_be_named(machine: Machine, tmp_path: Path) -> None:
+    named = tmp_path / "mine.toml"
+    named.write_text('[environment]\nkind = "sandbox"\n')
+    assert machine.load(HERMETIC_CONFIG=str(named)).environment.kind == "sandbox"
+    with pytest.raises(ConfigError, match="there is no file"):
+        machine.load(HERMETIC_CONFIG=str(tmp_path / "missing.toml"))
+
+
+def test_a_kind_gets_its_own_options(machine: Machine) -> None:
+    docker = '[environments.docker]\nimage = "x:1"\ncpu = 2\n'
+    user = f'[environment]\nkind = "docker"\nlease = 60\n{docker}[environments.ssh]\nhost = "h"\n'
+    settings = machine.load(user=user, HERMETIC_DOCKER_NETWORK="false", HERMETIC_DOCKER_VOLUMES="a:/a, b:/b")
+    assert settings.environment.kind == "docker"
+    assert settings.options == {
+        "lease": 60, "image": "x:1", "cpu": 2.0, "network": False, "volumes": ("a:/a", "b:/b"),
+    }  # fmt: skip
+    catalog.find("docker")(settings.options)  # the backend takes them
+
+
+def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> None:
+    settings = machine.load(user=f'[environment]\ncwd = "{tmp_path}"\n[environments.local]\nenv = {{ A = "1" }}\n')
+    with hermetic.blocking.open(settings.environment.kind, **settings.options) as env:
+        assert env.run("echo $PWD $A").output == f"{tmp_path} 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, environment"),
+        ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: l"),
+        ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
+        ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
+        ("terminal.output_characters = 5", ":1: terminal.output_characters cannot be 5"),
+        ("terminal = 5", ":1: terminal must be a table: [terminal]"),
+        ("[environment]\nkind = 'dokcer'", ":2: unknown environment kind 'dokcer'; did you mean 'docker'? Valid: "),
+        ("[environments.dokcer]\nimage = 'x'", ":2: unknown environment kind 'dokcer'"),
+        ("[environments.docker]\nimag = 'x'", ":2: 'docker' has no option 'imag'; did you mean 'image'? Valid: cpu"),
+        ("[environments]\ndocker = 1", ":2: the options of a kind are a table: [environments.docker]"),
+        ("[environment]\nkind = 'docker'\n[environments.docker]\ncpu = 'x'", ":4: environments.docker.cpu cannot be"),
+        ("[terminal\ntimeout = 1", ":1: this is no TOML: Expected ']'"),
+        ("trusted_projects = 'x'", ":1: trusted_projects must be a list of directories"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
+    machine: Machine, text: str, says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        machine.load(user=text)
+    assert str(caught.value).startswith(f"{machine.user_file}{says}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("HERMETIC_TERMINAL_TIMOUT", "1", "HERMETIC_TERMINAL_TIMOUT: terminal has no setting 'timout'; did you mean"),
+        ("HERMETIC_DOCKER_IMAG", "x", "HERMETIC_DOCKER_IMAG: 'docker' has no option 'imag'; did you mean 'image'?"),
+        ("HERMETIC_TERMINAL_TIMEOUT", "soon", "HERMETIC_TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
+        ("HERMETIC_ENVIRONMENT", "dokcer", "HERMETIC_ENVIRONMENT: unknown environment kind 'dokcer'; did you mean"),
+        ("HERMETIC_REDACTION_ENABLED", "maybe", "HERMETIC_REDACTION_ENABLED: redaction.enabled cannot be 'maybe'"),
+        ("TERMINAL_ENV", "cloud", "TERMINAL_ENV: unknown environment kind 'cloud'; Valid: apptainer, docker"),
+        ("TERMINAL_TIMEOUT", "soon", "TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
+        ("TERMINAL_SSH_PORT", "x", "TERMINAL_SSH_PORT: environments.ssh.port cannot be 'x'"),
+        ("TERMINAL_DOCKER_ENV", "[1", "TERMINAL_DOCKER_ENV: environments.docker.env cannot be '[1'"),
+    ],
+)
+def test_a_mistake_in_a_variable_is_told(machine: Machine, variable: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        machine.load(**{variable: value})
+    assert str(caught.value).startswith(says)
+
+
+def test_variables_of_other_parts_are_let_be(machine: Machine) -> None:
+    others = {
+        "HERMETIC_RUNTIME_DIR": "/x",
+        "HERMETIC_DOCKER_BINARY": "/x",
+        "HERMETIC_FULL": "1",
+        "HERMETIC_COMMAND": "c",
+    }
+    assert machine.load(**others) == Settings()
+
+
+@pytest.mark.parametrize(("text", "value"), [("yes", True), ("1", True), ("TRUE", True), ("off", False), ("0", False)])
+def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: bool) -> None:
+    assert machine.load(HERMETIC_REDACTION_ENABLED=text).redaction.enabled is value
+
+
+def test_every_setting_can_be_a_variable(machine: Machine) -> None:
+    for section, shape in SECTIONS.items():
+        for name in shape.__struct_fields__:
+            text = {"kind": "sandbox", "enabled": "no", "variables": "A,B"}.get(name, "5000")
+            settings = machine.load(**{f"HERMETIC_{section}_{name}".upper(): text})
+            assert getattr(getattr(settings, section), name) != getattr(shape(), name), name
+
+
+class TestAProject:
+    """A project's file comes with a checkout."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[sudo]\npassword = 'x'",
+            "[redaction]\nenabled = false",
+            "[environments.docker]\nvolumes = ['/:/host']",
+            "[environments.docker]\nextra_args = ['--privileged']",
+            "[environments.docker]\nforward_env = ['AWS_SECRET_ACCESS_KEY']",
+            "[environments.docker]\nhost_cwd = '/'",
+            "[environments.docker]\nnetwork = true",
+            "[environments.sandbox]\nreadable = ['/']",
+            "[environments.sandbox]\nworkspace = '/'",
+            "[environments.ssh]\nsettings = { ProxyCommand = 'x' }",
+            "[environments.ssh]\nconfig = 'x'",
+            "[environments.local]\npassthrough = ['TOKEN']",
+            "[environments.local]\nenv = { BASH_ENV = 'x' }",
+        ],
+    )
+    def test_cannot_open_the_machine(self, machine: Machine, text: str) -> None:
+        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: a project cannot set .* trusted_projects = "):
+            machine.load(project=text)
+
+    def test_cannot_leave_the_isolation_that_the_user_chose(self, machine: Machine) -> None:
+        user, project = "[environment]\nkind = 'docker'\n", "[environment]\nkind = 'local'\n"
+        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: a project cannot set environment.kind"):
+            machine.load(user=user, project=project)
+        assert machine.load(user=user, project="[environment]\nkind = 'sandbox'\n").environment.kind == "sandbox"
+
+    def test_may_say_what_it_needs(self, machine: Machine) -> None:
+        options = "[environments.docker]\nimage = 'x'\nsetup = 'make deps'\nnetwork = false\n"
+        settings = machine.load(project=f"[environment]\nkind = 'docker'\n{options}")
+        assert settings.options == {"image": "x", "setup": "make deps", "network": False}
+
+    def test_may_say_more_when_the_user_trusts_it(self, machine: Machine) -> None:
+        user = f"trusted_projects = ['{machine.project}']\n"
+        settings = machine.load(user=user, project="[environments.local]\npassthrough = ['TOKEN']\n")
+        assert settings.options == {"passthrough": ("TOKEN",)}
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+    def test_of_another_user_is_left_out(self, machine: Machine) -> None:
+        file = machine.project / "hermetic.toml"
+        file.write_text("[terminal]\ntimeout = 2\n")
+        os.chown(file, 12345, 12345)
+        settings = machine.load()
+        assert settings.terminal.timeout == 180
+        assert "belongs to another user" in settings.notes[0]
+
+
+def test_approvals_are_passed_on_as_they_are_and_the_user_goes_before_a_project(machine: Machine) -> None:
+    settings = machine.load(
+        user="[approvals]\nmode = 'manual'\n[approvals.rules]\ngit = ['push']\n",
+        project="[approvals]\nmode = 'off'\ndeny = ['rm *']\n",
+    )
+    assert settings.approvals == {"mode": "manual", "deny": ["rm *"], "rules": {"git": ["push"]}}
+
+
+def test_a_password_that_others_can_read_is_refused_and_none_is_shown(machine: Machine) -> None:
+    text = "[sudo]\npassword = 'hunter22'\n"
+    machine.user_file.write_text(text)
+    machine.user_file.chmod(0o644)
+    with pytest.raises(ConfigError, match="run chmod 600") as caught:
+        machine.load()
+    machine.user_file.chmod(0o600)
+    settings = machine.load()
+    assert settings.sudo.password == "hunter22"
+    assert "hunter22" not in f"{settings!r} {caught.value}"
+
+
+def test_what_models_may_not_see_is_gathered(machine: Machine) -> None:
+    environ = {"GITHUB_TOKEN": "t0k3n-value", "CUSTOM": "s3cr3t-value", "HOME": "/h"}
+    settings = machine.load(
+        SUDO_PASSWORD="hunter22", HERMETIC_REDACTION_VARIABLES="CUSTOM", HERMETIC_LOCAL_ENV='{"API_KEY": "k3y-of-mine"}'
+    )
+    found = {secret.name: secret.value for secret in settings.known_secrets(environ)}
+    assert found == {
+        "sudo password": "hunter22", "CUSTOM": "s3cr3t-value", "API_KEY": "k3y-of-mine", "GITHUB_TOKEN": "t0k3n-value",
+    }  # fmt: skip
+
+
+class TestTheOriginalsVariables:
+    """They mean what they meant."""
+
+    def test_choose_the_kind_with_its_image(self, machine: Machine) -> None:
+        assert machine.load(TERMINAL_ENV="Docker").options == {"image": DEFAULT_IMAGE}
+        settings = machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_IMAGE="debian:12")
+        assert (settings.environment.kind, settings.options) == ("docker", {"image": "debian:12"})
+        settings = machine.load(TERMINAL_ENV="singularity")
+        assert (settings.environment.kind, settings.options) == ("apptainer", {"image": f"docker://{DEFAULT_IMAGE}"})
+        assert machine.load(TERMINAL_ENV="singularity", TERMINAL_SINGULARITY_IMAGE="a.sif").options == {
+            "image": "a.sif"
+        }
+
+    def test_choose_the_directory(self, machine: Machine) -> None:
+        assert machine.load(TERMINAL_CWD="/srv").options == {"cwd": "/srv"}
+        assert machine.load(TERMINAL_ENV="ssh", TERMINAL_SSH_HOST="h").options == {"host": "h"}  # its own default is ~
+
+    @pytest.mark.parametrize("path", ["/home/me/app", "/" + "Users/me", "C:\\app", "C:/app"])
+    def test_do_not_take_a_home_of_this_machine_elsewhere(self, machine: Machine, path: str) -> None:
+        settings = machine.load(TERMINAL_ENV="docker", TERMINAL_CWD=path)
+        assert "cwd" not in settings.options
+        assert settings.notes == (
+            f"TERMINAL_CWD={path} was left out: it is a directory of this machine, and docker has its own",
+        )
+        assert machine.load(TERMINAL_CWD=path).options == {"cwd": path}
+
+    def test_set_times(self, machine: Machine) -> None:
+        settings = machine.load(
+            TERMINAL_TIMEOUT="90", TERMINAL_LIFETIME_SECONDS="600", TERMINAL_MAX_FOREGROUND_TIMEOUT="1200"
+        )
+        assert (settings.terminal.timeout, settings.terminal.longest_timeout) == (90, 1200)
+        assert settings.options == {"lease": 600}
+
+    def test_reach_a_machine_by_ssh(self, machine: Machine) -> None:
+        settings = machine.load(
+            TERMINAL_ENV="ssh",
+            TERMINAL_SSH_HOST="h",
+            TERMINAL_SSH_USER="u",
+            TERMINAL_SSH_PORT="2222",
+            TERMINAL_SSH_KEY="/k",
+        )
+        assert settings.options == {"host": "h", "user": "u", "port": 2222, "key": "/k"}
+
+    def test_shape_a_container(self, machine: Machine) -> None:
+        settings = machine.load(
+            TERMINAL_ENV="docker", TERMINAL_CONTAINER_CPU="2", TERMINAL_CONTAINER_MEMORY="512",
+            TERMINAL_CONTAINER_PERSISTENT="true", TERMINAL_DOCKER_VOLUMES='["/a:/a"]', TERMINAL_DOCKER_ENV='{"A": "1"}',
+            TERMINAL_DOCKER_FORWARD_ENV='["B"]', TERMINAL_DOCKER_EXTRA_ARGS='["--dns=1.1.1.1"]',
+            TERMINAL_DOCKER_NETWORK="false", TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE="true",
+            TERMINAL_DOCKER_RUN_AS_HOST_USER="1",
+        )  # fmt: skip
+        assert settings.options == {
+            "image": DEFAULT_IMAGE, "cpu": 2.0, "memory_bytes": 512 << 20, "persistent": True, "volumes": ("/a:/a",),
+            "env": {"A": "1"}, "forward_env": ("B",), "extra_args": ("--dns=1.1.1.1",), "network": False,
+            "host_cwd": str(machine.project), "user": f"{os.geteuid()}:{os.getegid()}",
+        }  # fmt: skip
+        catalog.find("docker")(settings.options)
+
+    def test_switch_redaction_and_give_sudo_its_password(self, machine: Machine) -> None:
+        assert not machine.load(HERMES_REDACT_SECRETS="false").redaction.enabled
+        assert machine.load(SUDO_PASSWORD="").sudo.password == ""
+        assert machine.load().sudo.password is None
+
+    def test_an_empty_one_counts_as_unset(self, machine: Machine) -> None:
+        empty = {"TERMINAL_ENV": "", "TERMINAL_TIMEOUT": " ", "TERMINAL_DOCKER_RUN_AS_HOST_USER": ""}
+        assert machine.load(**empty) == Settings()

@@ -1,0 +1,54 @@
+"""The page on settings tells of every one, with its default."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hermetic.config import load
+from hermetic.config.kinds import DEFAULT_IMAGE
+from hermetic.config.projects import _HARMLESS
+from hermetic.config.settings import SECTIONS
+from hermetic.config.variables import ORIGINAL
+from tests.docs.pages import blocks, read, rows
+
+PAGE = "docs/settings.md"
+SETTINGS = [
+    (f"{section}.{field.name}", field.default)
+    for section, shape in SECTIONS.items()
+    for field in msgspec.structs.fields(shape)
+]
+
+
+@pytest.mark.parametrize(("setting", "default"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
+def test_a_setting_has_a_row_with_its_default(setting: str, default: object) -> None:
+    if default is None or isinstance(default, bool | tuple):
+        shown = {None: "–", True: "yes", (): "none"}[default]
+    else:
+        shown = f"{default:,.0f}" if isinstance(default, int | float) else f"`{default}`"
+    assert [row[1] for row in rows(PAGE) if row[0] == f"`{setting}`"] == [shown]
+
+
+@pytest.mark.parametrize("variable", [old.variable for old in ORIGINAL])
+def test_a_variable_of_the_original_has_a_row(variable: str) -> None:
+    assert [row for row in rows(PAGE) if row[0] == f"`{variable}`"]
+
+
+def test_what_a_project_may_set_is_told() -> None:
+    allowed = read(PAGE).partition("these options of it:")[2].partition("; of `local`")[0]
+    assert {word.strip("`") for word in allowed.replace("\n", " ").replace(",", " ").split()} == {
+        *_HARMLESS, "and", "network", "=", "false",
+    }  # fmt: skip
+
+
+def test_the_default_image_is_told() -> None:
+    assert DEFAULT_IMAGE in read(PAGE)
+
+
+def test_the_example_is_a_settings_file(tmp_path: Path) -> None:
+    [block] = blocks(PAGE, "toml")
+    file = tmp_path / "config.toml"
+    file.write_text(block.text)
+    settings = load(str(tmp_path), environ={"HERMETIC_CONFIG": str(file)})
+    assert settings.options == {"image": "python:3.12", "network": False}
+    assert settings.terminal.timeout == 300

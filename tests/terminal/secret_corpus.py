@@ -76,6 +76,7 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("name=value", "mysql --password={secret} -h db", "{A9}4", "output"),
     ("name=value", "deploy --token {secret} --all", "{A30}1", "output"),
     ("name=value", "[debug] auth_token={secret} accepted", "{h32}", "output"),
+    ("name=value", "password='{secret}'", "MyPassword{d3}!", "output"),
     ("name=value", "PASSPHRASE = \"{secret}\"", "{p20}7a", "output"),
     ("JSON", '{{"password": "{secret}"}}', "{p12}4x", "output"),
     ("JSON", '{{"accessToken":"{secret}","x":1}}', "{A40}0", "output"),

@@ -4,7 +4,7 @@ import re
 
 _EXAMPLE = re.compile(
     r"example|x{4}|\*{3}|\.{3}|…|placeholder|dummy|replace|change_?me|insert|redacted|your[_-]|0{8}|1234567|abcdefg|deadbeef"
-    r"|^1?$|eyJzdWIiOiIxMjM0NTY3ODkwIi",
+    r"|eyJzdWIiOiIxMjM0NTY3ODkwIi",
     re.IGNORECASE,
 )
 _FEWEST_LETTERS = 6  # different ones; a random value of twenty characters has more
@@ -18,8 +18,8 @@ _PLAIN = re.compile(
     r"^(?:[A-Za-z][a-z]*|[A-Z]+|[\d.,:-]+|(?:true|false|null|none|nil|undefined|yes|no|on|off))$", re.IGNORECASE
 )
 _PATH_IN_CODE = re.compile(r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
-
-_RISES = re.compile(r"[a-z](?=[A-Z])")
+_IDENTIFIER = re.compile(r"^[A-Za-z_][\w.-]*$")  # token_1, my-secret2: what a program calls it
+_BESIDES_LETTERS = re.compile(r"[\d!@#$%^&*+=?~|/]")
 
 
 def is_example(token: str) -> bool:
@@ -33,16 +33,6 @@ def is_literal(value: str, name: str, *, quoted: bool) -> bool:
         return False
     if " " in value or _PLAIN.match(value) or (not quoted and _PATH_IN_CODE.match(value)):
         return False
-    lowered = value.lower()
-    if name.lower() in lowered or lowered in ("hunter", "letmein"):
+    if name.lower() in value.lower() and _IDENTIFIER.match(value):
         return False
-    return _is_mixed(value)
-
-
-def _is_mixed(value: str) -> bool:
-    """True for letters with digits or signs among them, or for cases that change too often for words."""
-    if not any(char.isalpha() for char in value):
-        return False
-    if any(char.isdigit() or char in "!@#$%^&*+=?~|/" for char in value):
-        return True
-    return len(value) >= 16 and len(_RISES.findall(value)) * 5 >= len(value)
+    return any(char.isalpha() for char in value) and _BESIDES_LETTERS.search(value) is not None

@@ -15,8 +15,8 @@ SSH = [*(f"S1-{number}" for number in range(49, 53)), "R-I1", "R-I2", "R-I3", "R
 FLEET = ["S1-16", *(f"S1-{number}" for number in range(54, 62)), "W-38", "W-41", "W-104"]
 VARIABLES = [f"R-H{number}" for number in range(1, 9)]
 TEXTS = [
-    "S1-18", "R-E1", *(f"R-G{number}" for number in range(1, 5)), "X-3", "X-4", "X-5", "W-40", "W-45", "W-57", "W-103",
-    "W-105",
+    "S1-18", "R-E1", *(f"R-G{number}" for number in range(1, 5)), "X-3", "X-4", "X-5", "X-26", "W-40", "W-45", "W-57",
+    "W-101", "W-102", "W-103", "W-105",
 ]  # fmt: skip
 SETTINGS = [*(f"S1-{number}" for number in range(1, 7)), "S1-10", "X-2", "X-14"]
 ITEMS = [

@@ -11,7 +11,15 @@ DECEPTIVE = Rule(
     name="deceptive-text",
     category="deceptive-text",
     severity=8,
-    catches=("echo \u202ehi", "ls \x1b[2K", "r\u200bm x", "ls ||\u00a0true", "\uff52\uff4d -rf x", "echo a\rb"),
+    catches=(
+        "echo \u202ehi",
+        "ls \x1b[2K",
+        "r\u200bm x",
+        "ls ||\u00a0true",
+        "\uff52\uff4d -rf x",
+        "echo a\rb",
+        "cat .\u2215x",
+    ),
     spares=(
         "echo 'caf\u00e9'",
         "git commit -m '\U0001f469\u200d\U0001f4bb'",
@@ -28,6 +36,8 @@ _JOINER = re.compile("(?:^|[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?:[\x00-\x7
 _CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\x80-\x9f]")
 _RETURN = re.compile("\r(?!\n)")
 _SPACE = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085]")
+# Signs that look like a slash, a bar, a semicolon or a colon.
+_LOOKALIKE = re.compile("[\u2044\u2215\u29f8\u2223\u037e\u02d0\ua789\u01c0]")
 _WIDE_LETTER = re.compile("[\uff01-\uff5e]")
 _MIXED = re.compile(r"[A-Za-z][\u0370-\u03ff\u0400-\u04ff]|[\u0370-\u03ff\u0400-\u04ff][A-Za-z]")
 
@@ -49,7 +59,7 @@ def deception_in(text: str) -> tuple[str, int] | None:
         if match:
             return reason, match.start()
     bare = _without_quotes(text)
-    match = _SPACE.search(bare) or _WIDE_LETTER.search(bare)
+    match = _SPACE.search(bare) or _WIDE_LETTER.search(bare) or _LOOKALIKE.search(bare)
     if match:
         return "holds letters or blanks that only look like the usual ones", match.start()
     match = _MIXED.search(bare)

@@ -56,7 +56,7 @@ zfill
                     if attr != "decode" or not args or args[0] not in ("rot13", "hex", "base64")
                     else decode_text(base, str(args[0]))
                 )
-            except (TypeError, ValueError, LookupError, UnicodeError):
+            except (AttributeError, TypeError, ValueError, LookupError, UnicodeError):
                 return unknown_like(base if isinstance(base, str) else "")
             return result
         return Obj("?", text=marks_of(base))

@@ -120,6 +120,9 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         return
     if language == "tcl":
         _judge_tcl(call, text)
+    elif language == "gnuplot":
+        for command in re.findall(r"(?m)(?:^|;)\s*!\s*([^\n;]+)", text):
+            call.shell_text(command)
     elif language == "applescript":
         judge_applescript(call, text)
         return

@@ -294,6 +294,8 @@ class Folder:
     def _element(self, name: str, index: Word | None) -> str | None:
         value = self.shell.get(name)
         if value is None:
+            if index is not None:
+                self.text(index)  # commands in an index run, whatever the array holds
             return None
         if isinstance(value, dict):
             key = self.text(index) if index else "0"

@@ -48,6 +48,8 @@ partial-dir info debug
     shell = options.value("e", "rsh")
     if shell:
         run_program(call, shell, "a remote shell")
+    for program in options.values("rsync-path"):
+        call.machine.run_text(program, call.shell.elsewhere(), None)
     if any(sets_uid(part.lstrip("DF")) for value in options.values("chmod") for part in value.split(",")):
         call.report(SET_UID, "copies a program that runs with its owner's rights")
     if options.has("daemon"):

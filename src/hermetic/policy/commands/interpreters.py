@@ -116,7 +116,7 @@ def run_script(call: Call, content: str, path: str) -> str:
     first = content.split("\n", 1)[0]
     language = next((lang for suffix, lang in SCRIPT_SUFFIXES.items() if path.endswith(suffix)), "")
     if first.startswith("#!"):
-        name = first.rsplit("/", 1)[-1].split()[-1] if first.rstrip().split() else ""
+        name = (first.rsplit("/", 1)[-1].split() or [""])[-1]
         language = (
             "python"
             if name.startswith("python")
@@ -273,6 +273,8 @@ def judge_interpreter(call: Call) -> str | None:
             if flag in ("-eval", "-s"):
                 judge_code(call, value, "erlang")
         return None
+    if call.name == "nim" and args and not args[0].startswith("-"):
+        args.pop(0)
     while args and args[0].startswith("-") and len(args[0]) > 1:
         arg = args.pop(0)
         if arg == "--":

@@ -196,7 +196,7 @@ def judge_ip(call: Call) -> str | None:
     """ip, ifconfig, route, nmcli, tc: showing is fine."""
     text = " ".join(call.args)
     if call.name == "ip":
-        if re.search(r"\b(set|del|delete|flush|add|change|replace|append|exec)\b", text):
+        if re.search(r"(^|\s)-(b|ba|bat|batch)\s|\b(set|del|delete|flush|add|change|replace|append|exec)\b", text):
             match = re.search(r"\bnetns exec \S+ (.+)", text)
             if match:
                 at = call.args.index("exec")

@@ -54,7 +54,7 @@ def judge_carried(call: Call) -> None:
             text = text.replace(";", " ")
         text = re.sub(r"^%\((.*)\)$", r"\1", text)
         if (
-            " " in text
+            " " in text.strip()
             and text.split()[0].rsplit("/", 1)[-1] in WORTH_TRYING
             and call.machine.probe_text(text, call.shell)
         ):

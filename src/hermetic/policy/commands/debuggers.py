@@ -44,7 +44,7 @@ def _gdb_command(call: Call, text: str) -> None:
     match = re.match(r"(?:shell|!|make|pipe\s+.*?\||platform shell)\s*(.+)", text)
     if match:
         run_code(call, match[1], call.name)
-        if "/" in match[1].split()[0] and not match[1].startswith(("/usr/bin", "/bin")):
+        if "/" in match[1].partition(" ")[0] and not match[1].startswith(("/usr/bin", "/bin")):
             call.report(OPTION_RUNS, f"makes {call.name} run {shown(match[1])}")
     elif text.startswith(("python", "py ", "script")):
         call.run(["python3", "-c", text.partition(" ")[2]])

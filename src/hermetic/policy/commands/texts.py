@@ -128,7 +128,7 @@ threads pager filter view
             and value
             and call.name in ("rg", "ag", "ack", "ugrep", "ug")
         ):
-            call.run([value.split()[0] if " " not in value else "sh", *(["-c", value] if " " in value else [])])
+            call.run(["sh", "-c", value])
             if "/" in value:
                 call.report(UNKNOWN_COMMAND, f"runs a program on every file: {value}")
     operands = options.operands

@@ -92,6 +92,9 @@ NOT_LIMITS = {
     "main.PR_SET_PDEATHSIG": "a number of the kernel: an operation of prctl",
     "process.TIOCSCTTY": "a number of the kernel: an ioctl",
     "process.TIOCSWINSZ": "a number of the kernel: an ioctl",
+    "scope.ABSTRACT_UNIX_SOCKET": "a number of the kernel: what Landlock keeps apart",
+    "scope.CREATE_RULESET": "a number of the kernel: a system call",
+    "scope.RESTRICT_SELF": "a number of the kernel: a system call",
     "shell.FIONREAD": "a number of the kernel: an ioctl",
     "waiting._ENDLESS": "a number of the kernel: how a call without a timeout looks",
 }

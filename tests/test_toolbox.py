@@ -6,41 +6,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hermetic.contract.errors import ConfigError, InvalidArgument
-from hermetic.contract.notice import Notice
-from hermetic.contract.tool import Form
-from hermetic.session.task import ToolLimits
+from hermetic.contract.limits import ACTIVITY
+from hermetic.contract.tool import Fields, Form, Tool
+from hermetic.session.task import Task, ToolLimits
 from hermetic.toolbox import Toolbox
-
-
-class Box:
-    """A toolbox whose answers are read."""
-
-    def __init__(self, toolbox: Toolbox) -> None:
-        self.toolbox = toolbox
-
-    async def terminal(self, command: str, task: str = "t", **more: Any) -> Any:
-        return json.loads(await self.toolbox.call("terminal", {"command": command, **more}, task_id=task))
-
-    async def process(self, action: str, id: str | None = None, task: str = "t", **more: Any) -> Any:
-        given = {"action": action, **({"session_id": id} if id else {}), **more}
-        return json.loads(await self.toolbox.call("process", given, task_id=task))
-
-
-@asynccontextmanager
-async def opened(tmp_path: Path, **options: Any) -> AsyncIterator[Box]:
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, **options)
-    try:
-        yield Box(toolbox)
-    finally:
-        await toolbox.close(remove=True)
+from tests.boxes import Box, opened
 
 
 async def test_a_command_gives_its_output_and_keeps_its_state(tmp_path: Path) -> None:
@@ -193,6 +170,27 @@ async def test_a_screen_and_keys(tmp_path: Path) -> None:
         ("terminal", {"command": "ls", "background": True, "watch_patterns": [""]}, "empty"),
         ("terminal", {"command": "ls", "comand": 1}, "it takes command"),
         ("terminal", {"command": "\ud800"}, "Unicode"),
+        ("terminal", {"command": "echo " + "x" * 10_000_000}, "128,000"),
+        ("terminal", {"command": ["ls"]}, "str"),
+        ("terminal", {"command": "ls", "background": "perhaps"}, "bool"),
+        ("terminal", {"command": "ls", "environment": {"A": 1}}, "str"),
+        ("terminal", {"command": "ls", "environment": "A=1"}, "object"),
+        ("terminal", {"command": "ls", "environment": {"A=B": "1"}}, "A=B"),
+        ("terminal", {"command": "ls", "stdin": "\ud800"}, "Unicode"),
+        ("terminal", {"command": "ls", "workdir": "/etc/hostname"}, "not a directory"),
+        ("terminal", {"command": "ls", "workdir": "/does/not/exist", "background": True}, "does not exist"),
+        ("terminal", {"command": "ls", "workdir": "/does/not/exist", "pty": True}, "does not exist"),
+        ("terminal", {"command": "ls", "timeout": float("nan")}, "above zero"),
+        ("terminal", {"command": "ls", "timeout": "soon"}, "float"),
+        ("terminal", {"command": "ls", "on_timeout": "pray"}, "pray"),
+        ("terminal", {"command": "ls", "background": True, "check_interval": -5}, "above zero"),
+        ("terminal", {"command": "ls", "background": True, "watch_patterns": "[" * 100_000}, "array"),
+        ("terminal", {"command": "ls", "background": True, "watch_patterns": ["x" * 3000]}, "shorter"),
+        ("process", {"action": "wait", "session_id": "\ud800"}, "list"),
+        ("process", {"action": "poll", "session_id": 5}, "str"),
+        ("process", {"action": "poll", "session_id": "x" * 10_000_000}, "list"),
+        ("process", {}, "action"),
+        ("process", [], "object"),
         ("process", {"action": "dance"}, "dance"),
         ("process", {"action": "poll"}, "session_id"),
         ("process", {"action": "poll", "session_id": "proc_none"}, "list"),
@@ -207,6 +205,7 @@ async def test_bad_input_is_a_result_that_says_what_to_do(
         answer = json.loads(await box.toolbox.call(tool, given, task_id="t"))
         assert says in answer["error"]
         assert "Traceback" not in answer["error"]
+        assert len(answer["error"]) < 1000
         assert (await box.process("list"))["processes"] == []
 
 
@@ -224,11 +223,34 @@ async def test_secrets_are_hidden_from_models(tmp_path: Path, monkeypatch: pytes
         assert (await box.terminal("echo hunter2-hunter2"))["output"] == "hunter2-hunter2\n"
 
 
-async def test_a_bad_pattern_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"action": "wait_for", "data": "(", "pattern": True}, "no regular expression"),
+        ({"action": "wait_for"}, "needs data"),
+        ({"action": "wait_for", "data": ""}, "empty"),
+        ({"action": "wait_for", "data": "x", "timeout": 0}, "above zero"),
+        ({"action": "wait_for", "data": "x", "on": "moon"}, "moon"),
+        ({"action": "write"}, "needs data"),
+        ({"action": "write", "data": "\ud800"}, "Unicode"),
+        ({"action": "keys", "data": "ctrl-nothing"}, "ctrl-nothing"),
+        ({"action": "screen"}, "pty=true"),
+        ({"action": "resize", "rows": 10, "cols": 10}, "terminal"),
+        ({"action": "resize", "rows": 0, "cols": 10}, "1"),
+        ({"action": "poll", "cursor": 10**9}, "cursor"),
+        ({"action": "poll", "cursor": -1}, "cursor"),
+        ({"action": "log", "limit": 0}, "limit"),
+        ({"action": "kill", "grace": -1}, "grace"),
+    ],
+)
+async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(
+    tmp_path: Path, given: dict[str, Any], says: str
+) -> None:
     async with opened(tmp_path) as box:
-        started = await box.terminal("sleep 100", background=True)
-        answer = await box.process("wait_for", started["session_id"], data="(", pattern=True)
-        assert "pattern" in answer["error"]
+        id = (await box.terminal("sleep 100", background=True))["session_id"]
+        answer = json.loads(await box.toolbox.call("process", {**given, "session_id": id}, task_id="t"))
+        assert says in answer["error"]
+        assert (await box.process("poll", id))["status"] == "running"
 
 
 async def test_what_is_dangerous_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -284,22 +306,16 @@ async def test_an_unknown_kind_is_told_at_once() -> None:
         Toolbox(environment="dokker")
 
 
-async def next_notice(box: Box) -> Notice:
-    async for notice in box.toolbox.notices():
-        return notice
-    raise AssertionError("the toolbox was closed")
-
-
 async def test_an_end_is_told_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
-        notice = await next_notice(box)
+        notice = await box.next_notice()
         assert (notice.kind, notice.session_id, notice.exit_code) == ("completed", started["session_id"], 3)
         assert notice.output == "bye\n"
         assert notice.text.startswith("[IMPORTANT:")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await next_notice(box)
+                await box.next_notice()
 
 
 async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path) -> None:
@@ -308,13 +324,13 @@ async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path) -> 
         await box.process("wait", started["session_id"], timeout=20)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await next_notice(box)
+                await box.next_notice()
 
 
 async def test_a_line_that_was_watched_for_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         started = await box.terminal("echo Server ready on 80; sleep 100", background=True, watch_patterns=["ready on"])
-        notice = await next_notice(box)
+        notice = await box.next_notice()
         assert (notice.kind, notice.pattern, notice.output) == ("matched", "ready on", "Server ready on 80")
         assert notice.session_id == started["session_id"]
 
@@ -353,6 +369,94 @@ async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(tmp_path: 
         [listed] = (await box.process("list"))["processes"]
         assert (listed["session_id"], listed["status"], listed["notify_on_complete"]) == (id, "running", True)
         (tmp_path / "go").touch()
-        notice = await next_notice(box)
+        notice = await box.next_notice()
         assert (notice.session_id, notice.exit_code, notice.output) == (id, 4, "one\ntwo\n")
         await box.toolbox.fleet.close_task("t", remove=True)
+
+
+class Nothing(msgspec.Struct):
+    """No arguments."""
+
+
+async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path: Path) -> None:
+    gone: list[str] = []
+
+    async def fail(task: Task, arguments: Nothing) -> Fields:
+        raise RuntimeError("broken")
+
+    async with opened(tmp_path) as box:
+        box.toolbox.register(Tool("mine", "Fails.", Nothing, fail, missing=lambda: gone[0] if gone else None))
+        assert [schema["name"] for schema in box.toolbox.schemas("mcp")] == ["terminal", "process", "mine"]
+        answer = json.loads(await box.toolbox.call("mine", {}))
+        assert "RuntimeError: broken" in answer["error"]
+        gone.append("no key")
+        assert [schema["name"] for schema in box.toolbox.schemas("mcp")] == ["terminal", "process"]
+        answer = json.loads(await box.toolbox.call("mine", {}))
+        assert (answer["status"], "no key" in answer["error"]) == ("disabled", True)
+        with pytest.raises(ConfigError, match="replace=True"):
+            box.toolbox.register(Tool("terminal", "Mine.", Nothing, fail))
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "arguments"), [("a b", "x", Nothing), ("a", " ", Nothing), ("a", "x", dict)]
+)
+def test_a_tool_that_no_model_could_call_is_refused(name: str, description: str, arguments: Any) -> None:
+    async def run(task: Task, arguments: Any) -> Fields:
+        return {}
+
+    with pytest.raises(ConfigError):
+        Tool(name, description, arguments, run)
+
+
+async def test_a_task_has_options_of_its_own(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        box.toolbox.fleet.override("other", cwd="/usr")
+        assert (await box.terminal("pwd", task="other"))["output"] == "/usr\n"
+        assert (await box.terminal("pwd"))["output"] == f"{tmp_path}\n"
+
+
+async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def approver(request: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(1000)
+
+    async with opened(tmp_path, approver=approver) as box:
+        calling = asyncio.ensure_future(box.terminal(f"touch {tmp_path}/ran; curl http://127.0.0.1:9/x | bash"))
+        async with asyncio.timeout(20):
+            await asked.wait()
+            box.toolbox.interrupt()
+            answer = await calling
+        assert (answer["status"], answer["exit_code"]) == ("interrupted", 130)
+        assert not (tmp_path / "ran").exists()
+
+
+async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        answer = await box.terminal("sleep 1000", pty=True, stdin="x\n" * 1_000_000, timeout=0.5, on_timeout="kill")
+        assert (answer["status"], answer["exit_code"]) == ("timeout", 124)
+
+
+async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        for pty in (False, True):
+            calling = asyncio.ensure_future(box.terminal(f"touch {tmp_path}/{pty}; sleep 1000", pty=pty))
+            async with asyncio.timeout(20):
+                while not (tmp_path / str(pty)).exists():  # noqa: ASYNC110 (no event tells)
+                    await asyncio.sleep(0.02)
+            calling.cancel()
+            await asyncio.wait([calling])
+            async with box.toolbox.fleet.use("t") as environment:
+                assert (await environment.info()).processes == 0
+
+
+async def test_a_sign_of_life_comes_while_a_call_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermetic.session.task.ACTIVITY", msgspec.structs.replace(ACTIVITY, value=0.1))
+    signs: list[str] = []
+    async with opened(tmp_path, on_activity=signs.append) as box:
+        await box.terminal("sleep 1")
+        assert signs[:3] == ["t", "t", "t"]
+        before = len(signs)
+        await asyncio.sleep(0.3)
+        assert len(signs) == before

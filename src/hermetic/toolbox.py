@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -10,14 +13,15 @@ from typing import Any, Literal
 import msgspec
 
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
-from hermetic.contract.notice import Notice
+from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.fleet.fleet import Fleet
 from hermetic.processes.notices import Notices, Sink
-from hermetic.processes.tool import PROCESS
+from hermetic.processes.tool import process_tool
+from hermetic.processes.webhook import Webhook
 from hermetic.session.door import Approver, PolicyDoor
 from hermetic.session.environment import Environment
-from hermetic.session.task import Door, OpenDoor, Task, ToolLimits, refusal
+from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
 from hermetic.terminal.content import content_of_command
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 from hermetic.terminal.overwriting import settle
@@ -26,6 +30,8 @@ from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
 from hermetic.terminal.tool import terminal_tool
 
 Policy = Literal["deny", "allow", "off"]
+
+_log = logging.getLogger("hermetic.toolbox")
 
 
 class Toolbox:
@@ -39,7 +45,7 @@ class Toolbox:
         self, *, environment: str = "local", options: Mapping[str, Any] | None = None, policy: Policy | None = None,
         approver: Approver | None = None, limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool = True,
-        on_notice: Sink | None = None, on_activity: Callable[[str], object] | None = None,
+        on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         self._fleet = Fleet(environment, **(options or {}))
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
@@ -48,10 +54,12 @@ class Toolbox:
         self._redactor = Redactor(self._secrets) if redact else None
         self._desks = SudoDesks(Passwords(sudo_password, ask_password), self._learn)
         self._activity = on_activity
-        self._notices = Notices(self._show, on_notice)
-        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (terminal_tool(self._desks), PROCESS)}
+        sinks = [on_notice] if on_notice is not None else []
+        self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (terminal_tool(self._desks), process_tool())}
         self._running: dict[str, set[Task]] = {}
-        self._rearmed: dict[str, str] = {}  # task → the environment whose processes are followed
+        self._rearmed: dict[str, Environment] = {}  # task → where its processes are followed
+        self._caller = secrets.token_hex(4)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -72,7 +80,7 @@ class Toolbox:
         """Every tool as a model's interface wants it."""
         if form not in ("openai", "anthropic", "mcp"):
             raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
-        return [tool.schema(form) for tool in self._tools.values()]
+        return [tool.schema(form) for tool in self._tools.values() if tool.missing() is None]
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
         """The answer as JSON text."""
@@ -86,7 +94,7 @@ class Toolbox:
             running.discard(task)
             if not running:
                 self._running.pop(task_id, None)
-        return msgspec.json.encode(answer).decode()
+        return _as_json(answer)
 
     def interrupt(self, task_id: str | None = None) -> None:
         """Ends what the task's calls wait for, of all tasks without one; from any thread."""
@@ -98,6 +106,23 @@ class Toolbox:
     def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
         """What there is to tell of background processes, as it comes."""
         return self._notices.stream(task_id)
+
+    async def running(self, task_id: str = "default") -> list[str]:
+        """The session ids of what the task's tools started and what still runs, also after an earlier caller."""
+        async with self._place(task_id) as environment:
+            return [info.id for info in await environment.processes() if info.ending is None and read_wishes(info.tag)]
+
+    async def kill_all(self, task_id: str | None = None) -> int:
+        """Ends all that the tools started, of one task or of every one that is open here; returns how many."""
+        count = 0
+        for id in self._fleet.tasks if task_id is None else [task_id]:
+            running = await self.running(id)
+            async with self._place(id) as environment:
+                for process in await asyncio.gather(*map(environment.process, running)):
+                    await process.kill()
+                    await self._notices.amend(process, ended_by="kill_all")
+            count += len(running)
+        return count
 
     async def recover(self, *task_ids: str) -> None:
         """Takes up again what an earlier caller's processes are to be told of."""
@@ -121,6 +146,8 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             return _failed(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+        if missing := tool.missing():
+            return _failed(f"the tool {name} cannot be used now: {missing}", status="disabled")
         try:
             return await tool.run(task, tool.read(arguments))
         except NotPermitted as error:
@@ -129,20 +156,25 @@ class Toolbox:
             return _failed(f"the environment is not available: {error}")
         except ConfigError as error:
             return _failed(str(error), status="disabled")
+        except Interrupted:
+            return _failed("interrupted by the user before anything was done", "interrupted") | {"exit_code": 130}
         except (ExecutionError, OSError) as error:
             return _failed(str(error))
+        except Exception as error:  # of a tool that somebody registered, or a mistake of ours: no model can mend it
+            _log.exception("the tool %s failed", name)
+            return _failed(f"the tool {name} failed: {type(error).__name__}: {error}")
 
     def _task(self, task_id: str) -> Task:
         return Task(
             task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
-            limits=self._limits, activity=self._activity,
+            limits=self._limits, activity=self._activity, caller=self._caller,
         )  # fmt: skip
 
     @asynccontextmanager
     async def _place(self, task_id: str) -> AsyncIterator[Environment]:
         async with self._fleet.use(task_id) as environment:
-            if self._rearmed.get(task_id) != environment.id:
-                self._rearmed[task_id] = environment.id
+            if self._rearmed.get(task_id) is not environment:
+                self._rearmed[task_id] = environment
                 with contextlib.suppress(EnvironmentUnavailable):
                     await self._notices.rearm(environment)
             yield environment
@@ -158,6 +190,13 @@ class Toolbox:
     def _show(self, text: str, command: str) -> str:
         kind = content_of_command(command) if command else "output"
         return self._redactor.redact(settle(text), kind) if self._redactor else settle(text)
+
+
+def _as_json(answer: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(answer).decode()
+    except UnicodeEncodeError:  # half a surrogate pair, which a caller gave and which no JSON can hold
+        return json.dumps(answer)
 
 
 def _failed(message: str, status: str = "error") -> Fields:

@@ -114,11 +114,20 @@ async def test_a_wrong_password_is_forgotten_and_told(tmp_path: Path) -> None:
         assert asked == ["t", "t"]  # the second one is remembered
 
 
+async def test_somebody_who_cannot_answer_is_no_answer(tmp_path: Path) -> None:
+    async def ask(prompt: str, task: str) -> str | None:
+        raise RuntimeError("the terminal is closed")
+
+    async with toolbox(tmp_path / "sshd", ask_password=ask) as box:
+        assert (await run(box, "sudo id"))["exit_code"] == 1
+
+
 async def test_without_a_password_it_fails_on_its_own(tmp_path: Path) -> None:
     async with toolbox(tmp_path / "sshd") as box:
         answer = await run(box, "sudo id")
         assert answer["exit_code"] == 1, answer
         assert "a terminal is required" in answer["output"]
+        assert "sudo_password" in answer["hint"]
     async with toolbox(tmp_path / "again", sudo_password="wrong") as box:
         answer = await run(box, "sudo id")
         assert answer["exit_code"] == 1

@@ -118,6 +118,14 @@ NOTICE_BREAKER = Limit("notice_breaker", 15, "notices", "of all processes within
 NOTICE_BREAKER_WINDOW = Limit("notice_breaker_window", 10.0, "seconds", "in which notices of all are counted")
 NOTICE_SILENCE = Limit("notice_silence", 30.0, "seconds", "that the silence lasts")
 NOTICES = Limit("notices", 1000, "notices", "that wait for a reader; the oldest are dropped, and that is told")
+DELIVERY_PAUSE = Limit("delivery_pause", 1.0, "seconds", "before a notice that nobody took is sent again; it doubles")
+LONGEST_DELIVERY_PAUSE = Limit("longest_delivery_pause", 60.0, "seconds", "between two tries to deliver a notice")
+WEBHOOK = Limit("webhook", 10.0, "seconds", "for a web address to take a notice, before it is sent again")
+RUNNING = Limit("running", 256, "processes", "of one task that run at once, as the terminal tool starts them")
+LISTED_BY_TOOL = Limit("listed_by_tool", 64, "processes", "in the process tool's list; those that run come first")
+TOOL_COMMAND = Limit("tool_command", 128_000, "characters", "longest command that the terminal tool takes")
+PASSWORD = Limit("password", 45.0, "seconds", "for whoever is asked for a password to give it")
+HANDLES = Limit("handles", 64, "processes", "whose screens and searches a toolbox goes on with, the last ones used")
 
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
@@ -139,7 +147,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
     PROMPT, QUESTIONS, FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
     NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW, NOTICE_SILENCE,
-    NOTICES,
+    NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     SCREEN_REPLAY, SEARCH_WINDOW,
     MODEL_OUTPUT,
 )  # fmt: skip

@@ -4,19 +4,22 @@ from typing import Literal
 
 import msgspec
 
+Kind = Literal["completed", "matched", "progress", "watch_disabled", "silenced", "resumed", "missed"]
+
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to tell, once."""
 
-    kind: Literal["completed", "matched", "progress", "watch_disabled", "silenced", "resumed"]
+    kind: Kind
     task_id: str
+    id: str = ""  # the same one when, after a crash, the same thing is told again
     session_id: str = ""  # of the process; "" for what concerns all of them
     command: str = ""
     exit_code: int | None = None
     ending: str = ""
     output: str = ""  # the lines that matched, or the end of the output
     pattern: str = ""
-    suppressed: int = 0  # matches that were not told of since the last notice
+    suppressed: int = 0  # matches that were not told of since the last notice; of "missed", notices that were dropped
     text: str = ""  # the same, as a message for a model
 
 
@@ -24,13 +27,15 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is to be told of a process, and what has been: kept in its tag, so that it outlives the caller."""
 
     task: str = ""
+    caller: str = ""  # which toolbox started it
     notify: bool = False  # when it ends
     watch: tuple[str, ...] = ()  # substrings of a line
     every: float = 0.0  # seconds between progress notices; 0: none
-    told: bool = False  # its end
+    told: bool = False  # its end: nothing is left to be told
     searched: int = 0  # bytes of its output that were searched
     strikes: int = 0
     origin: Literal["background", "yielded", "foreground"] = "background"
+    ended_by: str = ""  # who ended it, when that was one of the tools
 
     @property
     def is_open(self) -> bool:

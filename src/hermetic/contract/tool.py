@@ -1,13 +1,16 @@
 """A function offered to a model: its name, what it is told about it, and its arguments as one type."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.errors import ConfigError, InvalidArgument
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -19,8 +22,20 @@ class Tool(Generic[A]):
     """One definition gives the validation, the schema in every form, and the documentation."""
 
     def __init__(
-        self, name: str, description: str, arguments: type[A], run: Callable[[Any, A], Awaitable[Fields]]
-    ) -> None:
+        self, name: str, description: str, arguments: type[A], run: Callable[[Any, A], Awaitable[Fields]], *,
+        missing: Callable[[], str | None] | None = None,
+    ) -> None:  # fmt: skip
+        """`missing` says why it cannot be used now, or None: it is then not offered. It is asked often, so it is quick.
+
+        Raises ConfigError for a name, a description or arguments that no model's interface takes.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"a tool cannot be called {name!r}; use 1 to 64 of A-Z a-z 0-9 _ -", setting="name")
+        if not description.strip():
+            raise ConfigError(f"tool {name} has no description; say what it does and when to use it", setting=name)
+        if not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
+            raise ConfigError(f"the arguments of tool {name} must be one msgspec.Struct", setting=name)
+        self.missing = missing or _nothing_missing
         self.name = name
         self.description = description
         self.arguments = arguments
@@ -76,8 +91,12 @@ class Tool(Generic[A]):
             return value
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
+
+
+def _nothing_missing() -> None:
+    return None
 
 
 def _takes_text(schema: Fields) -> bool:

@@ -1,48 +1,57 @@
-"""What was wished to be told of processes is told: once, also to the next caller when this one dies."""
+"""What there is to tell of processes, until somebody has it: told once, also to the next caller when this one dies."""
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
-from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import ExecutionError
-from hermetic.contract.limits import FINAL_OUTPUT, NOTICES
-from hermetic.contract.notice import Notice, Wishes, read_wishes, write_wishes
-from hermetic.processes.reading import tail
-from hermetic.processes.watching import Breaker, Match, Watch
+from hermetic.contract.limits import DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, NOTICES
+from hermetic.contract.notice import Notice, read_wishes, write_wishes
+from hermetic.processes.following import Following, Mark, nothing
+from hermetic.processes.watching import Breaker
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 
-PROGRESS_CHARACTERS = 500
-LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
+Sink = Callable[[Notice], Awaitable[object]]
 
-Sink = Callable[[Notice], Awaitable[None]]
+_log = logging.getLogger("hermetic.notices")
 
 
 class Pending:
     """A notice on its way, and what has to be remembered once somebody has it."""
 
-    def __init__(self, notice: Notice, taken: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, notice: Notice, taken: Mark) -> None:
         self.notice, self.taken = notice, taken
 
 
 class Notices:
-    """Follows processes and keeps what there is to tell until somebody takes it."""
+    """Follows processes and keeps what there is to tell until somebody takes it: the sinks, or else a stream.
 
-    def __init__(self, show: Callable[[str, str], str], sink: Sink | None = None) -> None:
-        self._show = show
-        self._sink = sink
+    A notice counts as told when every sink has returned, or when the stream's reader asks for the next one.
+    """
+
+    def __init__(self, show: Callable[[str, str], str], sinks: Sequence[Sink] = ()) -> None:
+        self.show = show
+        self._sinks = sinks
         self._waiting: deque[Pending] = deque()
+        self._handed: list[Pending] = []  # to readers that have not asked for the next one
+        self._missed: Counter[str] = Counter()  # by task: notices that fell out
         self._came = asyncio.Event()
         self._breaker = Breaker()
         self._followed: dict[str, Following] = {}  # id of a process
+        self._attended: Counter[str] = Counter()  # id of a process → calls whose answer tells of its end
+        self._left = asyncio.Event()  # one of those calls is over
         self._tasks: set[asyncio.Task[None]] = set()
+        self._marks: set[asyncio.Task[None]] = set()  # that remember what was told
         self._is_closed = False
+        self._is_delivering = False
 
     def __repr__(self) -> str:
         return f"<Notices of {len(self._followed)} processes, {len(self._waiting)} waiting>"
@@ -64,61 +73,108 @@ class Notices:
 
     async def told(self, process: Process) -> None:
         """The caller has learned of its end otherwise: it is not told again."""
-        following = self._followed.get(process.id)
-        if following is not None:
-            await following.mark_told()
         self._waiting = deque(
             one for one in self._waiting if one.notice.session_id != process.id or one.notice.kind != "completed"
         )
+        wishes = read_wishes(process.info.tag)
+        if wishes is not None and wishes.is_open:
+            await self.amend(process, told=True)
+            self.forget(process.id)
+
+    async def amend(self, process: Process, **changes: Any) -> None:
+        """Changes what is remembered with a process, if it is one of ours."""
+        if following := self._followed.get(process.id):
+            await following.amend(**changes)
+        elif wishes := read_wishes(process.info.tag):
+            await process.set_tag(write_wishes(msgspec.structs.replace(wishes, **changes)))
+
+    @contextmanager
+    def attended(self, id: str) -> Iterator[None]:
+        """While this block may tell of the process's end itself, nobody else does."""
+        self._attended[id] += 1
+        try:
+            yield
+        finally:
+            self._attended[id] -= 1
+            if not self._attended[id]:
+                del self._attended[id]
+            self._left.set()
+
+    async def unattended(self, id: str) -> None:
+        """Returns when no call is about to tell of its end."""
+        while id in self._attended:
+            self._left.clear()
+            await self._left.wait()
 
     def forget(self, id: str) -> None:
+        """Nothing of it is left to be told."""
         self._followed.pop(id, None)
 
-    def tell(self, notice: Notice, taken: Callable[[], Awaitable[None]]) -> None:
+    def tell(self, notice: Notice, taken: Mark) -> None:
         """Puts a notice on its way, unless there are too many of them."""
         if notice.kind == "matched":
             passed = self._breaker.pass_on(time.monotonic())
+            if passed in ("drop", "silence"):
+                self._run(taken, self._marks)
             if passed == "drop":
                 return
             if passed == "silence":
                 text = "[Too many matches at once: none is told for a while. Use the process tool to look.]"
-                notice, taken = Notice(kind="silenced", task_id=notice.task_id, text=text), _nothing
+                notice, taken = Notice(kind="silenced", task_id=notice.task_id, text=text), nothing
             if passed == "resume":
                 text = "[Matches are told again.]"
-                self._pass_on(Notice(kind="resumed", task_id=notice.task_id, text=text), _nothing)
-        self._pass_on(notice, taken)
+                self._queue(Pending(Notice(kind="resumed", task_id=notice.task_id, text=text), nothing))
+        self._queue(Pending(notice, taken))
 
-    def _pass_on(self, notice: Notice, taken: Callable[[], Awaitable[None]]) -> None:
-        pending = Pending(notice, taken)
-        if self._sink is not None:
-            self._run(partial(self._hand_over, self._sink, pending))
-            return
+    def _queue(self, pending: Pending) -> None:
         if len(self._waiting) >= NOTICES.value:
-            self._waiting.popleft()
+            # What was dropped stays noted with its process as not told: the next caller is told of it.
+            self._missed[self._waiting.popleft().notice.task_id] += 1
         self._waiting.append(pending)
         self._came.set()
+        if self._sinks and not self._is_delivering:
+            self._is_delivering = True
+            self._run(self._deliver)
 
-    async def _hand_over(self, sink: Sink, pending: Pending) -> None:
-        await sink(pending.notice)
-        await pending.taken()
-
-    async def take(self, task_id: str | None = None) -> Notice | None:
-        """The oldest notice that waits, of one task or of any; None when there is none."""
+    def _next(self, task_id: str | None) -> Pending | None:
+        """The oldest that waits, of one task or of any; what fell out is told first."""
+        for task in self._missed:
+            if task_id in (None, task):
+                count = self._missed.pop(task)
+                text = f"[{count} notices were dropped because nobody took them. Use process(action='list') to look.]"
+                return Pending(Notice(kind="missed", task_id=task, suppressed=count, text=text), nothing)
         for pending in self._waiting:
             if task_id in (None, pending.notice.task_id):
                 self._waiting.remove(pending)
-                await pending.taken()
-                return pending.notice
+                return pending
         return None
 
     async def stream(self, task_id: str | None = None) -> AsyncIterator[Notice]:
         """Notices as they come, for as long as the toolbox is open."""
         while not self._is_closed:
-            if notice := await self.take(task_id):
-                yield notice
+            pending = self._next(task_id)
+            if pending is None:
+                self._came.clear()
+                await self._came.wait()
                 continue
-            self._came.clear()
-            await self._came.wait()
+            self._handed.append(pending)
+            try:
+                yield pending.notice
+            finally:
+                if pending in self._handed:
+                    self._handed.remove(pending)
+                    self._run(pending.taken, self._marks)
+
+    async def _deliver(self) -> None:
+        """Hands notices to the sinks in their order, one after the other, each until it is taken."""
+        try:
+            while pending := self._next(None):
+                for sink in self._sinks:
+                    await _persist(sink, pending.notice)
+                with contextlib.suppress(ExecutionError):
+                    await pending.taken()
+        finally:
+            self._is_delivering = False
 
     async def close(self) -> None:
         """Stops following; what was not told stays noted with its process."""
@@ -126,105 +182,31 @@ class Notices:
         self._came.set()
         for task in list(self._tasks):
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        handed, self._handed = self._handed, []
+        for pending in handed:
+            self._run(pending.taken, self._marks)
+        if tasks := self._tasks | self._marks:
+            await asyncio.wait(tasks)
 
-    def show(self, text: str, command: str) -> str:
-        return self._show(text, command)
-
-    def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _run(self, work: Callable[[], Awaitable[None]], among: "set[asyncio.Task[None]] | None" = None) -> None:
         async def quietly() -> None:
             with contextlib.suppress(ExecutionError):  # the place is gone, and so is what was to be remembered there
                 await work()
 
+        tasks = self._tasks if among is None else among
         task = asyncio.ensure_future(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
 
-async def _nothing() -> None:
-    return
-
-
-class Following:
-    """One process and what is to be told of it."""
-
-    def __init__(self, notices: Notices, process: Process, wishes: Wishes) -> None:
-        self._notices, self._process, self.wishes = notices, process, wishes
-        self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes) if wishes.watch else None
-
-    async def run(self) -> None:
-        """Returns when it has ended and all was told."""
-        progress = asyncio.ensure_future(self._report()) if self.wishes.every else None
+async def _persist(sink: Sink, notice: Notice) -> None:
+    """Returns when the sink has taken it; one that fails is asked again after pauses that grow."""
+    pause = DELIVERY_PAUSE.value
+    while True:
         try:
-            if self._watch is not None:
-                await self._look(self._watch)
-            ending = await self._process.wait()
-        finally:
-            if progress is not None:
-                progress.cancel()
-        if not self.wishes.told and (self.wishes.notify or self.wishes.every):
-            await self._tell_end(ending)
-        self._notices.forget(self._process.id)
-
-    async def mark_told(self) -> None:
-        self.wishes = msgspec.structs.replace(self.wishes, told=True)
-        await self._remember()
-
-    async def _remember(self) -> None:
-        await self._process.set_tag(write_wishes(self.wishes))
-
-    async def _look(self, watch: Watch) -> None:
-        """Searches the output as it comes, until the end or until there was too much to tell."""
-        position = watch.searched
-        while not watch.is_over:
-            chunk = await self._process.read(position, wait=LONG_WAIT)
-            position = chunk.end
-            match = watch.feed(chunk.data, time.monotonic(), last=chunk.ended)
-            if match is not None:
-                await self._tell_match(watch, match)
-            if chunk.ended:
-                return
-        self.wishes = msgspec.structs.replace(self.wishes, watch=(), notify=True)
-        await self._remember()
-        self._tell("watch_disabled", text="too many matches; only its end is told from now on")
-
-    async def _tell_match(self, watch: Watch, match: Match) -> None:
-        self.wishes = msgspec.structs.replace(self.wishes, searched=watch.searched, strikes=watch.strikes)
-        shown = self._notices.show(match.lines, self._process.info.command)
-        more = f"\n({match.suppressed} earlier matches were not told)" if match.suppressed else ""
-        self._tell(
-            "matched", f"matched {match.pattern!r}:\n{shown}{more}", taken=self._remember, output=shown,
-            pattern=match.pattern, suppressed=match.suppressed,
-        )  # fmt: skip
-
-    async def _report(self) -> None:
-        while True:
-            await asyncio.sleep(self.wishes.every)
-            await self._process.status()
-            shown = self._notices.show(await tail(self._process, PROGRESS_CHARACTERS), self._process.info.command)
-            self._tell("progress", f"still runs; the end of its output:\n{shown}", output=shown)
-
-    async def _tell_end(self, ending: Ending) -> None:
-        output = ""
-        if not isinstance(ending, Lost):
-            await self._process.status()
-            output = self._notices.show(await tail(self._process, FINAL_OUTPUT.value), self._process.info.command)
-        name = type(ending).__name__.lower()
-        self._tell(
-            "completed", f"ended ({name}, exit code {ending.exit_code}); the end of its output:\n{output}",
-            taken=self.mark_told, exit_code=ending.exit_code, ending=name, output=output,
-        )  # fmt: skip
-
-    def _tell(
-        self, kind: str, text: str, *, taken: Callable[[], Awaitable[None]] = _nothing, **more: object
-    ) -> None:  # fmt: skip
-        command = self._notices.show(self._process.info.command, "")
-        notice = msgspec.convert(
-            {
-                "kind": kind, "task_id": self.wishes.task, "session_id": self._process.id, "command": command,
-                "text": f"[IMPORTANT: background process {self._process.id} ({command[:100]}) {text}]", **more,
-            },
-            Notice,
-        )  # fmt: skip
-        self._notices.tell(notice, taken)
+            await sink(notice)
+            return
+        except Exception as error:
+            _log.warning("a notice of %s could not be delivered: %r; next try in %g s", notice.task_id, error, pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_DELIVERY_PAUSE.value)

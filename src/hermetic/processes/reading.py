@@ -2,19 +2,22 @@
 
 import codecs
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hermetic.contract.process import Chunk
 from hermetic.session.process import Process
 
 MOST_LINE = 2000  # characters of one line
+MARGIN = 1024  # bytes before the part that is shown: a secret that reaches into it is known as a whole
 
 
-async def tail(process: Process, characters: int) -> str:
-    """The last characters of the output so far."""
+async def tail(process: Process, characters: int, show: Callable[[str, str], str]) -> str:
+    """The last characters of the output so far, as a model may see them."""
     total = process.info.out
-    chunk = await process.read(max(0, total - 4 * characters), limit=4 * characters)
-    return chunk.data.decode("utf-8", "replace")[-characters:]
+    most = 4 * characters + MARGIN
+    chunk = await process.read(max(0, total - most), limit=most)
+    return show(chunk.data.decode("utf-8", "replace"), process.info.command)[-characters:]
 
 
 class News(NamedTuple):
@@ -48,22 +51,72 @@ class Lines(NamedTuple):
     dropped: int  # bytes that fell out of the log's cap: the numbers count what is left
 
 
-async def lines(process: Process, offset: int, limit: int) -> Lines:
-    """The last `limit` lines, or those from line `offset` on; the output itself is never held as a whole."""
-    kept: deque[str] = deque(maxlen=limit) if offset == 0 else deque()
+async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
+    """The last `limit` lines, or those from line `offset` on, of about `most` characters.
+
+    It is the output up to now: what is printed meanwhile is for the next time. It is never held as a whole.
+    """
+    page = _Page(offset, limit, most)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    at, total, dropped, line = 0, 0, 0, ""
-    while True:
+    at, dropped, total, line = 0, 0, process.info.out, _Line()
+    while at < total:
         chunk = await process.read(at)
-        dropped += chunk.start - at
-        at = chunk.end
-        *whole, line = (line + decoder.decode(chunk.data, final=not chunk.data)).split("\n")
-        for text in whole if chunk.data or not line else [*whole, line]:
-            total += 1
-            if offset == 0 or offset <= total < offset + limit:
-                kept.append(text[:MOST_LINE])
-        line = line if len(line) < 4 * MOST_LINE else line[:MOST_LINE]
         if not chunk.data:
             break
-    first = total - len(kept) + 1 if offset == 0 else offset
-    return Lines("\n".join(kept), first, len(kept), total, dropped)
+        dropped += chunk.start - at
+        data = chunk.data[: max(0, total - chunk.start)]
+        at = chunk.start + len(chunk.data)
+        *whole, rest = decoder.decode(data, final=at >= total).split("\n")
+        for text in whole:
+            line.add(text)
+            page.add(line.text)
+            line = _Line()
+        line.add(rest)
+    if line.length:
+        page.add(line.text)
+    return Lines("\n".join(page.kept), page.first, len(page.kept), page.total, dropped)
+
+
+class _Line:
+    """One line as it comes, of which no more than is shown is held."""
+
+    def __init__(self) -> None:
+        self._start = ""
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        self._start += text[: MOST_LINE - len(self._start)]
+        self.length += len(text)
+
+    @property
+    def text(self) -> str:
+        more = self.length - len(self._start)
+        return f"{self._start} [{more:,} more characters]" if more else self._start
+
+
+class _Page:
+    """The lines that were asked for, of all that go by."""
+
+    def __init__(self, offset: int, limit: int, most: int) -> None:
+        self.kept: deque[str] = deque()
+        self.total = 0
+        self._offset, self._limit, self._most = offset, limit, most
+        self._size = 0  # characters kept
+        self._is_full = False
+
+    @property
+    def first(self) -> int:
+        """The number of the first line that is kept."""
+        return self._offset or self.total - len(self.kept) + 1
+
+    def add(self, line: str) -> None:
+        self.total += 1
+        if self._offset and not self._offset <= self.total < self._offset + self._limit:
+            return
+        if self._offset and (self._is_full or (self.kept and self._size + len(line) > self._most)):
+            self._is_full = True
+            return
+        self.kept.append(line)
+        self._size += len(line) + 1
+        while len(self.kept) > 1 and (len(self.kept) > self._limit or self._size > self._most):
+            self._size -= len(self.kept.popleft()) + 1

@@ -47,6 +47,10 @@ class Watch:
         found = [(line, pattern) for line in lines if (pattern := self._pattern_in(line)) is not None]
         return self._tell(found, now) if found and not self.is_over else None
 
+    def jump(self, offset: int) -> None:
+        """What lies before this offset fell out of the log: no line reaches across."""
+        self._line, self.searched = b"", offset
+
     def _pattern_in(self, line: bytes) -> str | None:
         return next((pattern for pattern, wanted in self._patterns if wanted in line), None)
 

@@ -211,6 +211,10 @@ class Process:
         if said.process.id != self.id:
             raise self._link.distrust(f"process {said.process.id!r} instead of {self.id!r}")
         self._info = said.process
+        if self._size != (size := (said.process.rows, said.process.cols)):
+            self._size = size
+            if self._screen is not None:  # somebody else gave its terminal another size
+                self._screen.resize(*size)
         return self._info
 
 

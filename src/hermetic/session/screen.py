@@ -23,6 +23,7 @@ class Screen:
     def __init__(self, read: ReadOutput, rows: int, cols: int) -> None:
         self.position = 0  # of the log, up to where it was replayed
         self._read = read
+        self._looks = asyncio.Lock()  # two at once would replay the same bytes twice
         self._screen, self._stream = _make(rows, cols)
 
     def resize(self, rows: int, cols: int) -> None:
@@ -31,6 +32,10 @@ class Screen:
 
     async def look(self, total: int) -> Shown:
         """What the screen shows once the log is replayed up to `total`, or to its end."""
+        async with self._looks:
+            return await self._look(total)
+
+    async def _look(self, total: int) -> Shown:
         if total - self.position > SCREEN_REPLAY.value:
             # A program that prints that much redraws what it shows.
             self.position = total - SCREEN_REPLAY.value

@@ -1,17 +1,23 @@
 """What a tool works with: one caller's place, and the ways in and out of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from hermetic.contract.errors import NotPermitted
-from hermetic.contract.limits import ACTIVITY, FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT
+from hermetic.contract.limits import ACTIVITY, FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT, RUNNING, TOOL_COMMAND
 from hermetic.contract.process import ProcessInfo
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """Somebody ended the call before it had anything to answer."""
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +26,8 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     foreground: float = FOREGROUND.value  # seconds
     longest_foreground: float = LONGEST_FOREGROUND.value  # seconds
     output: int = MODEL_OUTPUT.value  # characters
+    command: int = TOOL_COMMAND.value  # characters
+    running: int = RUNNING.value  # processes of one task
 
 
 class Door(Protocol):
@@ -51,6 +59,12 @@ class Watcher(Protocol):
     async def told(self, process: Process) -> None:
         """The caller has learned of its end otherwise."""
 
+    async def amend(self, process: Process, **changes: Any) -> None:
+        """Changes what is remembered with a process, if it is one of ours."""
+
+    def attended(self, id: str) -> AbstractContextManager[None]:
+        """While this block may tell of the process's end itself, nobody else does."""
+
 
 class Task:
     """One caller's place. Tools get it with every call."""
@@ -58,9 +72,11 @@ class Task:
     def __init__(
         self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
         show: Callable[[str, str], str], limits: ToolLimits, activity: Callable[[str], object] | None = None,
+        caller: str = "",
     ) -> None:  # fmt: skip
         self.id = id
-        self.place = place  # its environment for a block, opened where it is not
+        self.caller = caller  # which toolbox this is
+        self._place = place
         self.door = door
         self.watcher = watcher
         self.show = show  # a text that a command printed, as a model may see it: no escape sequences, no secrets
@@ -70,6 +86,31 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.id!r}>"
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[Environment]:
+        """Its environment for a block, opened where it is not. Raises Interrupted."""
+        place = self._place()
+        environment = await self.interruptible(place.__aenter__())
+        try:
+            yield environment
+        finally:
+            await place.__aexit__(None, None, None)
+
+    async def interruptible(self, work: Awaitable[T]) -> T:
+        """What the work gives. Raises Interrupted, the work cancelled, when somebody ends the call first."""
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self.interrupted.wait())
+        try:
+            await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise Interrupted
+            return doing.result()
+        finally:
+            stopping.cancel()
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait([doing])
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:

@@ -1,14 +1,24 @@
 """sudo in a model's command: the password comes from a person or the settings, past the command and everything else."""
 
+import asyncio
 import inspect
+import logging
 import re
 from collections.abc import Awaitable, Callable
 
 from hermetic.contract.errors import EnvironmentUnavailable, Unsupported
+from hermetic.contract.limits import PASSWORD
 from hermetic.session.askpass import PasswordAnswers, answer_passwords
 from hermetic.session.environment import Environment
 
+_log = logging.getLogger("hermetic.sudo")
 _SUDO = re.compile(r"(?<![\w./-])(?:/usr/bin/)?sudo(?![\w-])")
+
+_NO_PASSWORD = re.compile(r"sudo: (?:a password is required|no tty present|a terminal is required)")
+UNANSWERED = (
+    "nobody here can give sudo a password. Go on without sudo, or tell the user: the toolbox takes a sudo_password, "
+    "or a function that asks for one"
+)
 
 # (prompt, task) → the password, or None to go on without
 AskPassword = Callable[[str, str], Awaitable[str | None] | str | None]
@@ -17,6 +27,11 @@ AskPassword = Callable[[str, str], Awaitable[str | None] | str | None]
 def mentions_sudo(text: str) -> bool:
     """True when the word occurs; what it means there is for bash to say."""
     return _SUDO.search(text) is not None
+
+
+def unanswered(command: str, output: str) -> bool:
+    """True when sudo said that it needs a password."""
+    return mentions_sudo(command) and _NO_PASSWORD.search(output) is not None
 
 
 class Passwords:
@@ -40,12 +55,21 @@ class Passwords:
         if self._fixed is not None:
             return self._fixed
         if task not in self._cache and self._ask is not None:
-            answer = self._ask(prompt, task)
-            given = await answer if inspect.isawaitable(answer) else answer
+            given = await self._asked(self._ask, prompt, task)
             if given is None:
                 return None
             self._cache[task] = given
         return self._cache.get(task)
+
+    async def _asked(self, ask: AskPassword, prompt: str, task: str) -> str | None:
+        """What somebody answers in time; one who cannot be asked has no answer."""
+        try:
+            async with asyncio.timeout(PASSWORD.value):
+                answer = ask(prompt, task)
+                return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            _log.warning("nobody gave a password for task %s: %r", task, error)
+            return None
 
     def refused(self, task: str) -> bool:
         """The last one was wrong; True when one was remembered and is forgotten."""

@@ -10,20 +10,21 @@ import msgspec
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
 from hermetic.contract.errors import ExecutionError, InvalidArgument
-from hermetic.contract.limits import CHECK_INTERVAL
+from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
-from hermetic.session.task import Task
+from hermetic.session.task import Interrupted, Task
 from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
 from hermetic.terminal.cutting import cut_output
 from hermetic.terminal.exit_codes import exit_code_meaning
 from hermetic.terminal.hints import foreground_hint
-from hermetic.terminal.sudo import SudoDesks, told
+from hermetic.terminal.sudo import UNANSWERED, SudoDesks, told, unanswered
 
 ROWS, COLS = 30, 120
 RAW = 4  # bytes of output that are looked at for each character that is shown: some are escape sequences
+SPARE = 256  # bytes of a tag for what is remembered later
 INTERRUPTED = "interrupted by the user; the command and all it started were ended"
 
 
@@ -33,8 +34,14 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
         raise InvalidArgument("command is empty; give the text to run", argument="command")
     if "\0" in asked.command:
         raise InvalidArgument("command holds a NUL character; remove it, or pass it as stdin", argument="command")
+    if len(asked.command) > task.limits.command:
+        raise InvalidArgument(
+            f"command has {len(asked.command):,} characters, the most is {task.limits.command:,}; "
+            "put its data into stdin, or write a script in parts and run that",
+            argument="command",
+        )
     async with task.place() as environment:
-        await task.door.command(task.id, asked.command, environment)
+        await task.interruptible(task.door.command(task.id, asked.command, environment))
         desk = desks.desk(task.id, environment, asked.command)
         before = (desk.refused, desk.cleared) if desk else (0, 0)
         if desk is not None and (more := await desk.variables(environment)):
@@ -44,6 +51,8 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
         answer = await _foreground(task, asked, environment)
         if desk is not None:
             answer |= told(before, desk)
+        elif unanswered(asked.command, answer["output"]):
+            answer["hint"] = UNANSWERED
     for name in ("notify_on_complete", "watch_patterns", "check_interval"):
         if getattr(asked, name):
             answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
@@ -72,7 +81,7 @@ def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:
     limits = task.limits
     if asked.timeout is None:
         return limits.foreground, ""
-    if asked.timeout <= 0:
+    if not asked.timeout > 0:
         raise InvalidArgument(
             f"timeout must be seconds above zero, not {asked.timeout:g}; leave it out for {limits.foreground:g}",
             argument="timeout",
@@ -117,7 +126,7 @@ def ending_fields(ending: Ending) -> Fields:
 
 async def _keep(task: Task, process: Process) -> None:
     """A command that was yielded is one of the task's processes from now on."""
-    await process.set_tag(write_wishes(Wishes(task=task.id, origin="yielded")))
+    await process.set_tag(write_wishes(Wishes(task=task.id, caller=task.caller, origin="yielded")))
 
 
 def _yielded(process: Process, waiting: bool | None) -> Fields:
@@ -129,41 +138,47 @@ def _yielded(process: Process, waiting: bool | None) -> Fields:
 
 async def _in_terminal(task: Task, asked: TerminalArguments, environment: Environment, timeout: float) -> Fields:
     """A foreground command that has a terminal."""
+    wishes = Wishes(task=task.id, caller=task.caller, origin="foreground")
     process = await environment.start(
         asked.command, id=_new_id(), pty=True, rows=ROWS, cols=COLS, cwd=asked.workdir, env=asked.environment,
-        tag=write_wishes(Wishes(task=task.id, origin="foreground")),
+        tag=write_wishes(wishes),
     )  # fmt: skip
-    if asked.stdin is not None:
-        await process.write(asked.stdin)
-    ending = await _ending(task, asked, process, timeout)
+    try:
+        ending = await _ending(task, asked, process, timeout)
+    except asyncio.CancelledError:
+        await process.kill()
+        raise
     answer = await _printed(task, process)
     if ending is None:
         await _keep(task, process)
         return answer | _yielded(process, (await process.status()).waiting_for_input)
-    return answer | ending_fields(ending)
+    await process.set_tag(write_wishes(msgspec.structs.replace(wishes, told=True)))
+    answer |= ending_fields(ending)
+    if isinstance(ending.exit_code, int) and (meaning := exit_code_meaning(asked.command, ending.exit_code)):
+        answer["exit_code_meaning"] = meaning
+    return answer | {"pty_note": "it ran beside the session: a cd or variable of its own is not kept"}
 
 
 async def _ending(task: Task, asked: TerminalArguments, process: Process, timeout: float) -> Ending | None:
     """How it ended within its time; None when it may go on."""
-    interrupted = asyncio.ensure_future(task.interrupted.wait())
-    waiting = asyncio.ensure_future(process.wait())
+    typing = asyncio.ensure_future(process.write(asked.stdin)) if asked.stdin else None
     try:
-        await asyncio.wait([interrupted, waiting], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return waiting.result()
-        if interrupted.done():
-            await process.kill()
-            return Cancelled()
+        async with asyncio.timeout(timeout):
+            return await task.interruptible(process.wait())
+    except Interrupted:
+        await process.kill()
+        return Cancelled()
+    except TimeoutError:
         if asked.on_timeout == "yield":
             return None
         await process.kill()
         return TimedOut(timeout)
-    except asyncio.CancelledError:
-        await process.kill()
-        raise
     finally:
-        interrupted.cancel()
-        waiting.cancel()
+        if typing is not None:  # what it did not read until its end, or until it is given over, is left out
+            typing.cancel()
+            await asyncio.wait([typing])
+            if not typing.cancelled():
+                typing.exception()
 
 
 async def _printed(task: Task, process: Process) -> Fields:
@@ -177,7 +192,8 @@ async def _printed(task: Task, process: Process) -> Fields:
         data += tail.data
         omitted = (head.end, tail.start) if tail.start > head.end else None
     output = _shown(task, info.command, data, omitted, info.out, process.id)
-    return {"output": output, "duration": round(info.duration, 3), "log": process.id}
+    answer = {"output": output, "duration": round(info.duration, 3), "log": process.id}
+    return answer | ({"total_bytes": info.out} if omitted else {})
 
 
 def _shown(
@@ -191,6 +207,11 @@ def _shown(
 
 async def _background(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
     wishes, extra = _wishes(task, asked)
+    if (await environment.info()).processes >= task.limits.running:
+        raise InvalidArgument(
+            f"{task.limits.running} processes run already; end some with process(action='kill') first",
+            argument="background",
+        )
     try:
         process = await environment.start(
             asked.command, id=_new_id(), pty=asked.pty, rows=ROWS, cols=COLS, cwd=asked.workdir,
@@ -216,7 +237,9 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[Wishes, dict[str, Any
     if asked.notify_on_complete and watch:
         extra["watch_patterns_ignored"] = "notify_on_complete and watch_patterns exclude each other; the first holds"
         watch = ()
-    every = asked.check_interval or 0.0
+    every = 0.0 if asked.check_interval is None else asked.check_interval
+    if asked.check_interval is not None and not 0 < every < float("inf"):
+        raise InvalidArgument("check_interval must be seconds above zero", argument="check_interval")
     if 0 < every < CHECK_INTERVAL.value:
         every = CHECK_INTERVAL.value
         extra["check_interval_note"] = f"raised to {every:g} s, the shortest there is"
@@ -226,7 +249,13 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[Wishes, dict[str, Any
         extra["watch_patterns"] = list(watch)
     if not (asked.notify_on_complete or watch or every):
         extra["hint"] = "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
-    return Wishes(task=task.id, notify=asked.notify_on_complete, watch=watch, every=every), extra
+    wishes = Wishes(task=task.id, caller=task.caller, notify=asked.notify_on_complete, watch=watch, every=every)
+    if (size := len(write_wishes(wishes).encode())) > TAG.value - SPARE:
+        raise InvalidArgument(
+            f"watch_patterns are {size - TAG.value + SPARE} bytes too long together; give fewer or shorter ones",
+            argument="watch_patterns",
+        )
+    return wishes, extra
 
 
 def _new_id() -> str:

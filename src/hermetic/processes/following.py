@@ -1,0 +1,165 @@
+"""One process and what is to be told of it, from its start or from where an earlier caller left off."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from hermetic.contract.endings import Ending, Lost
+from hermetic.contract.errors import ExecutionError
+from hermetic.contract.limits import FINAL_OUTPUT
+from hermetic.contract.notice import Kind, Notice, Wishes, write_wishes
+from hermetic.processes.reading import tail
+from hermetic.processes.watching import Match, Watch
+from hermetic.session.process import Process
+
+PROGRESS_CHARACTERS = 500
+LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
+
+Mark = Callable[[], Awaitable[None]]  # remembers that something was told
+
+
+async def nothing() -> None:
+    """Nothing is to be remembered."""
+
+
+class Teller(Protocol):
+    """Where notices go."""
+
+    show: Callable[[str, str], str]
+
+    def tell(self, notice: Notice, taken: Mark) -> None:
+        """Puts a notice on its way; `taken` is called once somebody has it."""
+
+    async def unattended(self, id: str) -> None:
+        """Returns when no call is about to tell of its end."""
+
+    def forget(self, id: str) -> None:
+        """Nothing of it is left to be told."""
+
+
+class Following:
+    """Tells of one process, and keeps in its tag what was told."""
+
+    def __init__(self, teller: Teller, process: Process, wishes: Wishes) -> None:
+        self._teller, self._process, self.wishes = teller, process, wishes
+        self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes) if wishes.watch else None
+        self._matches = 0  # on their way
+        self._is_over = False
+        self._reports = 0
+
+    def __repr__(self) -> str:
+        return f"<Following {self._process.id}>"
+
+    async def run(self) -> None:
+        """Returns when it has ended and all is on its way to be told."""
+        try:
+            async with self._reporting():
+                if self._watch is not None:
+                    await self._look(self._watch)
+                ending = await self._process.wait()
+            await self._teller.unattended(self._process.id)
+            self._is_over = True
+            if self.wishes.told:
+                return
+            if self.wishes.notify or self.wishes.every:
+                await self._tell_end(ending)
+            else:
+                await self._settle()
+        except ExecutionError:  # the place is gone, or was let go of: who opens it again follows anew
+            self._teller.forget(self._process.id)
+            raise
+
+    async def amend(self, **changes: Any) -> None:
+        """Changes what is remembered with the process."""
+        self.wishes = msgspec.structs.replace(self.wishes, **changes)
+        await self._process.set_tag(write_wishes(self.wishes))
+
+    async def _settle(self) -> None:
+        """Only lines were watched for: when the last match has been taken, nothing is left to be told."""
+        if self._is_over and not self._matches and not (self.wishes.notify or self.wishes.every):
+            await self._mark_told()
+
+    async def _mark_told(self) -> None:
+        self._teller.forget(self._process.id)
+        await self.amend(told=True)
+
+    async def _look(self, watch: Watch) -> None:
+        """Searches the output as it comes, until the end or until there was too much to tell."""
+        position = watch.searched
+        while not watch.is_over:
+            chunk = await self._process.read(position, wait=LONG_WAIT)
+            if chunk.start > position:
+                watch.jump(chunk.start)
+            position = chunk.end
+            match = watch.feed(chunk.data, time.monotonic(), last=chunk.ended)
+            if match is not None:
+                self._tell_match(watch, match)
+            if chunk.ended:
+                return
+        self.wishes = msgspec.structs.replace(self.wishes, watch=(), notify=True)
+        self._tell("watch_disabled", "too many matches; only its end is told from now on", taken=self.amend)
+
+    def _tell_match(self, watch: Watch, match: Match) -> None:
+        shown = self._teller.show(match.lines, self._process.info.command)
+        more = f"\n({match.suppressed} earlier matches were not told)" if match.suppressed else ""
+        self._matches += 1
+        self._tell(
+            "matched", f"matched {match.pattern!r}:\n{shown}{more}", id=f"matched-{watch.searched}",
+            taken=partial(self._match_taken, watch.searched, watch.strikes), output=shown, pattern=match.pattern,
+            suppressed=match.suppressed,
+        )  # fmt: skip
+
+    async def _match_taken(self, searched: int, strikes: int) -> None:
+        self._matches -= 1
+        await self.amend(searched=max(searched, self.wishes.searched), strikes=strikes)
+        await self._settle()
+
+    @asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        """Tells now and then that it still runs, while the block waits."""
+        if not self.wishes.every:
+            yield
+            return
+        reports = asyncio.ensure_future(self._report())
+        try:
+            yield
+        finally:
+            reports.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ExecutionError):
+                await reports
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(self.wishes.every)
+            shown = await self._tail(PROGRESS_CHARACTERS)
+            self._reports += 1
+            self._tell(
+                "progress", f"still runs; the end of its output:\n{shown}", id=f"progress-{self._reports}", output=shown
+            )
+
+    async def _tell_end(self, ending: Ending) -> None:
+        output = "" if isinstance(ending, Lost) else await self._tail(FINAL_OUTPUT.value)
+        name = type(ending).__name__.lower()
+        self._tell(
+            "completed", f"ended ({name}, exit code {ending.exit_code}); the end of its output:\n{output}",
+            taken=self._mark_told, exit_code=ending.exit_code, ending=name, output=output,
+        )  # fmt: skip
+
+    async def _tail(self, characters: int) -> str:
+        await self._process.status()
+        return await tail(self._process, characters, self._teller.show)
+
+    def _tell(self, kind: Kind, text: str, *, id: str = "", taken: Mark = nothing, **more: Any) -> None:
+        command, process = self._teller.show(self._process.info.command, ""), self._process.id
+        said = f"[IMPORTANT: background process {process} ({command[:100]}) {text}]"
+        notice = Notice(
+            kind=kind, task_id=self.wishes.task, id=f"{process}-{id or kind}", session_id=process, command=command,
+            text=said, **more,
+        )  # fmt: skip
+        self._teller.tell(notice, taken)

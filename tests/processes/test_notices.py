@@ -1,0 +1,207 @@
+"""What is told of processes: once, in order, to whoever takes it, and again only where nobody had it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermetic.contract import limits
+from hermetic.contract.errors import ConfigError
+from hermetic.contract.notice import Notice
+from hermetic.processes.following import nothing
+from hermetic.processes.notices import Notices
+from hermetic.processes.webhook import Webhook
+from tests.boxes import opened
+
+
+class Receiver:
+    """A web server that answers with the given status codes, then with 204."""
+
+    def __init__(self, statuses: list[int]) -> None:
+        self.statuses = statuses
+        self.got: list[Any] = []
+        self.keys: list[str] = []
+        self.came = asyncio.Event()
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        fields = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in head.split("\r\n")[1:] if line}
+        body = await reader.readexactly(int(fields["content-length"]))
+        status = self.statuses.pop(0) if self.statuses else 204
+        if status:
+            writer.write(f"HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+        writer.close()
+        if head.startswith("POST /hook?key=1 HTTP/1.1\r\n"):
+            self.got.append(json.loads(body))
+            self.keys.append(fields["idempotency-key"])
+            self.came.set()
+
+
+@asynccontextmanager
+async def receiving(*statuses: int) -> AsyncIterator[Receiver]:
+    receiver = Receiver(list(statuses))
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook?key=1"
+    async with server:
+        yield receiver
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Long pauses are noted and not waited for."""
+    paused: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        if seconds >= 1:
+            paused.append(seconds)
+        await sleep(min(seconds, 0.02))
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return paused
+
+
+async def until_told(box: Any, id: str, seconds: float = 20) -> None:
+    """Returns when the process's tag says that its end was told."""
+    async with asyncio.timeout(seconds), box.toolbox.fleet.use("t") as environment:
+        while not json.loads((await environment.process(id)).info.tag).get("told"):  # noqa: ASYNC110 (no event tells)
+            await asyncio.sleep(0.02)
+
+
+async def test_a_web_address_gets_each_notice_until_it_has_it(tmp_path: Path, quick: list[float]) -> None:
+    async with receiving(500, 0, 404) as receiver, opened(tmp_path, webhook=receiver.url) as box:
+        started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
+        await until_told(box, started["session_id"])
+        assert len(receiver.got) == 4
+        assert all(got == receiver.got[0] for got in receiver.got)
+        assert len(set(receiver.keys)) == 1
+        assert quick[:3] == [1.0, 2.0, 4.0]
+        got = receiver.got[0]
+        assert (got["kind"], got["exit_code"], got["output"]) == ("completed", 3, "bye\n")
+        assert (got["session_id"], got["task_id"]) == (started["session_id"], "t")
+
+
+async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(tmp_path: Path) -> None:
+    async with receiving(*[500] * 1000) as receiver, opened(tmp_path, webhook=receiver.url) as box:
+        started = await box.terminal("exit 3", background=True, notify_on_complete=True)
+        async with asyncio.timeout(20):
+            await receiver.came.wait()
+        await box.toolbox.close()  # the environment lives on
+    async with opened(tmp_path) as box:
+        await box.process("list")
+        async with asyncio.timeout(20):
+            notice = await box.next_notice()
+        assert (notice.session_id, notice.exit_code) == (started["session_id"], 3)
+        assert notice.id == receiver.got[0]["id"]
+        await box.toolbox.fleet.close_task("t", remove=True)
+
+
+@pytest.mark.parametrize("url", ["ftp://x/", "http://", "//x", "http://x:99999/", "http://a b/", "http://x/\r\nA: b"])
+async def test_what_is_no_web_address_is_told_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="webhook"):
+        Webhook(url)
+
+
+async def test_a_callback_that_fails_is_called_again_and_keeps_the_order(tmp_path: Path, quick: list[float]) -> None:
+    got: list[str] = []
+
+    async def take(notice: Notice) -> None:
+        got.append(notice.session_id)
+        if len(got) == 1:
+            raise RuntimeError("not now")
+
+    async with opened(tmp_path, on_notice=take) as box:
+        first = await box.terminal("exit 1", background=True, notify_on_complete=True)
+        await until_told(box, first["session_id"])
+        second = await box.terminal("exit 2", background=True, notify_on_complete=True)
+        await until_told(box, second["session_id"])
+        assert got == [first["session_id"], first["session_id"], second["session_id"]]
+
+
+async def test_who_waits_is_told_and_nobody_else(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def take(notice: Notice) -> None:
+        told.append(notice.session_id)
+
+    async with opened(tmp_path, on_notice=take) as box:
+        for _ in range(10):
+            started = await box.terminal("sleep 0.1; exit 5", background=True, notify_on_complete=True)
+            ended = await box.process("wait", started["session_id"], timeout=20)
+            assert (ended["status"], ended["exit_code"]) == ("exited", 5)
+        last = await box.terminal("exit 6", background=True, notify_on_complete=True)
+        await until_told(box, last["session_id"])
+        assert told == [last["session_id"]]
+
+
+async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        shown = await box.terminal("echo 1", background=True, notify_on_complete=True)
+        async with box.toolbox.fleet.use("t") as environment:
+            await (await environment.process(shown["session_id"])).wait(20)
+        await asyncio.sleep(0.3)  # its notice waits now, and nobody has taken it
+        assert (await box.process("log", shown["session_id"]))["output"] == "1"
+        await box.toolbox.close()
+    async with opened(tmp_path) as box:
+        assert len((await box.process("list"))["processes"]) == 1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await box.next_notice()
+        await box.toolbox.fleet.close_task("t", remove=True)
+
+
+async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_one_is(tmp_path: Path) -> None:
+    command = f"echo ready 1; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready 2; sleep 1000"
+    async with opened(tmp_path) as box:
+        await box.terminal(command, background=True, watch_patterns=["ready"])
+        async with asyncio.timeout(20):
+            assert (await box.next_notice()).output == "ready 1"
+        await box.toolbox.close()
+    async with opened(tmp_path) as box:
+        [listed] = (await box.process("list"))["processes"]
+        assert (listed["watch_patterns"], listed["detached"]) == (["ready"], True)
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(20):
+            assert (await box.next_notice()).output == "ready 2"
+        await box.toolbox.fleet.close_task("t", remove=True)
+
+
+async def test_an_ended_process_that_was_only_watched_is_settled(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        started = await box.terminal("echo ready", background=True, watch_patterns=["ready"])
+        async with asyncio.timeout(20):
+            assert (await box.next_notice()).output == "ready"
+        await until_told(box, started["session_id"])
+
+
+async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 4"
+        started = await box.terminal(text, background=True, notify_on_complete=True)
+        await box.toolbox.fleet.close_task("t")
+        [listed] = (await box.process("list"))["processes"]
+        assert listed["status"] == "running"
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(20):
+            notice = await box.next_notice()
+        assert (notice.session_id, notice.ending, notice.exit_code) == (started["session_id"], "exited", 4)
+        await box.toolbox.fleet.close_task("t", remove=True)
+
+
+async def test_what_falls_out_of_a_full_queue_is_counted() -> None:
+    queue = Notices(lambda text, command: text)
+    for number in range(limits.NOTICES.value + 5):
+        queue.tell(Notice(kind="progress", task_id="a", text=str(number)), nothing)
+    queue.tell(Notice(kind="progress", task_id="b", text="b"), nothing)
+    stream = queue.stream("a")
+    first = await anext(stream)
+    assert (first.kind, first.suppressed) == ("missed", 6)
+    assert (await anext(stream)).text == "6"
+    assert (await anext(queue.stream("b"))).text == "b"
+    await queue.close()

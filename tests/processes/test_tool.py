@@ -1,0 +1,143 @@
+"""The process tool on real processes: searches that go on, bounded answers, interruption, what is remembered."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from hermetic.contract.limits import LISTED_BY_TOOL
+from hermetic.session.task import ToolLimits
+from tests.boxes import opened
+
+
+async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        id = (await box.terminal("echo go; while read -r x; do echo go $x; done", background=True))["session_id"]
+        first = await box.process("wait_for", id, data="go", timeout=20)
+        assert (first["status"], first["cursor"]) == ("matched", 2)
+        assert (await box.process("wait_for", id, data="go", timeout=0.3))["status"] == "timeout"
+        await box.process("submit", id, data="on")
+        second = await box.process("wait_for", id, data=r"go \w+", pattern=True, timeout=20)
+        assert (second["status"], second["cursor"]) == ("matched", 8)
+        await box.process("close", id)
+        assert (await box.process("wait_for", id, data="never", timeout=20))["status"] == "exited"
+
+
+@pytest.mark.parametrize("action", ["wait", "wait_for"])
+async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path, action: str) -> None:
+    async with opened(tmp_path) as box:
+        id = (await box.terminal("echo up; sleep 1000", background=True))["session_id"]
+        await box.process("wait_for", id, data="up", timeout=20)
+        waiting = asyncio.ensure_future(box.process(action, id, data="never"))
+        await asyncio.sleep(0.2)
+        box.toolbox.interrupt("t")
+        async with asyncio.timeout(20):
+            answer = await waiting
+        assert (answer["status"], answer["output"]) == ("interrupted", "up\n")
+        assert (await box.process("poll", id))["status"] == "running"
+
+
+async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        id = (await box.terminal("sleep 1000", background=True))["session_id"]
+        answer = await box.process("write", id, data="x" * 3_000_000, timeout=0.5)
+        assert answer["status"] == "timeout"
+        assert "does not read" in answer["error"]
+
+
+async def test_a_log_that_grows_faster_than_it_is_read_is_answered(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        id = (await box.terminal("yes", background=True))["session_id"]
+        await box.process("wait_for", id, data="y", timeout=20)
+        async with asyncio.timeout(60):
+            answer = await box.process("log", id, limit=3)
+        assert answer["output"] == "y\ny\ny"
+        await box.process("kill", id)
+
+
+async def test_a_log_is_cut_to_the_budget_and_says_which_lines_it_shows(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits=ToolLimits(output=1000)) as box:
+        id = (await box.terminal("seq 1 10000; printf %05000d 7", background=True))["session_id"]
+        await box.process("wait", id, timeout=20)
+        from_start = await box.process("log", id, offset=1, limit=1_000_000)
+        assert from_start["showing"] == "lines 1 to 277"
+        assert from_start["output"].splitlines()[-1] == "277"
+        assert (await box.process("log", id, offset=278, limit=1))["output"] == "278"
+        last = await box.process("log", id, offset=10001)
+        assert last["output"] == "0" * 2000 + " [3,000 more characters]"
+        assert last["total_lines"] == 10001
+
+
+async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        old = (await box.terminal("sleep 1000", background=True))["session_id"]
+        for _ in range(LISTED_BY_TOOL.value + 3):
+            await box.terminal("true", background=True)
+        await asyncio.sleep(0.5)
+        answer = await box.process("list")
+        assert answer["count"] == LISTED_BY_TOOL.value + 4
+        assert len(answer["processes"]) == LISTED_BY_TOOL.value
+        assert answer["processes"][0]["session_id"] == old
+        assert "4 older" in answer["note"]
+
+
+async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        running = asyncio.ensure_future(box.terminal("echo here; sleep 1000"))
+        await asyncio.sleep(0.5)
+        [listed] = (await box.process("list"))["processes"]
+        assert (listed["origin"], listed["status"], listed["output_preview"]) == ("foreground", "running", "here\n")
+        box.toolbox.interrupt("t")
+        await running
+        assert (await box.process("list"))["processes"] == []
+
+
+async def test_who_ended_it_is_told(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        first = (await box.terminal("sleep 1000", background=True, check_interval=50))["session_id"]
+        assert (await box.process("poll", first))["check_interval"] == 50
+        killed = await box.process("kill", first, grace=1)
+        assert (killed["status"], killed["exit_code"], killed["completion_reason"]) == ("killed", 143, "killed")
+        assert (await box.process("poll", first))["termination_source"] == "process.kill"
+        second = (await box.terminal("sleep 1000", background=True))["session_id"]
+        assert await box.toolbox.running("t") == [second]
+        assert await box.toolbox.kill_all() == 1
+        assert (await box.process("poll", second))["termination_source"] == "kill_all"
+        third = (await box.terminal("exit 3", background=True))["session_id"]
+        ended = await box.process("wait", third, timeout=20)
+        assert (ended["completion_reason"], "termination_source" in ended) == ("exited", False)
+
+
+async def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits=ToolLimits(running=2)) as box:
+        ids = [(await box.terminal("sleep 1000", background=True))["session_id"] for _ in range(2)]
+        refused = await box.terminal("sleep 1000", background=True)
+        assert refused["exit_code"] == -1
+        assert "kill" in refused["error"]
+        await box.process("kill", ids[0])
+        assert (await box.terminal("sleep 1000", background=True))["error"] is None
+
+
+async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    secret = "correct-horse-battery-staple"
+    monkeypatch.setenv("DEPLOY_TOKEN", secret)
+    async with opened(tmp_path) as box:
+        command = f"echo {secret}; printf %0990d 1  # {'x' * 150} {secret}"
+        id = (await box.terminal(command, background=True))["session_id"]
+        await box.process("wait", id, timeout=20)
+        for answer in (await box.process("poll", id), await box.process("list")):
+            text = json.dumps(answer)
+            assert not any(secret[at : at + 8] in text for at in range(len(secret) - 7))
+
+
+async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        command = "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"
+        id = (await box.terminal(command, background=True, pty=True))["session_id"]
+        await box.process("wait_for", id, data="end", timeout=20)
+        looks = await asyncio.gather(*(box.process("screen", id) for _ in range(4)))
+        assert all(look["screen"] == looks[0]["screen"] for look in looks)
+        assert looks[0]["screen"][-2:] == ["end", ""]

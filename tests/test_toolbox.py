@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermetic.config import load
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import ACTIVITY
 from hermetic.contract.tool import Fields, Form, Tool
@@ -460,3 +461,18 @@ async def test_a_sign_of_life_comes_while_a_call_waits(tmp_path: Path, monkeypat
         before = len(signs)
         await asyncio.sleep(0.3)
         assert len(signs) == before
+
+
+async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODD_NAME", "swordfish-swordfish")
+    text = f"[environments.local]\nlogin = false\ncwd = '{tmp_path}'\n[terminal]\ntimeout = 0.3\n"
+    (tmp_path / "user.toml").write_text(f"{text}[redaction]\nvariables = ['ODD_NAME']\n")
+    settings = load(str(tmp_path), environ={**os.environ, "HERMETIC_CONFIG": str(tmp_path / "user.toml")})
+    for given, directory in (({}, str(tmp_path)), ({"options": {"cwd": "/usr"}}, "/usr")):
+        toolbox = Toolbox(settings=settings, **given)  # type: ignore[arg-type]
+        try:
+            answer = await Box(toolbox).terminal("pwd; echo swordfish-swordfish; sleep 1000")
+            assert answer["status"] == "yielded"
+            assert answer["output"] == f"{directory}\n[hidden by hermetic: value of ODD_NAME]\n"
+        finally:
+            await toolbox.close(remove=True)

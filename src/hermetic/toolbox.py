@@ -9,9 +9,11 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from weakref import WeakSet
 
 import msgspec
 
+from hermetic.config.settings import Settings
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
@@ -23,7 +25,7 @@ from hermetic.session.door import Approver, PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
 from hermetic.terminal.content import content_of_command
-from hermetic.terminal.known_secrets import KnownSecret, secrets_of
+from hermetic.terminal.known_secrets import KnownSecret
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
 from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
@@ -38,27 +40,32 @@ class Toolbox:
     """What models call. Use it in `async with`, or close it; one event loop.
 
     `policy`: None and "deny" refuse what is dangerous unless `approver` allows it, "allow" refuses only what is never
-    to be run, "off" asks nothing.
+    to be run, "off" asks nothing. What is given beside `settings` goes before what they say.
     """
 
     def __init__(
-        self, *, environment: str = "local", options: Mapping[str, Any] | None = None, policy: Policy | None = None,
-        approver: Approver | None = None, limits: ToolLimits | None = None,
-        sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool = True,
+        self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
+        policy: Policy | None = None, approver: Approver | None = None, limits: ToolLimits | None = None,
+        sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
+        settings: Settings | None = None,
     ) -> None:  # fmt: skip
-        self._fleet = Fleet(environment, **(options or {}))
+        said = settings or Settings()
+        kind = environment or said.environment.kind
+        own = said.options if kind == said.environment.kind else {}  # they are of that kind alone
+        self._fleet = Fleet(kind, **{**own, **(options or {})})
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
-        self._limits = limits or ToolLimits()
-        self._secrets = secrets_of(os.environ)
-        self._redactor = Redactor(self._secrets) if redact else None
-        self._desks = SudoDesks(Passwords(sudo_password, ask_password), self._learn)
+        self._limits = limits or _limits_of(said)
+        self._secrets = said.known_secrets(os.environ)
+        self._redactor = Redactor(self._secrets) if (said.redaction.enabled if redact is None else redact) else None
+        password = said.sudo.password if sudo_password is None else sudo_password
+        self._desks = SudoDesks(Passwords(password, ask_password), self._learn)
         self._activity = on_activity
         sinks = [on_notice] if on_notice is not None else []
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
         self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (terminal_tool(self._desks), process_tool())}
         self._running: dict[str, set[Task]] = {}
-        self._rearmed: dict[str, Environment] = {}  # task → where its processes are followed
+        self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
         self._caller = secrets.token_hex(4)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -173,8 +180,8 @@ class Toolbox:
     @asynccontextmanager
     async def _place(self, task_id: str) -> AsyncIterator[Environment]:
         async with self._fleet.use(task_id) as environment:
-            if self._rearmed.get(task_id) is not environment:
-                self._rearmed[task_id] = environment
+            if environment not in self._rearmed:
+                self._rearmed.add(environment)
                 with contextlib.suppress(EnvironmentUnavailable):
                     await self._notices.rearm(environment)
             yield environment
@@ -190,6 +197,13 @@ class Toolbox:
     def _show(self, text: str, command: str) -> str:
         kind = content_of_command(command) if command else "output"
         return self._redactor.redact(settle(text), kind) if self._redactor else settle(text)
+
+
+def _limits_of(settings: Settings) -> ToolLimits:
+    terminal = settings.terminal
+    return ToolLimits(
+        foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters
+    )
 
 
 def _as_json(answer: Mapping[str, Any]) -> str:

@@ -7,10 +7,10 @@ child of a running sudo, which nobody without its rights can pretend to be: what
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import sys
 
+from . import stream
+from .stream import Stream
 from .tree import stat_fields
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ class Askpass:
         self.answerers: list[Callable[[Question], None]] = []
         self.questions: dict[int, Question] = {}
         self.number = 0
-        self.socket: socket.socket | None = None
+        self.socket: Stream | None = None
 
     def listen(self) -> None:
         if self.socket is not None:
@@ -59,21 +59,15 @@ class Askpass:
         place = self.directory + "/a"
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
             file.write(_PROGRAM % (_quoted(sys.executable), PROMPT_BYTES, _quoted(place)))
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self.socket.setblocking(False)
-        self.socket.bind(place)
-        os.chmod(place, 0o600)
-        self.socket.listen(QUESTIONS)
+        self.socket = stream.listen(place, 0o600, QUESTIONS)
         self.loop.watch(self.socket.fileno(), self._accept)
 
     def _accept(self) -> None:
         assert self.socket is not None, "it listens"
-        try:
-            connection, _ = self.socket.accept()
-        except OSError:
+        connection = stream.accept(self.socket)
+        if connection is None:
             return
-        connection.setblocking(False)
-        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        pid, uid = stream.peer(connection)
         asker = asking_sudo(pid)
         if uid != os.getuid() or asker is None or len(self.questions) >= QUESTIONS or not self.answerers:
             connection.close()
@@ -85,7 +79,7 @@ class Askpass:
 class Question:
     """One program that waits for a password."""
 
-    def __init__(self, askpass: Askpass, number: int, connection: socket.socket, asker: int) -> None:
+    def __init__(self, askpass: Askpass, number: int, connection: Stream, asker: int) -> None:
         self.askpass, self.number, self.connection, self.asker = askpass, number, connection, asker
         self.prompt = b""
         self.is_asked = False

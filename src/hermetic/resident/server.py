@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import struct
 from _operator import _compare_digest
 from collections import deque
 
-from . import frames
+from . import frames, stream
 from .loop import READ, WRITE
 from .resident import Refusal
+from .stream import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,21 +36,15 @@ class Server:
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
         self.on_count: Callable[[], None] = lambda: None
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self.socket.setblocking(False)
-        self.socket.bind(path)
         # Another user than ours can only open what everybody may; the directory and the token stand before it.
-        os.chmod(path, 0o600 if self.users <= {0, os.getuid()} else 0o666)
-        self.socket.listen(64)
+        self.socket = stream.listen(path, 0o600 if self.users <= {0, os.getuid()} else 0o666, 64)
         self.watch = loop.watch(self.socket.fileno(), self._accept)
 
     def _accept(self) -> None:
-        try:
-            connection, _ = self.socket.accept()
-        except OSError:
+        connection = stream.accept(self.socket)
+        if connection is None:
             return
-        connection.setblocking(False)
-        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        _, uid = stream.peer(connection)
         if uid not in self.users or len(self.clients) >= CLIENTS:
             connection.close()
             return
@@ -74,7 +68,7 @@ class Server:
 class Client:
     """One connection. Every request gets exactly one last answer, unless the connection ends first."""
 
-    def __init__(self, server: Server, connection: socket.socket) -> None:
+    def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
         self.reader = frames.FrameReader()
         self.greeted = False
@@ -84,7 +78,7 @@ class Client:
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
-        self.bridge: socket.socket | None = None  # the connection of who handed us the stream we speak on
+        self.bridge: Stream | None = None  # the connection of who handed us the stream we speak on
         self.watch = self.loop.watch(connection.fileno(), self._first)
         self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
 
@@ -97,11 +91,11 @@ class Client:
         self.watch.callback = self._ready
         try:
             count, passed, _, _ = self.connection.recvmsg_into(
-                [self.loop.buffer], socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+                [self.loop.buffer], stream.CMSG_SPACE(4), stream.MSG_CMSG_CLOEXEC)
         except OSError:
             count, passed = 0, []
         for level, kind, fds in passed:
-            if (level, kind, len(fds)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, 4):
+            if (level, kind, len(fds)) == (stream.SOL_SOCKET, stream.SCM_RIGHTS, 4):
                 self._take_over(*struct.unpack("i", fds))
                 return
         self._received(bytes(self.loop.buffer[:count]))
@@ -109,7 +103,7 @@ class Client:
     def _take_over(self, fd: int) -> None:
         """Speak on the stream behind the bridge: bytes need not pass through it. It ends when we let go of it."""
         self.loop.unwatch(self.watch)
-        self.bridge, self.connection = self.connection, socket.socket(fileno=fd)
+        self.bridge, self.connection = self.connection, Stream(fileno=fd)
         self.connection.setblocking(False)
         self.watch = self.loop.watch(fd, self._ready)
 

@@ -1,7 +1,9 @@
 """The engines that scripts/engines/up has started, as tests look at them from outside."""
 
+import contextlib
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from hermetic.environments.container_arguments import runtime_label
 from hermetic.environments.records import runtime_root
@@ -25,6 +27,16 @@ def ask(kind: str, words: Sequence[str]) -> str:
 def ours(kind: str) -> list[str]:
     """Names of the containers that this run of the tests has made and not taken away."""
     return containers(kind, f"hermetic.runtime={runtime_label(runtime_root())}")
+
+
+def starting(kind: str) -> list[str]:
+    """Command lines of the clients that are making containers for this run of the tests."""
+    label, found = f"hermetic.runtime={runtime_label(runtime_root())}", []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            found += [" ".join(words)] if label in words and any(word.endswith(kind) for word in words) else []
+    return found
 
 
 def containers(kind: str, label: str) -> list[str]:

@@ -19,7 +19,7 @@ import hermetic
 from hermetic.environments.container_client import PROGRAMS
 from hermetic.environments.docker import NoPython
 from hermetic.environments.records import Records, id_for_task, runtime_root
-from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
+from tests.environments.engines import ENGINES, ask, containers, need_engine, ours, starting
 from tests.programs import need_variable
 from tests.sizes import scale
 
@@ -303,6 +303,7 @@ OPENER = """
 import asyncio, sys, hermetic
 async def main():
     kind, image, lease = sys.argv[1:]
+    print("begun", flush=True)
     env = await hermetic.open(kind, image=image, lease=float(lease), unattended=float(lease))
     await env.start("setsid sleep 600 & sleep 600")
     print(env.id, flush=True)
@@ -311,18 +312,36 @@ asyncio.run(main())
 """
 
 
+@asynccontextmanager
+async def opener(engine: str, image: str) -> AsyncIterator[asyncio.StreamReader]:
+    """A process that opens an environment and is killed at the end of the block; what it says."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OPENER, engine, image, str(LEASE), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    yield process.stdout
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+
 @pytest.mark.slow
 async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(engine: str, image: str) -> None:
     for _ in range(scale(20)):
-        opener = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OPENER, engine, image, str(LEASE), stdout=asyncio.subprocess.PIPE
-        )
-        assert opener.stdout is not None
-        id = (await opener.stdout.readline()).decode().strip()
-        assert containers(engine, f"hermetic.id={id}")
-        opener.send_signal(signal.SIGKILL)
-        await opener.wait()
+        async with opener(engine, image) as said:
+            id = (await said.readline()).decode().strip()
+            assert containers(engine, f"hermetic.id={id}")
         await eventually(lambda id=id: not containers(engine, f"hermetic.id={id}") and not left_here(id))  # type: ignore[misc]
+
+
+@pytest.mark.slow
+async def test_callers_killed_while_they_open_leave_nothing(engine: str, image: str) -> None:
+    for part in range(scale(60)):
+        async with opener(engine, image):
+            await asyncio.sleep(part % 6 * 0.06)
+    await eventually(lambda: starting(engine) == [])
+    await eventually(lambda: ours(engine) == [])
+    await eventually(lambda: list(runtime_root().iterdir()) == [])
 
 
 async def test_a_living_task_is_found_by_another_process_with_its_output(engine: str, image: str) -> None:
@@ -368,12 +387,11 @@ async def engine_by_tcp() -> AsyncIterator[str]:
         assert task is not None
         serving.add(task)
         there, back = await asyncio.open_unix_connection(path)
-        try:
+        with contextlib.suppress(asyncio.CancelledError):  # a stream's task that is cancelled counts as a failure
             await asyncio.gather(carry(reader, back), carry(there, writer))
-        finally:
-            back.close()
-            writer.close()
-            serving.discard(task)
+        back.close()
+        writer.close()
+        serving.discard(task)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:

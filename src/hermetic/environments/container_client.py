@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,17 @@ _NAMES = ("HOME", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "REGIST
           "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
 # Those of them that name the engine itself: whoever attaches later has to speak to the same one.
 _WHICH_ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
+
+
+# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). When it fails, the container
+# $2 is taken away by whatever client is left: its caller may be gone. A shell that is told to end waits for the client.
+_CAREFULLY = """\
+trap : TERM; cd -- "$1" || exit; name=$2; shift 2
+"$@" && exit
+code=$?
+"$1" {removal} "$name" </dev/null >/dev/null 2>&1
+exit "$code"
+"""
 
 
 class Answer(NamedTuple):
@@ -68,6 +79,15 @@ class Client:
         setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
         return bool(setting) and not setting.startswith(("unix://", "fd://", "/"))
 
+    def carefully(self, directory: str, container: str, words: Sequence[str]) -> list[str]:
+        """What runs the client so that a container it could not start is gone when it has ended."""
+        script = _CAREFULLY.format(removal=" ".join(self._removal))
+        return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
+
+    @property
+    def _removal(self) -> tuple[str, ...]:
+        return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")
+
     async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> Answer:
         """Runs the client to its end. Raises EnvironmentUnavailable when it does not get there in time."""
         output, errors = os.memfd_create("output"), os.memfd_create("errors")
@@ -91,10 +111,9 @@ class Client:
 
     async def remove(self, container: str) -> None:
         """Returns when the container is gone, whoever removes it. Raises EnvironmentUnavailable."""
-        words = ("rm", "--force", "--time", "0", "--ignore", container) if self.is_podman else ("rm", "-f", container)
         began = time.time()
         while True:
-            answer = await self.run(*words, seconds=REMOVAL_SECONDS)
+            answer = await self.run(*self._removal, container, seconds=REMOVAL_SECONDS)
             if answer.code == 0 or "no such container" in answer.errors.lower():
                 return
             if time.time() - began > REMOVAL_SECONDS:

@@ -1,11 +1,12 @@
 """Containers of docker and podman: the resident is the container's main process, and its end is the container's."""
 
+import asyncio
 import contextlib
 import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from hermetic.environments.container_options import (
     read_container_options,
 )
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
+from hermetic.environments.file_lock import busy
 from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
 from hermetic.environments.unix_socket import connect
@@ -33,6 +35,7 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
 PYTHON = ("-I", "-S", "-c")
 BRIDGE_SECONDS = 30.0
+SETTLE_SECONDS = 10.0  # for a start that nobody wants any more
 
 _NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
 
@@ -83,10 +86,11 @@ class Docker:
         plan.make_directories()
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         given = starting_input(build_archive(), msgspec.msgpack.encode(self._config(plan, token, label)))
-        start = Start(client, plan, given)
+        hold = busy(directory)
         try:
-            return await start.run()
+            return await Start(client, plan, given, hold).run()
         finally:
+            os.close(hold)
             plan.profile.unlink(missing_ok=True)
 
     def _config(self, plan: Plan, token: bytes, label: str) -> ResidentConfig:
@@ -151,8 +155,9 @@ class Podman(Docker):
 class Start:
     """One start: tried as asked, then again without what this engine turns out not to have."""
 
-    def __init__(self, client: Client, plan: Plan, given: bytes) -> None:
+    def __init__(self, client: Client, plan: Plan, given: bytes, hold: int) -> None:
         self.client, self.plan, self.given = client, plan, given
+        self.hold = hold  # as long as the client has it, nobody takes away what it mounts
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
         self.without: set[str] = set()  # limits that its kernel cannot set
 
@@ -165,7 +170,7 @@ class Start:
             name = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}"
             errors = os.memfd_create("errors")
             try:
-                started = await self._once(name, errors)
+                started = await _to_its_end(self._once(name, errors))
                 return await self._described(started, name, said_in(errors))
             except BaseException as error:
                 with contextlib.suppress(EnvironmentUnavailable):  # the engine is gone; the first error says so
@@ -178,11 +183,12 @@ class Start:
 
     async def _once(self, name: str, errors: int) -> Started:
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)
-        argv = [self.client.program, "run", "--interactive", "--sig-proxy=false", *words]
-        argv += ["--entrypoint", "python3", self.plan.options.image, *PYTHON, BOOT]
+        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", "python3"]
+        words += [self.plan.options.image, *PYTHON, BOOT]
         return await start_resident(
-            argv, self.given, seconds=CONTAINER_START.value, afterwards="is ended", environ=self.client.environ,
-            errors=errors, gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
+            self.client.carefully(self.plan.directory, name, words), self.given, seconds=CONTAINER_START.value,
+            afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
+            gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
         )  # fmt: skip
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
@@ -218,6 +224,22 @@ class Start:
                 "host_cwd and persistent, or name volumes that the engine keeps"
             ) from error
         self.sees_host = False
+
+
+async def _to_its_end(attempt: Coroutine[Any, Any, Started]) -> Started:
+    """What the attempt gives. Cancelled, it is let go on for a while: an engine that is cut off while it makes a
+    container may finish it after everybody has looked."""
+    task = asyncio.ensure_future(attempt)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=SETTLE_SECONDS)
+        raise
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen
 
 
 async def _answers(path: str) -> bool:

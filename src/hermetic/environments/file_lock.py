@@ -39,6 +39,27 @@ async def locked_at_once(path: Path) -> AsyncIterator[bool]:
         os.close(fd)
 
 
+def busy(directory: str) -> int:
+    """A descriptor that says: something is being made in this directory. It holds for whoever inherits it, too."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return fd
+
+
+async def at_rest(directory: Path) -> None:
+    """Returns when nothing is being made in a directory, by programs whose caller may be gone, or there is none."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        await wait_for_lock(fd)
+    finally:
+        os.close(fd)
+
+
 async def _locked(path: Path) -> int:
     """A descriptor that holds the lock at `path`."""
     while True:

@@ -160,6 +160,7 @@ def is_id(text: str) -> bool:
 
 def clean_up_after_opener(root: str, place: Place) -> None:
     """The opener went away: its resident may be up though nobody said so, and lives until its lease is over."""
+    wait_until_at_rest(place.directory)
     with lock(root, place.id):
         resident = resident_in(place.directory) if place.has_directory else None
     if resident is not None:
@@ -167,6 +168,14 @@ def clean_up_after_opener(root: str, place: Place) -> None:
         poll.register(resident, select.POLLIN)
         poll.poll()
     clean(root, place)
+
+
+def wait_until_at_rest(directory: str) -> None:
+    """A program that the opener started may still make something that needs the directory, as `busy` tells."""
+    with contextlib.suppress(OSError):
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.close(fd)
 
 
 def clean(root: str, place: Place) -> None:

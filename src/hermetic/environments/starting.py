@@ -69,12 +69,14 @@ async def start_resident(
     finally:
         for side in (ours, theirs):
             side.close()
-        if pid is not None and gently:
-            await _tell_to_end(pid)
-        if pid is not None:
-            end(pid)
-        os.close(stdin)
-        os.close(stderr)
+        try:
+            if pid is not None and gently:
+                await _tell_to_end(pid)
+        finally:
+            if pid is not None:
+                _end_group(pid) if afterwards == "is ended" else end(pid)
+            os.close(stdin)
+            os.close(stderr)
 
 
 async def skip(stream: socket.socket, mark: bytes) -> bool:
@@ -165,11 +167,18 @@ def end(pid: int) -> None:
 
 
 async def _tell_to_end(pid: int) -> None:
-    """Returns when a child has ended of SIGTERM, or has had time enough to."""
+    """Returns when a child has ended of SIGTERM to its group, or has had time enough to."""
     with contextlib.suppress(ProcessLookupError, TimeoutError):
-        os.kill(pid, signal.SIGTERM)
+        os.killpg(pid, signal.SIGTERM)
         async with asyncio.timeout(ENDING_SECONDS):
             await ended(pid)
+
+
+def _end_group(pid: int) -> None:
+    """Ends a program that `spawn` started with all of its group at once, so that none of them does anything more."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    end(pid)
 
 
 def end_session(session: int) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unreachable
 from hermetic.environments import catalog
+from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
@@ -157,6 +158,7 @@ async def start_new(ordered: Ordered) -> Environment:
         if spool is not None:
             watch.spool(spool)
             os.mkdir(spool, mode=0o700)
+        await at_rest(records.root / id)
         records.make_directory(id)
         watch.made()
         record = await _started(backend, records, id, task, spool)

@@ -26,3 +26,7 @@ def test_keys_send_what_a_terminal_would(names: str, sent: bytes) -> None:
 def test_an_unknown_key_names_the_known_ones(names: str) -> None:
     with pytest.raises(InvalidArgument, match="ctrl"):
         encode_keys(names)
+
+
+def test_a_program_may_want_another_form_of_the_cursor_keys() -> None:
+    assert encode_keys("up x ctrl-up delete f1 End", application=True) == b"\x1bOAx\x1b[1;5A\x1b[3~\x1bOP\x1bOF"

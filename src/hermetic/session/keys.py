@@ -24,12 +24,28 @@ _CONTROL = {
 _MODIFIERS = {"shift": 1, "alt": 2, "meta": 2, "ctrl": 4, "c": 4, "control": 4}
 
 
-def encode_keys(names: str) -> bytes:
-    """The bytes for key names with spaces between: `ctrl-c`, `up`, `alt-x`, `ctrl-left`, `f1`, or a character."""
+# These have another form for programs that have asked for it, as curses does: ESC O A instead of ESC [ A.
+_CURSOR = frozenset({"up", "down", "right", "left", "home", "end"})
+
+
+def encode_keys(names: str, *, application: bool = False) -> bytes:
+    """The bytes for key names with spaces between: `ctrl-c`, `up`, `alt-x`, `ctrl-left`, `f1`, or a character.
+
+    `application`: the program has asked for the cursor keys' other form.
+    """
     words = names.split()
     if not words:
         raise InvalidArgument('no key named; give names like "ctrl-c up enter"', argument="keys")
-    return "".join(_encode(word) for word in words).encode()
+    return "".join(_application(word) if application else _encode(word) for word in words).encode()
+
+
+def has_cursor_key(names: str) -> bool:
+    """True when one of the keys has two forms."""
+    return not _CURSOR.isdisjoint(names.lower().split())
+
+
+def _application(word: str) -> str:
+    return _encode(word).replace("[", "O") if word.lower() in _CURSOR else _encode(word)
 
 
 def _encode(word: str) -> str:

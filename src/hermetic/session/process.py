@@ -8,14 +8,14 @@ from typing import Literal
 import msgspec
 
 from hermetic.contract.endings import Ending, Lost
-from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, GRACE
 from hermetic.contract.process import Chunk, ProcessInfo, Shown, Status
 from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
 from hermetic.session.blobs import cut
-from hermetic.session.keys import encode_keys
+from hermetic.session.keys import encode_keys, has_cursor_key
 from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Search, compile_search
@@ -82,7 +82,8 @@ class Process:
 
     async def keys(self, names: str) -> None:
         """Presses keys: `keys("ctrl-c up enter")`."""
-        await self.write(encode_keys(names))
+        application = self._info.pty and has_cursor_key(names) and await self._has_application_keys()
+        await self.write(encode_keys(names, application=application))
 
     async def close_input(self) -> None:
         """Ends its input: it reads end of file after what was written."""
@@ -161,6 +162,14 @@ class Process:
         """What its terminal shows now: the lines, where the cursor is, whether a program has the whole screen."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
+
+    async def _has_application_keys(self) -> bool:
+        """True when the program has asked its terminal for the other form of the cursor keys."""
+        try:
+            await self.shown()
+        except Unsupported:
+            return False
+        return self._screen is not None and self._screen.has_application_keys
 
     def _line(self, text: str) -> bytes:
         """The text and what ends a line: on a terminal that is the Enter key."""

@@ -8,6 +8,7 @@ from hermetic.contract.limits import SCREEN_REPLAY
 from hermetic.contract.process import Chunk, Shown
 
 _SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
+_APPLICATION_KEYS = 1 << 5  # as pyte writes the private mode 1
 STEP = 1 << 16  # bytes replayed between two turns of the event loop
 
 
@@ -30,6 +31,11 @@ class Screen:
         """The terminal's new size."""
         self._screen.resize(rows, cols)
 
+    @property
+    def has_application_keys(self) -> bool:
+        """True when the program wants ESC O instead of ESC [ before the letter of a cursor key."""
+        return _APPLICATION_KEYS in self._screen.mode
+
     async def look(self, total: int) -> Shown:
         """What the screen shows once the log is replayed up to `total`, or to its end."""
         async with self._looks:
@@ -39,7 +45,9 @@ class Screen:
         if total - self.position > SCREEN_REPLAY.value:
             # A program that prints that much redraws what it shows.
             self.position = total - SCREEN_REPLAY.value
+            kept = self._screen.mode & {_APPLICATION_KEYS}  # programs set it once
             self._screen.reset()
+            self._screen.mode |= kept
         while self.position < total:
             chunk = await self._read(self.position)
             if not chunk.data:

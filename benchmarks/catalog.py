@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from benchmarks import background, containers, ending, fleets, latency, output, parallel, starting
+from benchmarks import background, containers, ending, fleets, latency, many, output, parallel, starting
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
 from benchmarks.places import PLACES
@@ -32,6 +32,7 @@ LOCAL: dict[str, InAPlace] = {
     "output": output.flood,
     "log": output.log,
     "background": background.background,
+    "many": many.many,
     "ending": ending.ending,
     "open": starting.opening,
     "profile": starting.profile,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.contract.limits import LISTED_BY_TOOL
+from hermetic.contract.limits import HANDLES, LISTED_BY_TOOL
 from hermetic.session.task import ToolLimits
 from tests.boxes import opened
 
@@ -141,3 +141,12 @@ async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path) -> None:
         looks = await asyncio.gather(*(box.process("screen", id) for _ in range(4)))
         assert all(look["screen"] == looks[0]["screen"] for look in looks)
         assert looks[0]["screen"][-2:] == ["end", ""]
+
+
+async def test_more_processes_at_once_than_are_remembered(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        started = [await box.terminal(f"echo {number}", background=True) for number in range(HANDLES.value + 10)]
+        ids = [one["session_id"] for one in started]
+        for _ in range(2):
+            logs = await asyncio.gather(*(box.process("wait", id, timeout=20) for id in ids))
+            assert [log["output"] for log in logs] == [f"{number}\n" for number in range(len(ids))]

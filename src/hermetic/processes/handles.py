@@ -24,12 +24,14 @@ class Handles:
         known = kept.get(id)
         try:
             if known is None:
-                known = kept.setdefault(id, await environment.process(id))
+                found = await environment.process(id)
             else:
                 await known.status()
         except UnknownProcess:
             kept.pop(id, None)
             raise
+        # Others may have come and gone meanwhile: the first one that was kept is the one that all use.
+        known = kept.setdefault(id, known or found)
         kept.move_to_end(id)
         while len(kept) > HANDLES.value:
             kept.popitem(last=False)

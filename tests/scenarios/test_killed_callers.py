@@ -1,0 +1,114 @@
+"""The caller of the tools dies by SIGKILL at any moment: the next one finds everything that was, and is told once."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.boxes import Box, opened
+from tests.sizes import scale
+
+LINES = 400
+# Says on its output what it knows: a line "asked N" before a start, "started N ID" after it, "told ID" for each notice.
+CALLER = """
+import asyncio, json, sys
+from hermetic.toolbox import Toolbox
+
+async def main():
+    directory, lines = sys.argv[1:]
+    toolbox = Toolbox(options={"login": False, "cwd": directory})
+    async def listen():
+        async for notice in toolbox.notices():
+            print("told", notice.session_id, notice.exit_code, flush=True)
+            print("handled", notice.session_id, flush=True)
+    listening = asyncio.ensure_future(listen())
+    for number in range(1000):
+        print("asked", number, flush=True)
+        command = f"for ((i = 0; i < {lines}; i++)); do echo {number} $i; done; exit {number % 100}"
+        given = {"command": command, "background": True, "notify_on_complete": True}
+        answer = json.loads(await toolbox.call("terminal", given, task_id="t"))
+        print("started", number, answer["session_id"], flush=True)
+        if number % 5 == 0:
+            await toolbox.call("terminal", {"command": "true"}, task_id="t")
+        await asyncio.sleep(0.02)
+
+asyncio.run(main())
+"""
+
+
+async def lived(directory: Path, seconds: float) -> list[list[str]]:
+    """What a caller said in its life, which is ended so long after its first start."""
+    caller = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CALLER, str(directory), str(LINES), stdout=asyncio.subprocess.PIPE
+    )
+    assert caller.stdout is not None
+    async with asyncio.timeout(60):
+        first = await caller.stdout.readline()
+        await asyncio.sleep(seconds)
+        os.kill(caller.pid, signal.SIGKILL)
+        rest = await caller.stdout.read()
+        await caller.wait()
+    # The last line may be cut off.
+    return [line.split() for line in (first + rest).decode().split("\n")[:-1]]
+
+
+async def notices_of(box: Box, told: dict[str, int | None]) -> None:
+    """Takes notices in until there are none for a while."""
+    while True:
+        try:
+            async with asyncio.timeout(1):
+                notice = await box.next_notice()
+        except TimeoutError:
+            return
+        assert notice.session_id not in told, "told twice to one caller"
+        told[notice.session_id] = notice.exit_code
+
+
+async def ended(box: Box, id: str) -> tuple[int, str]:
+    """The exit code and the whole output, read by cursor."""
+    text, cursor = "", 0
+    while True:
+        answer: Any = await box.process("poll", id, cursor=cursor)
+        assert "dropped_bytes" not in answer
+        text, cursor = text + answer["output"], answer["cursor"]
+        if answer["status"] == "exited" and not answer["output"]:
+            return answer["exit_code"], text
+
+
+@pytest.mark.slow
+async def test_the_next_caller_finds_everything(tmp_path: Path) -> None:
+    turns = random.Random(5)
+    for turn in range(scale(50)):
+        directory = tmp_path / str(turn)
+        directory.mkdir()
+        said = await lived(directory, turns.uniform(0, 1.2))
+        started = {words[2]: int(words[1]) for words in said if words[0] == "started"}
+        asked = sum(words[0] == "asked" for words in said)
+        before = {words[1]: int(words[2]) for words in said if words[0] == "told"}
+        unsure = {said[-1][1]} if said[-1][0] == "told" else set()  # it died before it had handled that one
+        async with asyncio.timeout(120), opened(directory) as box:
+            await box.process("list")  # the first call takes up what is to be told
+            now: dict[str, int | None] = {}
+            await notices_of(box, now)
+            listed = await box.process("list")
+            # At most one start was under way when it died; it is there as a whole or not at all.
+            assert len(started) <= listed["count"] <= asked <= len(started) + 1
+            async with box.toolbox.fleet.use("t") as environment:
+                there = {info.id for info in await environment.processes() if info.kind == "process"}
+            assert started.keys() <= there
+            for id, number in started.items():
+                code, text = await ended(box, id)
+                assert code == number % 100
+                assert text == "".join(f"{number} {line}\n" for line in range(LINES))
+                assert before.get(id, now.get(id)) == code, "its end was told to nobody, or wrongly"
+            again = (before.keys() & now.keys()) - unsure
+            assert len(again) <= 1, "told twice"
+            for id in again:  # told, and handled just when it died: what was remembered did not get away any more
+                assert ["handled", id] in said[-3:]
+            assert (before.keys() | now.keys()) <= there
+            await box.toolbox.fleet.close_task("t", remove=True)

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,8 +19,8 @@ PACKAGES = (Path(hermetic.__file__).parent, Path(msgspec.__file__).parent)
 class OrdinaryUser:
     """A user with a copy of Hermetic in a directory of his own, and an interpreter that he may run."""
 
-    def __init__(self, name: str, home: Path) -> None:
-        self.name, self.home = name, home
+    def __init__(self, name: str, home: Path, *, groups: Sequence[int] = ()) -> None:
+        self.name, self.home, self.groups = name, home, groups
         for package in PACKAGES:
             shutil.copytree(package, home / "packages" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
         entry = pwd.getpwnam(name)
@@ -47,7 +48,7 @@ class OrdinaryUser:
     def _spawn(self, python: str, code: str, *words: str, **more: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [python, "-c", code, *words], env={**self.environ, **more}, cwd="/", stdout=subprocess.PIPE, text=True,
-            user=self.uid, group=self.gid, extra_groups=[],
+            user=self.uid, group=self.gid, extra_groups=self.groups,
         )  # fmt: skip
 
     def _interpreter(self) -> str:

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.environments.engines import ENGINES, ask, containers, need_engine, ou
 from tests.programs import need_variable
 from tests.sizes import scale
 
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 LEASE = 0.3
 GONE_SECONDS = 60.0
 
@@ -445,9 +447,39 @@ async def test_an_engine_that_is_missing_or_broken_is_told_and_nothing_runs_else
     assert list(runtime_root().glob("[et]-*")) == []
 
 
-async def test_a_stopped_engine_is_told_with_what_to_do(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A docker engine of the test's own is the one in use; calling it stops it."""
     need_engine("docker")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; start it"):
-        await hermetic.open("docker", image=image)
-    assert list(runtime_root().glob("[et]-*")) == []
+    if os.geteuid() != 0:
+        pytest.skip("an engine of its own can only be started by root")
+    with tempfile.TemporaryDirectory(prefix="hd-", dir="/tmp") as directory:
+
+        def stop() -> None:
+            subprocess.run([SCRIPTS / "stop-docker.sh", "--dir", directory], check=True, capture_output=True)
+
+        subprocess.run([SCRIPTS / "start-docker.sh", "--dir", directory], check=True, capture_output=True)
+        try:
+            monkeypatch.setenv("DOCKER_HOST", f"unix://{directory}/docker.sock")
+            ask("docker", ["import", need_variable("IMAGE_BASE_TAR"), "own"])
+            yield stop
+        finally:
+            stop()
+
+
+@pytest.mark.slow
+async def test_a_stopped_engine_is_told_with_what_to_do(own_engine: Callable[[], None]) -> None:
+    env = await hermetic.open("docker", image="own", network=False, task="stopped")
+    up = asyncio.Event()
+    running = asyncio.create_task(env.run("echo up; sleep 600", on_output=lambda _: up.set()))
+    async with asyncio.timeout(20):
+        await up.wait()
+    await asyncio.to_thread(own_engine)
+    assert isinstance((await running).ending, hermetic.Lost)
+    await env.close()
+    for task in ("stopped", "another"):
+        with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; start it"):
+            await hermetic.open("docker", image="own", network=False, task=task)
+    assert [record.task for record in Records(runtime_root()).all()] in ([], ["stopped"])
+    Records(runtime_root()).discard(env.id)
+    await eventually(lambda: list(runtime_root().glob("[et]-*")) == [])

@@ -116,6 +116,8 @@ class Client:
             answer = await self.run(*self._removal, container, seconds=REMOVAL_SECONDS)
             if answer.code == 0 or "no such container" in answer.errors.lower():
                 return
+            if trouble := await self.trouble():
+                raise EnvironmentUnavailable(trouble)
             if time.time() - began > REMOVAL_SECONDS:
                 raise EnvironmentUnavailable(f"container {container} cannot be removed: {answer.errors}")
             # The engine is at it already: its word that it is done, or another question.

@@ -11,6 +11,9 @@ from tests.docs.pages import ROOT, rows
 PAGE = "docs/behaviours.md"
 POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-23", "W-26"]
 APPTAINER = ["S1-7", "S1-8", "S1-9", "S1-46", "S1-47", "S1-48", "R-J2"]
+CONTAINERS = [
+    "S1-53", *(f"S4-{number}" for number in range(1, 35)), "X-13", *(f"W-{number}" for number in range(74, 88)),
+]  # fmt: skip
 SSH = [*(f"S1-{number}" for number in range(49, 53)), "R-I1", "R-I2", "R-I3", "R-J1", "W-31"]
 FLEET = ["S1-16", *(f"S1-{number}" for number in range(54, 62)), "W-38", "W-41", "W-104"]
 VARIABLES = [f"R-H{number}" for number in range(1, 9)]
@@ -21,7 +24,7 @@ TEXTS = [
 SETTINGS = [*(f"S1-{number}" for number in range(1, 7)), "S1-10", "X-2", "X-14"]
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
-    *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS,
+    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import hermetic
+from hermetic.environments.catalog import find
 from hermetic.environments.container_client import PROGRAMS
 from hermetic.environments.docker import NoPython
 from hermetic.environments.records import Records, id_for_task, runtime_root
@@ -445,6 +446,33 @@ async def test_an_engine_that_is_missing_or_broken_is_told_and_nothing_runs_else
     with pytest.raises(hermetic.EnvironmentUnavailable, match="no good"):
         await hermetic.open("docker", image=image)
     assert list(runtime_root().glob("[et]-*")) == []
+
+
+# An engine without the cgroup for processes: it refuses that limit, and says in `info` that it has none.
+WITHOUT_PIDS = """\
+#!/bin/sh
+case " $* " in
+*" --pids-limit "*) echo "runtime error: no cgroup for pids" >&2; exit 125 ;;
+" info "*) echo '{"PidsLimit": false, "MemoryLimit": true, "CpuCfsQuota": true}'; exit ;;
+esac
+exec "$REAL_DOCKER" "$@"
+"""
+
+
+async def test_a_limit_that_cannot_be_set_is_left_out_and_named(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = tmp_path / "docker"
+    client.write_text(WITHOUT_PIDS.replace("$REAL_DOCKER", need_engine("docker")))
+    client.chmod(0o755)
+    monkeypatch.setenv("HERMETIC_DOCKER_BINARY", str(client))
+    async with hermetic.open("docker", image=image, network=False) as env:
+        assert inspect("docker", env)["HostConfig"]["PidsLimit"] in (None, 0)
+        assert any("no limit on pids" in note for note in env.isolation.notes)
+        assert any("no limit on pids" in note for note in (await env.info()).weak)
+        async with hermetic.attach(env.id) as again:
+            assert again.isolation == env.isolation
+    assert (await find("docker").doctor()).state == "weak"  # type: ignore[attr-defined]
 
 
 @pytest.fixture

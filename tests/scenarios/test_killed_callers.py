@@ -1,6 +1,7 @@
 """The caller of the tools dies by SIGKILL at any moment: the next one finds everything that was, and is told once."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.boxes import Box, opened
+from tests.boxes import Box, opened_in
+from tests.environments.engines import need_engine
+from tests.programs import need_variable
 from tests.sizes import scale
 
 LINES = 400
@@ -20,8 +23,8 @@ import asyncio, json, sys
 from hermetic.toolbox import Toolbox
 
 async def main():
-    directory, lines = sys.argv[1:]
-    toolbox = Toolbox(options={"login": False, "cwd": directory})
+    kind, options, task, lines = sys.argv[1:]
+    toolbox = Toolbox(environment=kind, options=json.loads(options))
     async def listen():
         async for notice in toolbox.notices():
             print("told", notice.session_id, notice.exit_code, flush=True)
@@ -31,21 +34,22 @@ async def main():
         print("asked", number, flush=True)
         command = f"for ((i = 0; i < {lines}; i++)); do echo {number} $i; done; exit {number % 100}"
         given = {"command": command, "background": True, "notify_on_complete": True}
-        answer = json.loads(await toolbox.call("terminal", given, task_id="t"))
+        answer = json.loads(await toolbox.call("terminal", given, task_id=task))
         print("started", number, answer["session_id"], flush=True)
         if number % 5 == 0:
-            await toolbox.call("terminal", {"command": "true"}, task_id="t")
+            await toolbox.call("terminal", {"command": "true"}, task_id=task)
         await asyncio.sleep(0.02)
 
 asyncio.run(main())
 """
 
 
-async def lived(directory: Path, seconds: float) -> list[list[str]]:
+async def lived(kind: str, options: dict[str, Any], task: str, seconds: float) -> list[list[str]]:
     """What a caller said in its life, which is ended so long after its first start."""
+    given = [kind, json.dumps(options), task, str(LINES)]
     caller = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CALLER, str(directory), str(LINES), stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-c", CALLER, *given, stdout=asyncio.subprocess.PIPE
+    )  # fmt: skip
     assert caller.stdout is not None
     async with asyncio.timeout(60):
         first = await caller.stdout.readline()
@@ -69,11 +73,11 @@ async def notices_of(box: Box, told: dict[str, int | None]) -> None:
         told[notice.session_id] = notice.exit_code
 
 
-async def ended(box: Box, id: str) -> tuple[int, str]:
+async def ended(box: Box, id: str, task: str) -> tuple[int, str]:
     """The exit code and the whole output, read by cursor."""
     text, cursor = "", 0
     while True:
-        answer: Any = await box.process("poll", id, cursor=cursor)
+        answer: Any = await box.process("poll", id, task, cursor=cursor)
         assert "dropped_bytes" not in answer
         text, cursor = text + answer["output"], answer["cursor"]
         if answer["status"] == "exited" and not answer["output"]:
@@ -81,34 +85,43 @@ async def ended(box: Box, id: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-async def test_the_next_caller_finds_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "times"), [("local", 50), ("docker", 20)])
+async def test_the_next_caller_finds_everything(kind: str, times: int, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"login": False}
+    if kind == "docker":
+        need_engine("docker")
+        options |= {"image": need_variable("IMAGE_BASE"), "pids": 2048}
     turns = random.Random(5)
-    for turn in range(scale(50)):
-        directory = tmp_path / str(turn)
-        directory.mkdir()
-        said = await lived(directory, turns.uniform(0, 1.2))
-        started = {words[2]: int(words[1]) for words in said if words[0] == "started"}
-        asked = sum(words[0] == "asked" for words in said)
-        before = {words[1]: int(words[2]) for words in said if words[0] == "told"}
-        unsure = {said[-1][1]} if said[-1][0] == "told" else set()  # it died before it had handled that one
-        async with asyncio.timeout(120), opened(directory) as box:
-            await box.process("list")  # the first call takes up what is to be told
-            now: dict[str, int | None] = {}
-            await notices_of(box, now)
-            listed = await box.process("list")
-            # At most one start was under way when it died; it is there as a whole or not at all.
-            assert len(started) <= listed["count"] <= asked <= len(started) + 1
-            async with box.toolbox.fleet.use("t") as environment:
-                there = {info.id for info in await environment.processes() if info.kind == "process"}
-            assert started.keys() <= there
-            for id, number in started.items():
-                code, text = await ended(box, id)
-                assert code == number % 100
-                assert text == "".join(f"{number} {line}\n" for line in range(LINES))
-                assert before.get(id, now.get(id)) == code, "its end was told to nobody, or wrongly"
-            again = (before.keys() & now.keys()) - unsure
-            assert len(again) <= 1, "told twice"
-            for id in again:  # told, and handled just when it died: what was remembered did not get away any more
-                assert ["handled", id] in said[-3:]
-            assert (before.keys() | now.keys()) <= there
-            await box.toolbox.fleet.close_task("t", remove=True)
+    for turn in range(scale(times)):
+        task = f"killed-{os.getpid()}-{turn}"
+        said = await lived(kind, options, task, turns.uniform(0, 1.2) + (turn % 2 if kind == "docker" else 0))
+        async with asyncio.timeout(120), opened_in(kind, options) as box:
+            try:
+                await compare(box, task, said)
+            finally:
+                await box.toolbox.fleet.close_task(task, remove=True)
+
+
+async def compare(box: Box, task: str, said: list[list[str]]) -> None:
+    """What the one that died said it did is what there is."""
+    started = {words[2]: int(words[1]) for words in said if words[0] == "started"}
+    asked = sum(words[0] == "asked" for words in said)
+    before = {words[1]: int(words[2]) for words in said if words[0] == "told"}
+    await box.process("list", task=task)  # the first call takes up what is to be told
+    now: dict[str, int | None] = {}
+    await notices_of(box, now)
+    listed = await box.process("list", task=task)
+    # At most one start was under way when it died; it is there as a whole or not at all.
+    assert len(started) <= listed["count"] <= asked <= len(started) + 1
+    async with box.toolbox.fleet.use(task) as environment:
+        there = {info.id for info in await environment.processes() if info.kind == "process"}
+    assert started.keys() <= there
+    for id, number in started.items():
+        code, text = await ended(box, id, task)
+        assert code == number % 100
+        assert text == "".join(f"{number} {line}\n" for line in range(LINES))
+        assert before.get(id, now.get(id)) == code, "its end was told to nobody, or wrongly"
+    assert (before.keys() | now.keys()) <= there
+    for id in before.keys() & now.keys():
+        # Told twice is only the one that it was told of last: it died before that was remembered.
+        assert [words[1] for words in said if words[0] == "told"][-1] == id

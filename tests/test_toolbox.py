@@ -476,3 +476,19 @@ async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkey
             assert answer["output"] == f"{directory}\n[hidden by hermetic: value of ODD_NAME]\n"
         finally:
             await toolbox.close(remove=True)
+
+
+async def test_notify_and_watch_exclude_each_other(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        given = {"notify_on_complete": True, "watch_patterns": ["x"]}
+        started = await box.terminal("echo x; sleep 0.1", background=True, **given)
+        assert "watch_patterns" in started["watch_patterns_ignored"]
+        assert (started["notify_on_complete"], "watch_patterns" in started) == (True, False)
+        async with asyncio.timeout(20):
+            assert (await box.next_notice()).kind == "completed"
+
+
+async def test_what_holds_for_the_background_alone_is_said_in_the_foreground(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        answer = await box.terminal("true", notify_on_complete=True)
+        assert "background=true" in answer["notes"][-1]

@@ -480,7 +480,7 @@ async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkey
 
 async def test_notify_and_watch_exclude_each_other(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        given = {"notify_on_complete": True, "watch_patterns": ["x"]}
+        given: dict[str, Any] = {"notify_on_complete": True, "watch_patterns": ["x"]}
         started = await box.terminal("echo x; sleep 0.1", background=True, **given)
         assert "watch_patterns" in started["watch_patterns_ignored"]
         assert (started["notify_on_complete"], "watch_patterns" in started) == (True, False)

@@ -22,9 +22,18 @@ TEXTS = [
     "W-101", "W-102", "W-103", "W-105",
 ]  # fmt: skip
 SETTINGS = [*(f"S1-{number}" for number in range(1, 7)), "S1-10", "X-2", "X-14"]
+TOOLS = [
+    "S1-11", "S1-12", "S1-13", "S1-14", "S1-15", "S1-17", "S1-19", "S1-20", "S1-21", "S1-22", "S1-23", "S1-24",
+    "S1-25", "S1-26", "S1-38", "S1-39", "S1-40", "S1-41", "S1-42", "S1-43", "S1-62", "S1-63", "S1-64", "S1-65",
+    "S1-66", "S1-67", "R-A1", "R-A2", "R-A3", "R-A4", "R-A5", "R-A6", "R-A7", "R-A8", "R-A9", "R-A10", "R-A11",
+    "R-A12", "R-A13", "R-A14", "R-A15", "R-A16", "R-A17", "R-B1", "R-B2", "R-B3", "R-B4", "R-B5", "R-B6",
+    "R-B7", "R-D1", "R-D2", "R-D3", "R-D4", "R-D5", "R-G5", "R-L1", "R-L2", "R-L3", "R-M1", "X-10", "X-16",
+    "X-27", "W-29", "W-30", "W-32", "W-33", "W-34", "W-35", "W-36", "W-37", "W-39", "W-42", "W-43", "W-44",
+    "W-46", "W-47", "W-48", "W-49", "W-50", "W-51", "W-52", "W-53", "W-54",
+]  # fmt: skip
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
-    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS,
+    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")

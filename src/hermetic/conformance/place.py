@@ -20,6 +20,7 @@ class Place:
         self.options = options
         self._runner = asyncio.Runner()
         self._environment: hermetic.Environment | None = None
+        self._cannot: frozenset[str] | None = None
         self._numbers = itertools.count(1)
         self._unseen: list[dict[str, Any]] = []
 
@@ -46,6 +47,12 @@ class Place:
         if self._environment is None:
             self._environment = await hermetic.open(self.kind, **self.options)
         return self._environment
+
+    async def cannot(self) -> frozenset[str]:
+        """What the environment says it cannot do."""
+        if self._cannot is None:
+            self._cannot = frozenset((await (await self.environment()).info()).cannot)
+        return self._cannot
 
     def next_number(self) -> int:
         """A number that no other test has."""

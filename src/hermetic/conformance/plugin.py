@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers which environment is meant."""
+    config.addinivalue_line("markers", "needs(capability): a place without it has to refuse it")
     options = dict(map(read_option, config.getoption("--environment-option")))
     config.stash[_place] = Place(config.getoption("--environment"), options)
 
@@ -48,16 +49,29 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a coroutine test on the event loop of its environment; what the place cannot do is a skip."""
+    """Runs a coroutine test on the event loop of its environment; what a place cannot do, it has to refuse."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
+    place = pyfuncitem.config.stash[_place]
+    needed = {marker.args[0] for marker in pyfuncitem.iter_markers("needs")}
+    if missing := needed & place.run(place.cannot()):
+        for capability in missing:
+            place.run(assert_refused(place, capability))
+        return True
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
-    try:
-        pyfuncitem.config.stash[_place].run(pyfuncitem.obj(**arguments))
-    except hermetic.Unsupported as error:
-        pytest.skip(f"this environment cannot do that: {error}")
+    place.run(pyfuncitem.obj(**arguments))
     return True
+
+
+async def assert_refused(place: Place, capability: str) -> None:
+    """Fails unless the place refuses what it says it cannot do, and says what could be done."""
+    environment = await place.environment()
+    assert capability == "pty", f"nobody knows how to ask for {capability}"
+    with pytest.raises(hermetic.Unsupported) as caught:
+        await environment.start("true", pty=True)
+    assert caught.value.capability == capability
+    assert "without pty" in str(caught.value)
 
 
 @pytest.fixture
@@ -70,6 +84,12 @@ def place(request: pytest.FixtureRequest) -> Place:
 def environment(place: Place) -> hermetic.Environment:
     """The environment under test. It is shared: leave its default session as it is, and end what you start."""
     return place.run(place.environment())
+
+
+@pytest.fixture
+def cannot(place: Place) -> frozenset[str]:
+    """What the environment under test says it cannot do."""
+    return place.run(place.cannot())
 
 
 @pytest.fixture

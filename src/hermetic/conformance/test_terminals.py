@@ -5,6 +5,8 @@ import pytest
 import hermetic
 from hermetic.conformance.observing import need
 
+pytestmark = pytest.mark.needs("pty")
+
 
 async def test_there_is_a_terminal(shell: hermetic.Session) -> None:
     process = await shell.start("tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; : </dev/tty && echo own", pty=True)

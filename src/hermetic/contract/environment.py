@@ -60,6 +60,10 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_sockets: bool = False  # abstract sockets of others are closed to its commands
+    arm: tuple[str, ...] = ()  # bare mode: the program that starts a bash in the place, which reads its standard input
+    arm_environ: dict[str, str] = {}  # the variables of that program
+    keeper: tuple[str, ...] = ()  # the program that starts the first bash there, and makes the place; (): as any other
+    keeper_seconds: float = 30.0  # for it to answer
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 
@@ -141,6 +145,7 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     bash: str | None = None
     weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
+    cannot: tuple[str, ...] = ()  # what it cannot do at all: "pty", "waiting_for_input", "jobs", "descriptors"
     sessions: int
     clients: int
     processes: int

@@ -24,8 +24,7 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.checkup import probe, try_program
 from hermetic.environments.child_environment import QUIET
 from hermetic.environments.container_keeper import KEEPER, Keeper
-from hermetic.environments.local import Lease, Seconds
-from hermetic.environments.options import read_options
+from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.scratch import SETTING as SCRATCH
 from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.seccomp import bpf

@@ -1,34 +1,20 @@
 """The machine we are on: the resident is a process beside us, reached by its Unix socket."""
 
-import asyncio
-import contextlib
 import os
-import secrets
-import signal
 import socket
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
-from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.errors import ConfigError, InvalidArgument
+from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
+from hermetic.environments.beside import end_beside, new_life, start_beside
 from hermetic.environments.child_environment import child_environment
-from hermetic.environments.options import read_options
-from hermetic.environments.starting import ended, is_resident, start_resident
+from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.unix_socket import connect
-from hermetic.link.archive import BOOT, build_archive, starting_input
-
-PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
-
-LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
-
-Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,24 +54,13 @@ class Local:
         """Starts a resident beside us. Raises EnvironmentUnavailable."""
         options = self._options
         config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}",  # of this life: a task's next resident has another
-            token=token, directory=directory, spool=spool, label=label, cwd=_directory(options.cwd or "."),
+            id=new_life(id), token=token, directory=directory, spool=spool, label=label,
+            cwd=_directory(options.cwd or "."),
             environ=child_environment(os.environ, passthrough=options.passthrough, extra=options.env),
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
             guardian=True,
         )  # fmt: skip
-        given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-        starting = asyncio.ensure_future(
-            start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START.value)
-        )
-        try:
-            started = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await _end_unwanted(starting)
-            raise
-        if Path(started.socket).parent != Path(directory):
-            raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {directory}")
-        return started
+        return await start_beside(config)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A socket connected to the resident's."""
@@ -93,32 +68,7 @@ class Local:
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the resident and its guardian have ended."""
-        for pid in (record.pid, record.guardian):
-            if pid is not None:
-                await _see_ended(pid, record.created)
-
-
-async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
-    """Ends a resident that stands on its own by the time its opener no longer wants it."""
-    with contextlib.suppress(EnvironmentUnavailable, ProcessLookupError):
-        started = await starting
-        os.kill(started.pid, signal.SIGTERM)
-        await ended(started.pid)
-        if started.guardian is not None:
-            await ended(started.guardian)
-
-
-async def _see_ended(pid: int, born_before: float) -> None:
-    """Returns when a resident or guardian has ended: by itself, or because we help."""
-    for help_with in (0, signal.SIGTERM, signal.SIGKILL):
-        if not is_resident(pid, born_before=born_before):
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, help_with)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await ended(pid)
-                return
+        await end_beside(record)
 
 
 def _whole_path(path: str) -> str:
@@ -143,8 +93,3 @@ def _directory(path: str) -> str:
         raise InvalidArgument(f"cwd {path!r} {missing}; give a directory that exists", argument="cwd")
     return path
 
-
-def _interpreter() -> str:
-    if not sys.executable:
-        raise EnvironmentUnavailable("this Python does not know its own program (sys.executable); start it by its path")
-    return sys.executable

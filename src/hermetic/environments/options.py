@@ -4,13 +4,18 @@ import difflib
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from hermetic.contract.errors import ConfigError
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
+
+Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:

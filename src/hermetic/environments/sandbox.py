@@ -28,8 +28,7 @@ from hermetic.environments.cgroups import Cgroup, make_cgroup, remove_cgroup
 from hermetic.environments.checkup import probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
-from hermetic.environments.local import Lease, Seconds
-from hermetic.environments.options import read_options
+from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.private import spool_base
 from hermetic.environments.process_limits import ProcessLimits, limits_besides
 from hermetic.environments.records import runtime_root

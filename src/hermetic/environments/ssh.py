@@ -15,8 +15,7 @@ from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
-from hermetic.environments.local import Lease, Seconds
-from hermetic.environments.options import read_options
+from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.records import runtime_root
 from hermetic.environments.ssh_client import MARK, Target, client_environment, explain, run_there
 from hermetic.environments.starting import start_resident

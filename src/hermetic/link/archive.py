@@ -13,18 +13,21 @@ from hermetic.resident import frames
 
 PACKAGE = "hermetic_resident"
 
-# Reads the archive from standard input into a file without a name, and runs it from there.
-BOOT = f"""\
+_BOOT = f"""\
 import os, sys
 stream = sys.stdin.buffer
 archive = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
 fd = os.memfd_create("{PACKAGE}")
 while archive:
     archive = archive[os.write(fd, archive):]
-sys.path.insert(0, "/proc/self/fd/%d" % fd)
-from {PACKAGE}.main import main
+sys.path.insert(0, "/proc/self/fd/%%d" %% fd)
+from {PACKAGE}.%s import main
 main(stream)
 """
+
+# Reads the archive from standard input into a file without a name, and runs it from there.
+BOOT = _BOOT % "main"
+BARE_BOOT = _BOOT % "bare_main"  # for a place without Python: the resident lives here
 
 _UNCHECKED_HASH = 0b01  # flags of a .pyc that is valid whatever its source says
 

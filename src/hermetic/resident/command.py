@@ -95,7 +95,7 @@ class Command(Job):
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         wrap = b""
         if self.order.env:
-            wrap = b"%d" % self._keep(in_memory(_assignments(self.order.env) + b' builtin command eval "$__h_u"'))
+            wrap = b"%d" % self._keep(in_memory(assignments(self.order.env) + b' builtin command eval "$__h_u"'))
         return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
 
     def _listen(self) -> None:
@@ -146,7 +146,7 @@ class Order:
         self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
 
 
-def _assignments(env: dict[str, str]) -> bytes:
+def assignments(env: dict[str, str]) -> bytes:
     """`A='…' B='…'` in front of `builtin command eval`: they hold for all of that text and its children get them.
 
     In front of `builtin eval` they would hold for the first command of the text alone.

@@ -9,7 +9,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from .frames import Fields
     from .loop import Loop, Watch
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from .resident import Resident
 
     Ending = list[Any]  # its name, and what goes with it
+
+    class Sink(Protocol):
+        """Where output goes: a log, or what stands before one."""
+
+        @property
+        def total(self) -> int: ...  # bytes so far
+        @property
+        def when_released(self) -> list[Callable[[], None]]: ...  # called once when whoever holds it has caught up
+        def append(self, data: bytes | memoryview) -> None: ...
+        def is_held(self) -> bool: ...
 
 PIPE_BYTES = 65536
 FLOOD_PIPE_BYTES = 1 << 20
@@ -43,9 +53,8 @@ class Nowhere:
 class Drain:
     """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
 
-    def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
-        self.loop, self.fd = loop, fd
-        self.log: OutputLog | Nowhere = log
+    def __init__(self, loop: Loop, fd: int, log: Sink) -> None:
+        self.loop, self.fd, self.log = loop, fd, log
         self.is_open = True
         self.watch: Watch | None = None
         self.full_reads = 0

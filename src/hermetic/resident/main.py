@@ -41,7 +41,9 @@ NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
 LOG_BYTES = 65536  # of our own failures
 
 
-def main(stream: BinaryIO) -> NoReturn:
+def main(
+    stream: BinaryIO, make_resident: type[Resident] = Resident, make_requests: type[Requests] = Requests
+) -> NoReturn:
     """Never returns: the process that was started becomes the resident, or ends once that stands on its own."""
     config = read_config(stream)
     close_inherited()
@@ -53,7 +55,7 @@ def main(stream: BinaryIO) -> NoReturn:
     config["has_subreaper"] = become_subreaper()
     try:
         refuse_calls(config["seccomp"])
-        life = begin(config)
+        life = begin(config, make_resident, make_requests)
     except BaseException as error:
         fail(error)
         os._exit(1)
@@ -121,10 +123,8 @@ def close_inherited() -> None:
                 pass
 
 
-def begin(config: Fields) -> Life:
+def begin(config: Fields, make_resident: type[Resident], make_requests: type[Requests]) -> Life:
     set_title(b"hermetic-resident")
-    if not os.path.isdir(config["cwd"]):
-        raise OSError("cwd %r is not a directory there; give one that exists" % config["cwd"])
     if config["own_sockets"]:
         keep_own_sockets()
     limits = DescriptorLimit()
@@ -132,16 +132,17 @@ def begin(config: Fields) -> Life:
     loop = Loop(log.write)
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    resident = Resident(loop, config, limits)
+    resident = make_resident(loop, config, limits)
+    resident.check_place()
     guardian = os.getppid() if config["guardian"] else None
-    life = Life(
-        resident, weaknesses(config), guardian, config["lease"], config["unattended"], config["arrival"])
+    weak = weaknesses(config) + list(resident.weak)
+    life = Life(resident, weak, guardian, config["lease"], config["unattended"], config["arrival"])
     signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
     life.attach(
-        Server(loop, config["directory"] + "/s", config["token"], Requests(resident, life), config["opener"]))
+        Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"]))
     os.umask(config.get("umask", 0o022))
     resident.session("")
     return life

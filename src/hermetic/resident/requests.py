@@ -395,10 +395,10 @@ class Requests(FileRequests, PasswordRequests):
         request.reply({
             "resident": resident.id, "pid": os.getpid(), "guardian": self.life.guardian,
             "uptime": time.monotonic() - resident.began, "rss": resident_memory(), "python": sys.version.split()[0],
-            "bash": resident.bash, "weak": self.life.weak, "sessions": len(resident.sessions),
-            "clients": request.client.server.attached, "processes": len(resident.running()),
-            "lease": self.life.lease.lease, "unattended": self.life.lease.unattended,
-            "descriptors": len(os.listdir("/proc/self/fd")),
+            "bash": resident.bash, "weak": self.life.weak, "cannot": list(resident.cannot),
+            "sessions": len(resident.sessions), "clients": request.client.server.attached,
+            "processes": len(resident.running()), "lease": self.life.lease.lease,
+            "unattended": self.life.lease.unattended, "descriptors": len(os.listdir("/proc/self/fd")),
             "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
         })
 

@@ -62,6 +62,9 @@ class Refusal(Exception):
 
 
 class Resident:
+    weak: tuple[str, ...] = ()  # what a place of this kind cannot do well, for people
+    cannot: tuple[str, ...] = ()  # the same for programs
+
     def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
         self.loop, self.limits = loop, limits
         self.id: str = config["id"]
@@ -96,6 +99,11 @@ class Resident:
         self.sweeps = 0
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
         self.closing = False
+
+    def check_place(self) -> None:
+        """Raises OSError where commands could not even begin."""
+        if not os.path.isdir(self.cwd):
+            raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
 
     # -- sessions
     def session(self, name: str) -> Session:

@@ -11,8 +11,8 @@ from .tree import children
 _NOT_CARRIED = frozenset(
     b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
     b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO "
-    b"BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD HOSTTYPE LINENO "
-    b"MACHTYPE OSTYPE PIPESTATUS PPID PWD RANDOM SHELLOPTS SHLVL SRANDOM UID _".split()
+    b"BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HERMETIC_COMMAND HISTCMD "
+    b"HOSTTYPE LINENO MACHTYPE OSTYPE PIPESTATUS PPID PWD RANDOM SHELLOPTS SHLVL SRANDOM UID _".split()
 )
 _DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
@@ -25,11 +25,16 @@ _DECLARATION = re.compile(
 def reload_text(data: bytes, cwd: str) -> bytes:
     """What to source, from the answer to the order S: variables, NUL, all else in an order that can be replayed."""
     variables, _, rest = data.partition(b"\0")
+    return quote_cd(cwd) + b"\n" + kept_declarations(variables)[1] + rest
+
+
+def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
+    """The names and the text of what can be declared again, from the output of `declare -p`."""
     kept = [
-        found.group(0) for found in _DECLARATION.finditer(variables)
+        found for found in _DECLARATION.finditer(variables)
         if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h")
     ]
-    return quote_cd(cwd) + b"\n" + b"".join(kept) + rest
+    return {found.group(2) for found in kept}, b"".join(found.group(0) for found in kept)
 
 
 def can_be_carried(pid: int) -> bool:

@@ -1,0 +1,306 @@
+r"""What is told to a bash in a place that has nothing else.
+
+A bash there reads its order from its standard input: one line that says how many bytes each field has, then the fields.
+The first field is the script to run; nothing of an order is ever in anybody's arguments. What a script has to tell goes
+between two copies of a token that only it and the resident know, so that a command's output cannot be taken for it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Read by the bash that was started, which reads itself from its input and must not do more than that: it makes room for
+# another. Kept apart from the fields: what LC_ALL was. In the C locale a character is a byte.
+_HEADER = (
+    b"exec \"$BASH\" --norc --noprofile -c '[[ -v LC_ALL ]] && __h_l=$LC_ALL; LC_ALL=C; for __h_n; do __h_x=; "
+    b'((__h_n)) && IFS= read -rN "$__h_n" __h_x; __h+=("$__h_x"); done; set --; eval "${__h[0]}"\' bash %s\n'
+)
+
+
+def order(script: str, *fields: bytes) -> bytes:
+    """The input of a bash that runs the script with these fields as `${__h[1]}` and so on."""
+    whole: Sequence[bytes] = (script.encode(), *fields)
+    return b"".join((_HEADER % b" ".join(b"%d" % len(field) for field in whole), *whole))
+
+
+# Starts one program and tells of it; output goes through `cat`, so that this bash can stay until whoever holds the
+# output has gone: some ways in cut everything off when the program they started ends.
+#
+# Fields: 1 token, 2 mark, 3 second mark, 4 directory, 5 flags, 6 loader, 7 options of the bash that runs it, 8 state,
+# 9 text, 10 a text around it, 11… an argv where there is no loader.
+# Flags: e the directory itself or nothing, s errors apart, i input is ours, c nothing of the place's variables, and the
+# loader's own: R, T or L.
+# Descriptors: 9 what we tell, 6 the input, 5 output, 4 errors, 7 the state, 8 what the loader reads, 3 a pipe to be.
+# Records: C the directory it is in, B its pid, S the state it leaves, E status and x (exited) or s (by a signal).
+SUPERVISE = r"""
+__h_t=$'\377'${__h[1]} __h_d=${__h[4]} __h_f=${__h[5]} __h_s=126 __h_j= __h_e= __h_u=
+exec 9>&2 2>/dev/null 6<&0 </dev/null
+__h_say() { printf '%s%s%s' "$__h_t" "$1" "$__h_t" >&9; }
+
+# A pipe is the reading end that a process substitution leaves, and a writing end opened by its path.
+__h_a=/proc/$$/fd/3
+exec 3< <(:) 5>"$__h_a"; cat <&3 5>&- 6<&- & __h_o=$!
+if [[ $__h_f == *s* ]]; then
+  # Not our child: a wait for a child that was stopped once does not wait. Its end is that of a pipe it holds.
+  exec 3< <(:) 4>"$__h_a" {__h_r}< <(:)
+  __h_e=$(cat <&3 >&9 2>"/proc/$$/fd/$__h_r" 4>&- 5>&- 6<&- & printf %s $!)
+fi
+exec 3< <(:) 7>"$__h_a"
+{
+  # Whoever else writes to the same stream stands still meanwhile.
+  IFS= read -rN1 __h_x && [[ $__h_e ]] && {
+    kill -STOP "$__h_e"
+    while IFS= read -r __h_y <"/proc/$__h_e/stat" && [[ $__h_y != *') '[TZX]* ]]; do :; done
+  }
+  printf '%sS%s' "$__h_t" "$__h_x" >&9; cat >&9; printf %s "$__h_t" >&9
+  [[ $__h_e ]] && kill -CONT "$__h_e"
+} <&3 4>&- 5>&- 6<&- 7>&- & __h_p=$!
+exec 3<&-
+
+__h_start() {
+  trap - CHLD INT QUIT
+  if [[ $__h_f == *c* ]]; then unset $(compgen -e); elif [[ -v __h_l ]]; then LC_ALL=$__h_l; else unset LC_ALL; fi
+  export HERMETIC_COMMAND=${__h[2]}
+  [[ ${__h[3]} ]] && ulimit -S -x "${__h[3]}"
+  __h_say "B$BASHPID"
+  if [[ ${__h[6]} ]]; then
+    exec >/dev/null 4>&- 5>&- 7>&- 9>&-
+    [[ $__h_f == *L* ]] && eval "${__h[8]}"
+    exec "$BASH" --norc ${__h[7]} -c "${__h[6]}" bash "/proc/$$/fd/" "$__h_f"
+  fi
+  eval "${__h[8]}"
+  if [[ $__h_e ]]; then exec >&5 2>&4; else exec >&5 2>&5; fi
+  exec 4>&- 5>&- 7>&- 9>&-
+  exec -- "${__h[@]:11}"
+}
+
+__h_a=
+if [[ ! $__h_d ]]; then __h_a=1
+elif [[ $__h_f == *e* ]]; then cd -P -- "$__h_d" && __h_a=1 || printf 'hermetic: cannot enter %s\n' "$__h_d" >&5
+else __h_a=1; until cd -P -- "$__h_d"; do __h_d=${__h_d%/*} __h_d=${__h_d:-/}; done; fi
+__h_say "C$PWD"
+if [[ $__h_a ]]; then
+  if [[ ${__h[6]} ]]; then
+    exec 8< <(exec 4>&- 5>&- 6<&- 7>&- 9>&-; printf '%d %d %d %d\n%s%s%s%s' \
+      ${#__h_d} ${#__h[10]} ${#__h[8]} ${#__h[9]} "$__h_d" "${__h[10]}" "${__h[8]}" "${__h[9]}")
+  fi
+  trap '__h_x=$(jobs -l); [[ $__h_x == *" $__h_u "* ]] && __h_j=$__h_x' CHLD
+  set -m
+  if [[ $__h_f == *i* ]]; then __h_start <&6 6<&- & else __h_start 6<&- & fi
+  __h_u=$!
+  set +m
+  exec 6<&- 8<&-
+  cd /
+  wait "$__h_u"
+  __h_s=$?
+  trap - CHLD
+fi
+exec 7>&-
+wait "$__h_p"
+__h_x=x
+((__h_s > 128)) && [[ $__h_j && ! $__h_j =~ \ $__h_u\ (Exit|Done|Running) ]] && __h_x=s
+__h_say "E$__h_s $__h_x"
+printf '%s%s' "$__h_t" "$__h_t" >&5
+if [[ $__h_e ]]; then printf '%s%s' "$__h_t" "$__h_t" >&4; fi
+exec 4>&- 5>&-
+if [[ $__h_e ]]; then while read -r -u "$__h_r"; do :; done; fi
+wait "$__h_o"
+"""
+
+# Runs in a fresh bash of its own: takes the state in, evaluates the text, and tells the state it leaves where the text
+# came back. One line, read before any of it runs: nothing in the state or the text can change its meaning. $1 is where
+# the descriptors of the one who started it are found, $2 the flags.
+_LOAD = r"""
+__h_p=$1 __h_m=$2 __h_w= __h_u= __h_s= __h_t=: __h_y=; builtin shift "$#";
+if [[ $__h_m == *L* ]]; then builtin set +eu; builtin shopt -s expand_aliases; else
+LC_ALL=C; builtin read -r __h_a __h_b __h_c __h_d <&8;
+((__h_a)) && IFS= builtin read -rN "$__h_a" __h_w <&8; ((__h_b)) && IFS= builtin read -rN "$__h_b" __h_u <&8;
+((__h_c)) && IFS= builtin read -rN "$__h_c" __h_s <&8; __h_t=; ((__h_d)) && IFS= builtin read -rN "$__h_d" __h_t <&8;
+builtin exec 8<&-; builtin unset LC_ALL;
+if [[ $__h_w ]]; then builtin cd -L -- "$__h_w"; fi;
+builtin eval "$__h_s" || builtin :;
+if [[ $__h_u ]]; then __h_s=$__h_t __h_t=$__h_u __h_u=$__h_s; fi; fi;
+__h_x=5; if [[ $__h_m == *s* ]]; then __h_x=4; fi;
+__h_s=0 LINENO=1;
+"""
+# T redirects with exec, so that the output of a trap on EXIT is seen.
+_EVALUATE = r"""
+if [[ $__h_m == *T* ]]; then command exec >|"${__h_p}5" 2>|"$__h_p$__h_x"; LINENO=1; builtin eval "$__h_t";
+else builtin eval "$__h_t" >|"${__h_p}5" 2>|"$__h_p$__h_x"; fi;
+__h_s=$? __h_t= __h_u= __h_a=$-;
+"""
+# Nothing is told where the next bash could not take a text in. A trap of the user's must not print into the state. It
+# ends with a dot, so that half of one is not taken for a state.
+_TELL = r"""
+__h_y=; if [[ $__h_m == *[TL]* ]]; then __h_y=$(builtin trap -p EXIT); builtin trap - EXIT;
+__h_t=$(builtin trap -p); builtin trap - DEBUG ERR RETURN; fi;
+builtin set +xv;
+builtin eval : && builtin exec && builtin command : &&
+{ builtin pwd -L; builtin printf '\0'; builtin pwd -P || builtin printf '%s\n' "$PWD"; builtin printf '\0';
+builtin export -p; builtin printf '\0'; builtin declare -p; builtin printf '\0';
+builtin declare -f; builtin printf '\0';
+builtin alias -p; builtin complete -p;
+for __h_x in c d f n s t u v; do builtin printf 'builtin ulimit -S -%s ' "$__h_x"; builtin ulimit -S "-$__h_x";
+builtin printf 'builtin ulimit -H -%s ' "$__h_x"; builtin ulimit -H "-$__h_x"; done;
+for ((__h_x=${#DIRSTACK[@]}; --__h_x > 0; )); do builtin printf 'builtin pushd -n %q\n' "${DIRSTACK[__h_x]}"; done;
+builtin printf 'builtin set --'; if (($#)); then builtin printf ' %q' "$@"; fi; builtin printf '\n\0';
+builtin declare -F; builtin umask -p; builtin enable -n; builtin shopt -p; builtin set +o;
+for __h_x in x v; do if [[ $__h_a == *$__h_x* ]]; then builtin printf 'set -%s\n' $__h_x; fi; done; builtin printf '\0';
+if [[ $__h_m == *[TL]* ]]; then builtin printf '%s\n' "$__h_t"; else builtin trap -p; fi;
+builtin printf '\0.'; } >|"${__h_p}7" 2>/dev/null || builtin :;
+if [[ $__h_y ]]; then builtin eval "$__h_y"; fi;
+builtin exit "$__h_s"
+"""
+LOADER = " ".join((_LOAD + _EVALUATE + _TELL).split("\n")).strip()
+
+
+# Stays as long as the resident does. Looks at the processes of the place and ends them, with builtins alone; when its
+# input ends, because the resident or the way to it is gone, it ends all that is ours and itself. What belongs to a
+# command: what carries its number as a soft limit on file locks, which the kernel keeps and does not use, or its mark
+# in its environment, and what hangs below and carries no other.
+#
+# Fields: 1 the resident's id, 2 the high part of its second marks or "", 3 a directory that has to exist, or "".
+# It first says what the place is like, then answers each request `ID VERB ARGUMENT SUBJECT` with `ID TEXT`, each ended
+# by NUL. A subject is a number and the pid of its first process, or `*` for all that is ours.
+KEEP = r"""
+exec 2>/dev/null
+trap '' HUP INT QUIT TERM PIPE
+ID=${__h[1]} LOCKS=${__h[2]} IFS=' '
+declare -A own asked
+
+# Whoever we hang below is never ours, whatever he carries: not the first process, and not ourselves.
+declare -A spared=([1]=1)
+for ((pid = $$; pid > 1; )); do
+  spared[$pid]=1 s=
+  IFS= read -rN 4096 s <"/proc/$pid/stat"
+  s=${s##*') '} s=${s#* } pid=${s%% *}
+done
+
+walk() {
+  local p pid s e l n changed wanted=${1%+*} root=
+  [[ $1 == *+* ]] && root=${1#*+}  # a number alone is no pid: that of another process could be the same
+  local -A number=() parent=()
+  own=()
+  for p in /proc/[0-9]*; do
+    s= e= l= n= pid=${p#/proc/}
+    IFS= read -rN 4096 s <"$p/stat"
+    s=${s##*') '}
+    [[ ! $s || $s == [ZX]' '* ]] && continue
+    [[ ${spared[$pid]-} ]] && continue
+    s=${s#* } parent[$pid]=${s%% *}
+    [[ $LOCKS ]] && IFS= read -rN 4096 l <"$p/limits"
+    if [[ $l =~ 'file locks'\ +([0-9]+) ]] && ((BASH_REMATCH[1] >> 28 == LOCKS)); then
+      n=$((BASH_REMATCH[1] & 0xfffffff))
+    elif IFS= read -rN 4000000 e <"$p/environ"; [[ $e == *HERMETIC_COMMAND="$ID".[0-9]* ]]; then
+      n=${e##*HERMETIC_COMMAND="$ID".} n=${n%%[!0-9]*}
+    fi
+    number[$pid]=$n
+    [[ $pid == "$root" || $n && ( $wanted == '*' || $wanted == "$n" ) ]] && own[$pid]=1
+  done
+  for ((changed = 1; changed; )); do
+    changed=0
+    for pid in "${!number[@]}"; do
+      if [[ ! ${number[$pid]} && ! ${own[$pid]-} && ${own[${parent[$pid]}]-} ]]; then own[$pid]=1 changed=1; fi
+    done
+  done
+}
+
+dies_of_term() {
+  local name mask
+  while IFS=$'\t' read -r name mask; do
+    [[ $name == Sig@(Ign|Cgt): ]] && ((16#$mask >> 14 & 1)) && return 1
+  done <"/proc/$1/status"
+}
+
+# TERM to whom it is new, and again to whom it would end: one between a fork and its exec is lost.
+ask_to_end() {
+  local pid
+  walk "$1"
+  for pid in "${!own[@]}"; do
+    if [[ ! ${asked[$pid]-} ]] || dies_of_term "$pid"; then
+      asked[$pid]=1
+      kill -TERM "$pid"
+      kill -CONT "$pid"
+    fi
+  done
+}
+
+# Stops who is new until nobody is, so that nobody can fork away unseen; then kills, until none is left.
+finish() {
+  local pid turn
+  local -A frozen=()
+  for ((turn = 0; turn < 300; turn++)); do
+    walk "$1"
+    ((${#own[@]})) || break
+    local new=()
+    for pid in "${!own[@]}"; do [[ ${frozen[$pid]-} ]] || new+=("$pid"); done
+    if ((${#new[@]})); then kill -STOP "${new[@]}"; for pid in "${new[@]}"; do frozen[$pid]=1; done
+    else kill -KILL "${!own[@]}"; fi
+  done
+  asked=()
+}
+
+look_at() {
+  if [[ -d $1 && -x $1 ]]; then told=
+  elif [[ -d $1 ]]; then told='cannot be entered'
+  elif [[ -e $1 ]]; then told='is not a directory'
+  else told='does not exist'; fi
+}
+
+told=
+[[ ${__h[3]} ]] && look_at "${__h[3]}"
+[[ -e /proc/$$/stat ]] || told='has no /proc'
+printf '%s\0' "$told" "$BASH" "$BASH_VERSION" "$PWD" "${HOME-/}" "$(ulimit -H -x)"
+while IFS=' ' read -r -d '' id verb argument subject; do
+  case $verb in
+    look) look_at "$subject" ;;
+    list) walk "$subject"; told="${!own[*]}" ;;
+    tell) walk "$subject"; ((${#own[@]})) && kill "-$argument" "${!own[@]}"; told= ;;
+    one) [[ ${spared[$subject]-} ]] || kill "-$argument" "$subject"; told= ;;
+    ask) ask_to_end "$subject"; told="${!own[*]}" ;;
+    end) finish "$subject"; told="${!own[*]}" ;;
+  esac
+  printf '%s %s\0' "$id" "$told"
+done
+finish '*'
+"""
+
+_FILE = r"""
+__h_t=$'\377'${__h[1]} p=${__h[2]}
+say() { printf '%s%s%s' "$__h_t" "$1" "$__h_t" >&2; }
+fail() {
+  local d=$p
+  while d=${d%/*}; [[ $d && ! -e $d ]]; do :; done
+  if [[ ! -d ${d:-/} ]]; then say '!NotADirectoryError Not a directory'
+  elif [[ -d $p ]]; then say '!IsADirectoryError Is a directory'
+  elif [[ $2 && ! -e $p ]]; then say '!FileNotFoundError No such file or directory'
+  elif [[ -e $p && ! -r $p || ! $2 && ! -w ${d:-/} ]]; then say '!PermissionError Permission denied'
+  else say "!OSError $1"; fi
+  exit
+}
+"""
+
+# Fields: 1 token, 2 path, 3 offset, 4 the most bytes. Records: `!KIND TEXT`, or `=SIZE MODE MTIME`.
+READ_FILE = _FILE + r"""
+[[ -r $p && ! -d $p ]] || fail 'cannot be read' 1
+if [[ -p $p ]]; then say '=0 1000 0'; exit; fi
+i=$(stat -L -c '%s %f %Y' "$p" 2>&1) || fail "$i" 1
+say "=$i"
+if ((${__h[3]})); then tail -c +$((${__h[3]} + 1)) "$p" | head -c "${__h[4]}"; else head -c "${__h[4]}" "$p"; fi
+"""
+
+# Fields: 1 token, 2 path, 3 size of the content that follows as input, 4 mode or "", 5 with parents: 1, 6 a name.
+WRITE_FILE = _FILE + r"""
+[[ -L $p ]] && p=$(readlink -f "$p")
+d=${p%/*} a=$p.${__h[6]}.tmp
+if [[ ${__h[5]} ]]; then i=$(mkdir -p "${d:-/}" 2>&1) || fail "$i"; fi
+[[ -d $p || ! -d ${d:-/} ]] && fail ''
+m=${__h[4]}
+[[ ! $m && -e $p ]] && m=$(stat -c %a "$p")
+[[ $m ]] || printf -v m %o $((0666 & ~0$(umask)))
+if i=$( { umask 077; cat >"$a"; } 2>&1 ) && [[ $(stat -c %s "$a") == "${__h[3]}" ]] &&
+  i=$(chmod "$m" "$a" 2>&1) && i=$(mv -f "$a" "$p" 2>&1); then say "=${__h[3]} 0 0"
+else rm -f "$a"; fail "${i:-it was cut off}"; fi
+"""

@@ -20,6 +20,11 @@ from tests.resident.running import Client, running
 COMPARED: dict[str, float] = {
     "askpass.PROMPT_BYTES": limits.PROMPT.value,
     "askpass.QUESTIONS": limits.QUESTIONS.value,
+    "bare_jobs.BEGIN_SECONDS": limits.BARE_BEGIN.value,
+    "bare_keeper.FIRST_LOOK_SECONDS": limits.BARE_FIRST_LOOK.value,
+    "bare_keeper.LAST_LOOK_SECONDS": limits.BARE_LAST_LOOK.value,
+    "bare_line.COMPLAINT_BYTES": limits.BARE_COMPLAINT.value,
+    "bare_line.RECORD_BYTES": limits.BARE_STATE.value,
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
     "flock.COPIES": limits.COPIES.value,
@@ -70,6 +75,10 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "bare_keeper.NUMBERS": "how a mark is divided: bits that count",
+    "bare_line.ERR": "a stream",
+    "bare_line.OUT": "a stream",
+    "bare_session.PARTS": "how many parts a told state has",
     "feed.PIECE_BYTES": "how much of an input is read ahead: `feed.INPUT_BYTES` bounds what waits",
     "frames.CANCEL": "a kind of frame",
     "frames.CREDIT": "a kind of frame",

@@ -1,45 +1,61 @@
 """The archive that a resident starts from."""
 
-import io
+import marshal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from hermetic.link.archive import BOOT, PACKAGE, build_archive, starting_input
 from hermetic.resident import frames
+from tests.resident.running import running
 
 
-def test_the_archive_is_a_zip_with_every_module_as_source_and_compiled() -> None:
-    modules = {path.stem for path in Path(frames.__file__).parent.glob("*.py")}
-    with zipfile.ZipFile(io.BytesIO(build_archive())) as archive:
-        assert archive.testzip() is None
-        expected = {f"{PACKAGE}/{name}{end}" for name in modules for end in (".py", ".pyc")}
-        assert set(archive.namelist()) == expected
-        assert archive.read(f"{PACKAGE}/frames.py") == Path(frames.__file__).read_bytes()
+def test_the_archive_holds_every_module_as_source_and_compiled() -> None:
+    paths = list(Path(frames.__file__).parent.glob("*.py"))
+    names = {PACKAGE if path.stem == "__init__" else f"{PACKAGE}.{path.stem}" for path in paths}
+    _, compiled, sources = marshal.loads(build_archive())
+    assert set(sources) == set(marshal.loads(compiled)) == names
+    assert sources[f"{PACKAGE}.frames"] == Path(frames.__file__).read_bytes()
 
 
-def test_this_python_runs_the_compiled_modules(tmp_path: Path) -> None:
-    path = tmp_path / "resident.zip"
-    path.write_bytes(build_archive())
-    script = f"import sys; sys.path.insert(0, {str(path)!r}); import {PACKAGE}.frames as f; print(f.__file__)"
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout.strip().endswith("frames.pyc")
+def loaded(archive: bytes) -> str:
+    """How a Python that is given this archive has its modules."""
+    start, _, _ = BOOT.partition(f"from {PACKAGE}.main")
+    script = f"{start}import {PACKAGE}.frames as f; print(f.MAX_BODY, len(codes) > 0, f.pack.__code__.co_filename)"
+    given = starting_input(archive, b"")
+    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
+    return said.stdout.decode()
 
 
-def test_a_module_whose_bytecode_is_of_another_python_runs_from_source(tmp_path: Path) -> None:
-    data = build_archive()
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        compiled = archive.read(f"{PACKAGE}/frames.pyc")
-    path = tmp_path / "resident.zip"
-    path.write_bytes(data.replace(compiled[:4], b"\0\0\r\n"))
-    script = (
-        f"import sys; sys.path.insert(0, {str(path)!r}); import {PACKAGE}.frames as f; print(f.__file__, f.MAX_BODY)"
-    )
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout.split()[0].endswith("frames.py")
+def test_this_python_runs_the_compiled_modules() -> None:
+    body, is_compiled, file = loaded(build_archive()).split()
+    assert (body, is_compiled) == (str(frames.MAX_BODY), "True")
+    assert file.endswith("frames.py")
+
+
+def test_another_python_runs_the_source() -> None:
+    _, compiled, sources = marshal.loads(build_archive())
+    other = marshal.dumps((b"\0\0\r\n", compiled, sources), 2)
+    assert loaded(other).split() == [str(frames.MAX_BODY), "False", f"{PACKAGE}.frames"]
+
+
+def test_a_traceback_has_the_lines_of_the_source() -> None:
+    start, _, _ = BOOT.partition(f"from {PACKAGE}.main")
+    script = f"{start}import traceback\nfrom {PACKAGE} import frames as f\ntry: f.unpack(b'\\xc1')\n"
+    script += "except f.FrameError: print(traceback.format_exc())"
+    given = starting_input(build_archive(), b"")
+    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
+    assert b"raise FrameError" in said.stdout
+
+
+def test_garbage_is_collected_in_a_resident() -> None:
+    with running() as resident, resident.client() as client:
+        before = client.ask("info")[0]["rss"]
+        for turn in range(300):
+            client.ask("run", b"true", id=f"c{turn}", text=4)
+        assert client.ask("info")[0]["rss"] - before < 8 << 20
 
 
 @pytest.mark.parametrize("config", [b"", b"\xc1" * 10])

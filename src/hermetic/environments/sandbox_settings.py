@@ -21,6 +21,8 @@ def settings(directory: str, *, network: bool) -> list[str]:
     names = [name for name in sorted(os.listdir("/etc")) if name in _SETTINGS or name.startswith(_SETTINGS_BEGIN)]
     for path in (*(f"/etc/{name}" for name in names), *_DEEPER):
         try:
+            if path in _DEEPER and os.path.lexists(path):
+                os.makedirs(directory + os.path.dirname(path).removeprefix("/etc"), exist_ok=True)
             if _copy(path, directory + path.removeprefix("/etc")):
                 arguments += ["--ro-bind", path, path]
         except FileNotFoundError:
@@ -35,7 +37,6 @@ def settings(directory: str, *, network: bool) -> list[str]:
 def _copy(path: str, target: str) -> bool:
     """Copies a file or a link; True for a directory, which then has to be mounted. Passes over what is not for all."""
     seen = os.lstat(path)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
     if stat.S_ISLNK(seen.st_mode):
         os.symlink(os.readlink(path), target)
     elif stat.S_ISDIR(seen.st_mode) and seen.st_mode & 0o005 == 0o005:

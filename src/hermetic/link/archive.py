@@ -1,47 +1,56 @@
-"""The resident as one archive built in memory, and the line that starts it there."""
+"""The resident as one archive built in memory, and the lines that start it there."""
 
 import functools
 import marshal
 import struct
-import zlib
-from collections.abc import Iterable
 from importlib.machinery import SourceFileLoader
-from importlib.util import MAGIC_NUMBER, source_hash
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from hermetic.resident import frames
 
 PACKAGE = "hermetic_resident"
 
+# Reads the archive from standard input and runs it from memory: the modules as they were compiled where this Python is
+# like the one that built it, else from their source. Looking for files would take longer than all the rest.
 _BOOT = f"""\
-import os, sys
+import _frozen_importlib_external, gc, marshal, sys
+gc.disable()
 stream = sys.stdin.buffer
-archive = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
-fd = os.memfd_create("{PACKAGE}")
-while archive:
-    archive = archive[os.write(fd, archive):]
-sys.path.insert(0, "/proc/self/fd/%%d" %% fd)
+magic, compiled, sources = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+codes = marshal.loads(compiled) if magic == _frozen_importlib_external.MAGIC_NUMBER else {{}}
+class Modules:
+    def find_spec(name, path=None, target=None):
+        if name in sources:
+            return type(sys.__spec__)(name, Modules, is_package=name == "{PACKAGE}")
+    def create_module(spec):
+        return None
+    def exec_module(module):
+        name = module.__name__
+        exec(codes.get(name) or compile(sources[name], name, "exec"), module.__dict__)
+    def get_source(name):
+        return sources[name].decode()
+sys.meta_path.insert(0, Modules)
 from {PACKAGE}.%s import main
+codes.clear()
 main(stream)
 """
 
-# Reads the archive from standard input into a file without a name, and runs it from there.
 BOOT = _BOOT % "main"
 BARE_BOOT = _BOOT % "bare_main"  # for a place without Python: the resident lives here
 
-_UNCHECKED_HASH = 0b01  # flags of a .pyc that is valid whatever its source says
+READABLE_BY_ALL = 2  # a version of the format that every Python reads
 
 
 @functools.cache  # a constant: the modules are those we were started with
 def build_archive() -> bytes:
-    """A zip with the resident's modules as source, and compiled for this Python; others compile the source."""
-    folder = Path(frames.__file__).parent
-    entries: list[tuple[str, bytes]] = []
-    for path in sorted(folder.glob("*.py")):
-        source = path.read_bytes()
-        entries.append((f"{PACKAGE}/{path.stem}.pyc", _compiled(path, source)))
-        entries.append((f"{PACKAGE}/{path.name}", source))
-    return _stored_zip(entries)
+    """The resident's modules as source, and compiled for this Python."""
+    compiled, sources = {}, {}
+    for path in sorted(Path(frames.__file__).parent.glob("*.py")):
+        name = PACKAGE if path.stem == "__init__" else f"{PACKAGE}.{path.stem}"
+        sources[name] = path.read_bytes()
+        compiled[name] = _code(path)
+    return marshal.dumps((MAGIC_NUMBER, marshal.dumps(compiled), sources), READABLE_BY_ALL)
 
 
 def starting_input(archive: bytes, config: bytes) -> bytes:
@@ -49,25 +58,7 @@ def starting_input(archive: bytes, config: bytes) -> bytes:
     return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))
 
 
-def _compiled(path: Path, source: bytes) -> bytes:
-    """The module's .pyc; the loader takes it from Python's own cache where that is fresh."""
+def _code(path: Path) -> object:
+    """The module compiled; the loader takes it from Python's own cache where that is fresh."""
     name = f"hermetic.resident.{path.stem}"
-    code = SourceFileLoader(name, str(path)).get_code(name)
-    return b"".join((MAGIC_NUMBER, struct.pack("<I", _UNCHECKED_HASH), source_hash(source), marshal.dumps(code)))
-
-
-def _stored_zip(entries: Iterable[tuple[str, bytes]]) -> bytes:
-    """A zip file without compression. Importing zipfile takes longer than opening an environment."""
-    local, central, offset = [], [], 0
-    for name, data in entries:
-        encoded = name.encode()
-        # version 2.0, no flags, stored, 1980-01-01 00:00
-        shared = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0x21, zlib.crc32(data), len(data), len(data), len(encoded), 0)
-        local.append(b"".join((b"PK\3\4", shared, encoded, data)))
-        central.append(
-            b"".join((b"PK\1\2", struct.pack("<H", 20), shared, struct.pack("<HHHII", 0, 0, 0, 0, offset), encoded))
-        )
-        offset += len(local[-1])
-    directory = b"".join(central)
-    counts = struct.pack("<HHHHIIH", 0, 0, len(central), len(central), len(directory), offset, 0)
-    return b"".join((*local, directory, b"PK\5\6", counts))
+    return SourceFileLoader(name, str(path)).get_code(name)

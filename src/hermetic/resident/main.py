@@ -61,6 +61,7 @@ def main(
         os._exit(1)
     say_ready(config, life)
     os.chdir("/")
+    gc.enable()  # nothing of what starting needs is ever garbage
     gc.freeze()
     gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
     life.loop.run()
@@ -114,9 +115,8 @@ def inherited() -> dict[str, str]:
 
 def close_inherited() -> None:
     """Whatever the starter had open is none of ours: held by a resident, a pipe of its would never end."""
-    archive = sys.path[0].rpartition("/")[2]
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and name != archive:
+        if int(name) > 2:
             try:
                 os.close(int(name))
             except OSError:  # the listing's own

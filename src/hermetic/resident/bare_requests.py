@@ -67,9 +67,6 @@ class BareRequests(Requests):
         if job is None:
             super()._give_up_start(request, job_id, begun, ending)
             return
-        if ending[0] == "timed_out" and request.fields.get("on_timeout") == "yield":
-            job.begun_listeners.append(lambda: self._time_out(job, ending[1], "yield", 0))  # as soon as it runs
-            return
         self.resident.withdraw_start(job_id, begun)
         job.end(0.25, ending)
         job.when_ended(lambda: request.reply_when_room(lambda: self._result(job, job.ending or ending, EXCERPT_BYTES)))

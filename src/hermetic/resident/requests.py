@@ -91,10 +91,16 @@ class Requests(FileRequests, PasswordRequests):
                 timer.cancel()
             if refusal is not None:
                 request.refuse(refusal)
+            if job is not None and too_late:
+                self._time_out(job, too_late[0], on_timeout, grace)
+
+        too_late: list[float] = []  # its time was over before it began, and it may go on
 
         def time_out(after: float) -> None:
             if began:
                 self._time_out(began[0], after, on_timeout, grace)
+            elif on_timeout == "yield":
+                too_late.append(after)
             else:
                 self._give_up_start(request, job_id, begun, ["timed_out", after])
         timer = None if timeout is None else self.loop.call_later(timeout, lambda: time_out(timeout or 0.0))

@@ -64,6 +64,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     arm_environ: dict[str, str] = {}  # the variables of that program
     keeper: tuple[str, ...] = ()  # the program that starts the first bash there, and makes the place; (): as any other
     keeper_seconds: float = 30.0  # for it to answer
+    farewell: tuple[str, ...] = ()  # what the guardian runs last: it takes away what is left of the place
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 

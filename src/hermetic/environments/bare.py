@@ -26,16 +26,18 @@ MARGIN = 10.0  # seconds of a start that are not the keeper's
 
 async def start_bare(
     arm: Sequence[str], config: ResidentConfig, *, environ: Mapping[str, str], keeper: Sequence[str] = (),
-    seconds: float = START.value,
+    farewell: Sequence[str] = (), seconds: float = START.value,
 ) -> Started:  # fmt: skip
     """A resident on this machine for a place that has bash. Raises EnvironmentUnavailable.
 
     `arm` starts BASH in the place, joined to its own standard streams; it is run for every command, with `environ`.
-    `keeper` starts it once, for as long as the resident lives: where the place is made by it, the place goes with it.
+    `keeper` makes the place and starts it there once, for as long as the resident lives; the place ends with it.
+    `farewell` takes away what is left of the place once the resident has ended, however it did.
     An empty `config.cwd` is the directory that `arm` leads to. The record's `place` says `bare`: see `is_bare`.
     """
     chosen = msgspec.structs.replace(
         config, arm=tuple(arm), arm_environ=dict(environ), keeper=tuple(keeper), keeper_seconds=seconds,
+        farewell=tuple(farewell),
         foreground=False, guardian=True, inherit=False, opener=None, own_cgroup=False,
     )  # fmt: skip
     started = await start_beside(chosen, BARE_BOOT, seconds=seconds + MARGIN)

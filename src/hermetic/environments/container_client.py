@@ -84,6 +84,10 @@ class Client:
         script = _CAREFULLY.format(removal=" ".join(self._removal))
         return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
 
+    def removal(self, container: str) -> list[str]:
+        """What removes a container, if it is there."""
+        return [self.program, *self._removal, container]
+
     @property
     def _removal(self) -> tuple[str, ...]:
         return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")

@@ -14,6 +14,8 @@ import msgspec
 from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
+from hermetic.environments.bare import BASH, is_bare, start_bare
+from hermetic.environments.beside import end_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import Plan, data_root, reaches_host, shared_paths, spec_hash
@@ -85,10 +87,13 @@ class Docker:
         plan = Plan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
-        given = starting_input(build_archive(), msgspec.msgpack.encode(self._config(plan, token, label)))
+        config = self._config(plan, token, label)
         hold = busy(directory)
+        start = Start(client, plan, starting_input(build_archive(), msgspec.msgpack.encode(config)), hold)
         try:
-            return await Start(client, plan, given, hold).run()
+            return await start.run()
+        except NoPython:
+            return await start.run_bare(msgspec.structs.replace(config, directory=directory, spool=spool))
         finally:
             os.close(hold)
             plan.profile.unlink(missing_ok=True)
@@ -120,6 +125,8 @@ class Docker:
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the container is gone."""
+        if is_bare(record):
+            await end_beside(record)
         await client_of(self.kind, record.place).remove(record.place["container"])
 
     @classmethod
@@ -180,6 +187,28 @@ class Start:
                 await self._learn(error, said_in(errors))
             finally:
                 os.close(errors)
+
+    async def run_bare(self, config: ResidentConfig) -> Started:
+        """A resident on this machine for a container that has bash and no python3; its keeper is the main process."""
+        name, client = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}", self.client
+        words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
+        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", BASH[0]]
+        words += [self.plan.options.image, *BASH[1:]]
+        try:
+            started = await start_bare(
+                [client.program, "exec", "-i", name, *BASH], config, environ={**os.environ, **client.environ},
+                keeper=client.carefully(self.plan.directory, name, words),
+                farewell=client.removal(name), seconds=CONTAINER_START.value,
+            )  # fmt: skip
+        except BaseException as error:
+            with contextlib.suppress(EnvironmentUnavailable):
+                await client.remove(name)
+            if isinstance(error, EnvironmentUnavailable):
+                advice = f"image {self.plan.options.image!r} has no python3, and bare mode failed; use another"
+                raise NoPython(f"{advice}: {error}") from error
+            raise
+        place = {"container": name, "spec": spec_hash(self.plan.options), **client.place}
+        return msgspec.structs.replace(started, place={**started.place, **place})
 
     async def _once(self, name: str, errors: int) -> Started:
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)

@@ -2,8 +2,10 @@
 
 import os
 import secrets
+import shlex
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -12,13 +14,16 @@ from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONNECT, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
+from hermetic.environments.bare import BASH, is_bare, start_bare
+from hermetic.environments.beside import end_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.records import runtime_root
-from hermetic.environments.ssh_client import MARK, Target, client_environment, explain, run_there
+from hermetic.environments.ssh_client import MARK, NO_PYTHON, Target, client_environment, explain, run_there
 from hermetic.environments.starting import start_resident
+from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
 ANSWER = CONNECT.value + 5.0  # seconds for a call whose work there takes none
@@ -136,14 +141,30 @@ class Ssh:
                 self._call(BOOT), given, seconds=START.value, environ=client_environment(), after=MARK
             )
         except EnvironmentUnavailable as error:
-            raise explain(error, self._target, may_pass=False) from error
+            meaning = explain(error, self._target, may_pass=False)
+            if NO_PYTHON in str(error):
+                here = msgspec.structs.replace(config, directory=directory, spool=spool)
+                return await self._start_bare(here, meaning)
+            raise meaning from error
         own = os.path.dirname(started.socket)
         if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
             raise EnvironmentUnavailable(f"{self._target}: the resident says that it is at {started.socket}")
         return msgspec.structs.replace(started, place={"directory": own, "spool": started.spool or ""})
 
+    async def _start_bare(self, config: ResidentConfig, why: EnvironmentUnavailable) -> Started:
+        """A resident on this machine for a host that has bash and no python3, over a connection of its own."""
+        if self._options.sync:
+            raise EnvironmentUnavailable(f"{why}; without it sync does not work: leave it out")
+        arm = self._target.shell(Path(config.directory), f"exec {shlex.join(BASH)}")
+        try:
+            return await start_bare(arm, config, environ=client_environment())
+        except EnvironmentUnavailable as error:
+            raise EnvironmentUnavailable(f"{why}; bash alone was tried too: {error}") from error
+
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident's socket there."""
+        if is_bare(record):
+            return await connect(record.socket)
         try:
             return await bridged(
                 self._call(BRIDGE, record.socket), seconds=ANSWER, environ=client_environment(), after=MARK
@@ -153,6 +174,9 @@ class Ssh:
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when nothing is left there. Raises Unreachable; then its lease ends it."""
+        if is_bare(record):
+            await end_beside(record)
+            return
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         place = record.place
         try:

@@ -11,6 +11,7 @@ import msgspec
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, SHARED
 
+NO_PYTHON = "hermetic: no python3"  # said there
 MARK = b"\0hermetic\n"  # what comes before it was said by the user's shell, and not by what we run
 
 # Understood by whatever shell the user has there: no quotes inside the quotes, no line break, no backslash.
@@ -44,6 +45,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The words that run Python code on the host, over a connection shared with whoever else calls it."""
         words = [_hex(_BEFORE + code), *map(_hex, arguments)]
         return ["ssh", *self._options(runtime), "--", self.host, " ".join([_THERE, *words])]
+
+    def shell(self, directory: Path, line: str) -> list[str]:
+        """The words that run a line on the host, over a connection that is kept in this directory."""
+        return ["ssh", *self._options(directory), "--", self.host, line]
 
     def _options(self, runtime: Path) -> list[str]:
         chosen = [f"{name}={value}" for name, value in self.settings.items()]
@@ -100,7 +105,7 @@ async def run_there(argv: Sequence[str], *, seconds: float) -> None:
 
 # What is said, by ssh or from there; whether trying again may help; what it means; what to do. The first that fits.
 _MEANINGS = (
-    ("hermetic: no python3", False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
+    (NO_PYTHON, False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
     ("hermetic: python3 is older", False, "the python3 there is too old", "install 3.8 or newer on the host"),
     ("No space left on device", False, "the disk there is full", "free some space in /tmp or in the home there"),
     ("Disk quota exceeded", False, "the disk quota there is used up", "free some space in the home there"),

@@ -126,9 +126,12 @@ class BareJob(Job):
 
     def _line_ended(self) -> None:
         """The way in has ended: with everything told, or cut off."""
-        if self.own_ending is None:
-            how = "%s %d" % tuple(ending_of(self.line.status or 0)) if self.line is not None else ""
-            self.lose("the way to it ended (%s): %s" % (how, str(self.complaints) or "it said nothing"))
+        if self.own_ending is not None:
+            return
+        how = "%s %d" % tuple(ending_of(self.line.status or 0)) if self.line is not None else ""
+        reason = "the way to it ended (%s): %s" % (how, str(self.complaints) or "it said nothing")
+        # Where the place itself is gone, nobody may find this resident any more once that is told.
+        self.resident.keeper.ask("look", "-", "/", lambda _: self.lose(reason))
 
     def lose(self, reason: str) -> None:
         """Nobody hears of it any more; what may still run there is ended."""

@@ -143,9 +143,10 @@ class Keeper:
             return
         if len(self.greeting) < 6:
             self._give_up(self._why())
+        elif self.resident.makes_place:
+            self._give_up("%s ended; %s" % (self.resident.keeper_program[0], self.complaints))
         else:
             # Cut off, or killed by a command: whether the place is still there, a new one shows.
-            self.resident.cut_off()
             self._start()
 
     def _give_up(self, reason: str) -> None:

@@ -42,6 +42,7 @@ class BareResident(Resident):
         self.arm: list[str] = config["arm"]
         self.arm_environ: dict[str, str] = config["arm_environ"]
         self.keeper_program: list[str] = config["keeper"] or self.arm
+        self.makes_place = bool(config["keeper"])  # what the keeper's program has made goes with it
         self.keeper_seconds: float = config["keeper_seconds"]
         self.on_lost: Callable[[], None] = lambda: None
         self.first_state: State | None = None  # what every session begins with: the profile is read once
@@ -50,16 +51,10 @@ class BareResident(Resident):
 
     def check_place(self) -> None:
         self.keeper.await_greeting()
-        self.cwd = self.cwd or self.keeper.start
+        self.cwd = self._from_home(self.cwd) or self.keeper.start
         self.bash = self.keeper.bash
 
     # -- the place itself
-    def cut_off(self) -> None:
-        """The way in broke: what ran is ended there, and nobody knows how it went."""
-        for job in [*self.running(), *self.coming.values()]:
-            if isinstance(job, (BareCommand, BareProcess)) and job.line is not None:
-                job.lose("the way to the place broke")
-
     def _lost(self, reason: str) -> None:
         for job in [*self.running(), *self.coming.values()]:
             if isinstance(job, (BareCommand, BareProcess)):
@@ -81,9 +76,10 @@ class BareResident(Resident):
         return BareCommand(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
 
     def resolve_path(self, session: Session, path: str) -> str:
-        if path == "~" or path.startswith("~/"):
-            path = self.keeper.home + path[1:]
-        return os.path.normpath(os.path.join(session.cwd, path))
+        return os.path.normpath(os.path.join(session.cwd, self._from_home(path)))
+
+    def _from_home(self, path: str) -> str:
+        return self.keeper.home + path[1:] if path == "~" or path.startswith("~/") else path
 
     # -- processes
     def start(

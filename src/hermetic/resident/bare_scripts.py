@@ -68,6 +68,8 @@ __h_start() {
   if [[ ${__h[6]} ]]; then
     exec >/dev/null 4>&- 5>&- 7>&- 9>&-
     [[ $__h_f == *L* ]] && eval "${__h[8]}"
+    # Without them bash would ask for the user's entry, wherever that is kept. The state sets or unsets them.
+    [[ $__h_f == *c* ]] && export HOME=/ SHELL=$BASH
     exec "$BASH" --norc ${__h[7]} -c "${__h[6]}" bash "/proc/$$/fd/" "$__h_f"
   fi
   eval "${__h[8]}"
@@ -249,8 +251,9 @@ look_at() {
   else told='does not exist'; fi
 }
 
-told=
-[[ ${__h[3]} ]] && look_at "${__h[3]}"
+told= p=${__h[3]}
+[[ $p == '~' || $p == '~/'* ]] && p=${HOME-/}${p:1}
+[[ $p ]] && look_at "$p"
 [[ -e /proc/$$/stat ]] || told='has no /proc'
 printf '%s\0' "$told" "$BASH" "$BASH_VERSION" "$PWD" "${HOME-/}" "$(ulimit -H -x)"
 while IFS=' ' read -r -d '' id verb argument subject; do

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .command import Command
 
 # bash sets these where it finds none: what a command has unset has to be unset again.
-_SET_BY_BASH = (b"PATH", b"IFS", b"TERM", b"SHELL", b"PS4", b"OPTIND", b"OPTERR")
+_SET_BY_BASH = (b"PATH", b"HOME", b"IFS", b"TERM", b"SHELL", b"PS4", b"OPTIND", b"OPTERR")
 PARTS = 9
 
 

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def guard(resident_pid: int, directory: str, spool: str | None) -> NoReturn:
-    """Wait for the resident, then end what it leaves and remove its directory. Never returns."""
+def guard(
+    resident_pid: int, directory: str, spool: str | None, farewell: list[str], environ: dict[str, str]
+) -> NoReturn:
+    """Wait for the resident, then end what it leaves and remove its directory. Never returns.
+
+    `farewell` is a program that takes away what is elsewhere.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
@@ -25,12 +30,27 @@ def guard(resident_pid: int, directory: str, spool: str | None) -> NoReturn:
         if pid == resident_pid:
             break
     end_children()
+    if farewell:
+        run(farewell, environ)
     if inode == inode_of(directory):  # else another life of the same task has it
         remove(directory)
     if spool is not None:
         remove_empty(spool)
     sys.stdout = sys.stderr = None
     os._exit(0)
+
+
+def run(argv: list[str], environ: dict[str, str]) -> None:
+    """Returns when the program has ended, or could not be started."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.execvpe(argv[0], argv, environ)
+        finally:
+            os._exit(127)
+    os.waitpid(pid, 0)
 
 
 def end_children() -> None:

@@ -89,7 +89,7 @@ def leave_starter(config: Fields) -> None:
         set_title(b"hermetic-guardian")
         quiet()
         os.chdir("/")
-        guard(pid, config["directory"], config["spool"])
+        guard(pid, config["directory"], config["spool"], config["farewell"], config["arm_environ"])
     if pid:
         os._exit(0)
 
@@ -100,7 +100,7 @@ def read_config(stream: BinaryIO) -> Fields:
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
         "foreground": False, "inherit": False, "opener": None, "own_sockets": False,
-        "own_cgroup": False, "arrival": 0.0, "seccomp": None}
+        "own_cgroup": False, "arrival": 0.0, "seccomp": None, "farewell": [], "arm_environ": {}}
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])

@@ -279,8 +279,8 @@ async def test_a_start_that_is_cancelled_leaves_nothing(engine: str, image: str)
         opening = asyncio.ensure_future(_awaited(hermetic.open(engine, image=image)))
         await asyncio.sleep(part * 0.03)
         opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await opening).close()  # it was faster
     await eventually(lambda: ours(engine) == [])
     assert list(runtime_root().glob("[et]-*")) == []
 

@@ -101,14 +101,15 @@ async def test_probes_15_to_22_no_secret_of_the_caller_or_of_ours_is_inside(
             record = Records(runtime_root()).read(env.id)
             assert record is not None
             code = """
-import glob
+import glob, os
 t = bytes.fromhex(__import__("sys").argv[1])
 for d in ("/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline", "/run/**", "/tmp/**", "/root/**", "/var/tmp/**"):
-    for f in glob.glob(d, recursive=True):
+    for f in filter(os.path.isfile, glob.glob(d, recursive=True)):  # a channel of a shell would never end
         try: print(f) if t in open(f, "rb").read(1 << 20) else None
         except OSError: pass
+print("looked")
 """
-            assert await say(env, code, record.token.hex()) == ""
+            assert await say(env, code, record.token.hex()) == "looked"
 
 
 async def test_probes_23_to_41_the_kernels_surface_is_small(engine: str) -> None:

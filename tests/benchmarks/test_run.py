@@ -24,8 +24,8 @@ ROWS = {
     "local.blocking", "local.parallel", "local.output", "local.output-memory", "local.log", "local.background",
     "local.background-memory", "local.background-threads", "local.timeout", "local.timeout-worst", "local.cancel",
     "local.cancel-worst", "local.kill", "local.kill-worst", "local.survivors", "local.jobs", "local.open",
-    "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory", "import",
-    "import-open", "cli",
+    "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
+    "import", "import-open", "cli",
 }  # fmt: skip
 ELSEWHERE = {
     "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",

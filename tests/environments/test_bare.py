@@ -16,6 +16,7 @@ from tests.environments.engines import ENGINES, ask, containers, need_engine
 from tests.environments.plugins import PLAIN, install
 from tests.environments.sshd import running
 from tests.programs import need, need_variable
+from tests.sizes import scale
 
 SECONDS = 60
 
@@ -107,6 +108,44 @@ async def test_output_that_looks_like_ours_passes_unchanged(plain: str) -> None:
         assert (await env.run("cat", stdin=data)).data == data
         result = await env.run("cat >&2", stdin=data, separate=True)
         assert (result.stderr_data, result.data) == (data, b"")
+
+
+ENDINGS: dict[str, hermetic.Exited | hermetic.Signalled] = {
+    "kill -9 $$": hermetic.Signalled(9),
+    "kill -9 0": hermetic.Signalled(9),
+    "kill $$": hermetic.Signalled(15),
+    "kill -INT $$": hermetic.Signalled(2),
+    "kill -PIPE $$": hermetic.Signalled(13),
+    "sleep 0.05; kill -HUP $$": hermetic.Signalled(1),
+    "exit 137": hermetic.Exited(137),
+    "exit 143": hermetic.Exited(143),
+    "sh -c 'kill -9 $$'; exit $?": hermetic.Exited(137),
+    "exec sh -c 'kill -9 $$'": hermetic.Signalled(9),
+}
+
+
+async def test_a_signal_is_told_from_the_code_that_stands_for_it(plain: str) -> None:
+    async with hermetic.open(plain) as env:
+
+        async def check(name: str) -> None:
+            session = env.session(name)
+            for text, ending in ENDINGS.items():
+                assert (await session.run(text)).ending == ending, text
+                assert await (await session.start(text)).wait(SECONDS) == ending, text
+
+        await asyncio.gather(*(check(f"s{number}") for number in range(scale(40))))
+
+
+async def test_a_program_gets_no_descriptor_of_ours(plain: str) -> None:
+    numbers = ["0", "1", "2"]
+    async with hermetic.open(plain) as env:
+        for separate in (False, True):
+            # The shell's own is closed when it starts a program; the fourth is the directory that is listed.
+            told = await env.run("ls /proc/self/fd", separate=separate)
+            assert told.output.split() == [*numbers, "3"]
+            process = await env.start(["ls", "/proc/self/fd"], separate=separate)
+            await process.wait(SECONDS)
+            assert (await process.read()).data.decode().split() == [*numbers, "3"]
 
 
 async def test_every_bash_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def order(script: str, *fields: bytes) -> bytes:
 # Descriptors: 9 what we tell, 6 the input, 5 output, 4 errors, 7 the state, 8 what the loader reads, 3 a pipe to be.
 # Records: C the directory it is in, B its pid, S the state it leaves, E status and x (exited) or s (by a signal).
 SUPERVISE = r"""
-__h_t=$'\377'${__h[1]} __h_d=${__h[4]} __h_f=${__h[5]} __h_s=126 __h_j= __h_e= __h_u=
+__h_t=$'\377'${__h[1]} __h_d=${__h[4]} __h_f=${__h[5]} __h_s=126 __h_j=x __h_e=
 exec 9>&2 2>/dev/null 6<&0 </dev/null
 __h_say() { printf '%s%s%s' "$__h_t" "$1" "$__h_t" >&9; }
 
@@ -48,19 +48,21 @@ if [[ $__h_f == *s* ]]; then
   __h_e=$(cat <&3 >&9 2>"/proc/$$/fd/$__h_r" 4>&- 5>&- 6<&- & printf %s $!)
 fi
 exec 3< <(:) 7>"$__h_a"
-{
+if IFS= read -rN1 __h_x; then
   # Whoever else writes to the same stream stands still meanwhile.
-  IFS= read -rN1 __h_x && [[ $__h_e ]] && {
+  if [[ $__h_e ]]; then
     kill -STOP "$__h_e"
     while IFS= read -r __h_y <"/proc/$__h_e/stat" && [[ $__h_y != *') '[TZX]* ]]; do :; done
-  }
+  fi
   printf '%sS%s' "$__h_t" "$__h_x" >&9; cat >&9; printf %s "$__h_t" >&9
   [[ $__h_e ]] && kill -CONT "$__h_e"
-} <&3 4>&- 5>&- 6<&- 7>&- & __h_p=$!
+else __h_say S; fi <&3 4>&- 5>&- 6<&- 7>&- & __h_p=$!
 exec 3<&-
 
 __h_start() {
   trap - CHLD INT QUIT
+  exec {__h_n}<&-
+  [[ $__h_e ]] && exec {__h_r}<&-
   if [[ $__h_f == *c* ]]; then unset $(compgen -e); elif [[ -v __h_l ]]; then LC_ALL=$__h_l; else unset LC_ALL; fi
   export HERMETIC_COMMAND=${__h[2]}
   [[ ${__h[3]} ]] && ulimit -S -x "${__h[3]}"
@@ -88,9 +90,14 @@ if [[ $__h_a ]]; then
     exec 8< <(exec 4>&- 5>&- 6<&- 7>&- 9>&-; printf '%d %d %d %d\n%s%s%s%s' \
       ${#__h_d} ${#__h[10]} ${#__h[8]} ${#__h[9]} "$__h_d" "${__h[10]}" "${__h[8]}" "${__h[9]}")
   fi
-  trap '__h_x=$(jobs -l); [[ $__h_x == *" $__h_u "* ]] && __h_j=$__h_x' CHLD
+  # How it ended, two things tell: the table of jobs when a child has ended, and what bash says of one that was killed.
+  # Alone each would miss some.
+  exec {__h_n}< <(:)
+  __h_a=/proc/$$/fd/$__h_n
+  trap 'jobs -l >"$__h_a"' CHLD
+  exec 2>"$__h_a"
   set -m
-  if [[ $__h_f == *i* ]]; then __h_start <&6 6<&- & else __h_start 6<&- & fi
+  if [[ $__h_f == *i* ]]; then __h_start <&6 6<&- 2>/dev/null & else __h_start 6<&- 2>/dev/null & fi
   __h_u=$!
   set +m
   exec 6<&- 8<&-
@@ -98,12 +105,14 @@ if [[ $__h_a ]]; then
   wait "$__h_u"
   __h_s=$?
   trap - CHLD
+  exec 2>/dev/null
+  while ((__h_s > 128)) && IFS= read -r -u "$__h_n" __h_x; do
+    [[ $__h_x =~ \ $__h_u\ +([A-Z][a-z]*) && ! ${BASH_REMATCH[1]} =~ ^(Exit|Done|Running|Stopped)$ ]] && __h_j=s
+  done
 fi
 exec 7>&-
 wait "$__h_p"
-__h_x=x
-((__h_s > 128)) && [[ $__h_j && ! $__h_j =~ \ $__h_u\ (Exit|Done|Running) ]] && __h_x=s
-__h_say "E$__h_s $__h_x"
+__h_say "E$__h_s $__h_j"
 printf '%s%s' "$__h_t" "$__h_t" >&5
 if [[ $__h_e ]]; then printf '%s%s' "$__h_t" "$__h_t" >&4; fi
 exec 4>&- 5>&-
@@ -120,7 +129,7 @@ if [[ $__h_m == *L* ]]; then builtin set +eu; builtin shopt -s expand_aliases; e
 LC_ALL=C; builtin read -r __h_a __h_b __h_c __h_d <&8;
 ((__h_a)) && IFS= builtin read -rN "$__h_a" __h_w <&8; ((__h_b)) && IFS= builtin read -rN "$__h_b" __h_u <&8;
 ((__h_c)) && IFS= builtin read -rN "$__h_c" __h_s <&8; __h_t=; ((__h_d)) && IFS= builtin read -rN "$__h_d" __h_t <&8;
-builtin exec 8<&-; builtin unset LC_ALL;
+exec 8<&-; builtin unset LC_ALL;
 if [[ $__h_w ]]; then builtin cd -L -- "$__h_w"; fi;
 builtin eval "$__h_s" || builtin :;
 if [[ $__h_u ]]; then __h_s=$__h_t __h_t=$__h_u __h_u=$__h_s; fi; fi;

@@ -227,15 +227,13 @@ dies_of_term() {
 
 # TERM to whom it is new, and again to whom it would end: one between a fork and its exec is lost.
 ask_to_end() {
-  local pid
+  local pid new=()
   walk "$1"
   for pid in "${!own[@]}"; do
-    if [[ ! ${asked[$pid]-} ]] || dies_of_term "$pid"; then
-      asked[$pid]=1
-      kill -TERM "$pid"
-      kill -CONT "$pid"
-    fi
+    if [[ ! ${asked[$pid]-} ]] || dies_of_term "$pid"; then asked[$pid]=1 new+=("$pid"); fi
   done
+  # All stand still until each has it: a shell whose child ends first would go on with its next command.
+  if ((${#new[@]})); then kill -STOP "${new[@]}"; kill -TERM "${new[@]}"; kill -CONT "${new[@]}"; fi
 }
 
 # Stops who is new until nobody is, so that nobody can fork away unseen; then kills, until none is left.

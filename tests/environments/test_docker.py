@@ -26,7 +26,7 @@ from tests.sizes import scale
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 LEASE = 0.3
-GONE_SECONDS = 100.0
+GONE_SECONDS = 60.0
 
 
 @pytest.fixture(params=ENGINES)

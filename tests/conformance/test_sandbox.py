@@ -2,11 +2,8 @@
 
 import pytest
 
-from tests.conformance.suite import FILES, Case, assert_not_skipped, assert_passed, assert_whole, run_suite
+from tests.conformance.suite import FILES, MAY_LACK, Case, assert_not_skipped, assert_passed, assert_whole, run_suite
 from tests.programs import in_ci, need
-
-# Programs that a machine may lack; in CI they are there.
-MAY_LACK = ("has no vim", "has no less", "has no top", "has no python3")
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,22 @@
-"""The one question: what would this command do, and how bad is that?"""
+"""The one question: what would this command, script or write do, and how bad is that?"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
 
+from .call import Call
 from .commands.catalog import all_judges
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
+from .effects import write
 from .evaluator import Evaluator, Overflow
 from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
+from .protected import protect
+from .python_code import judge_python
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
 from .shell import Shell
@@ -55,8 +61,68 @@ def assess(
     Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's home on a real host.
     """
     findings = _findings(command, Shell(state, cwd, workspace), state)
-    parts = tuple(_part(finding, command, isolation) for finding in findings)
-    return _verdict(command, _distinct(parts))
+    return verdict_of(findings, command, isolation)
+
+
+def assess_python(
+    source: str,
+    *,
+    cwd: str | None = None,
+    workspace: str | None = None,
+    state: ShellState | None = None,
+    isolation: Isolation | None = None,
+) -> Verdict:
+    """The verdict on a Python text, judged without running anything."""
+    if len(source) > MAX_CHARACTERS:
+        finding = Finding(TOO_LARGE, f"is too long to be read ({len(source)} characters)", 0, len(source), source[:200])
+        return verdict_of([finding], source, isolation)
+    return _by_call(["python3", "script.py"], source, Shell(state, cwd, workspace), isolation, _judge_source)
+
+
+def assess_writes(
+    paths: Sequence[str],
+    *,
+    cwd: str | None = None,
+    workspace: str | None = None,
+    state: ShellState | None = None,
+    isolation: Isolation | None = None,
+) -> Verdict:
+    """The verdict on writing, changing or deleting these files, without a shell in between."""
+    text = "\n".join(paths)
+    return _by_call(["write", *paths], text, Shell(state, cwd, workspace), isolation, _judge_writes)
+
+
+def _by_call(
+    argv: list[str], text: str, shell: Shell, isolation: Isolation | None, judge: Callable[[Call, str], None]
+) -> Verdict:
+    """The verdict by a judge of one program, with no shell text around it."""
+    evaluator = Evaluator(_JUDGES)
+    evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
+    found = evaluator.findings
+    try:
+        judge(Call([to_bytes_text(word) for word in argv], shell, None, {}, evaluator), text)
+        evaluator.finish()
+    except (Overflow, RecursionError):
+        found.append(Finding(TOO_LARGE, "asks for more work than a check may take", 0, len(text), text[:200]))
+    except Exception as problem:  # a judge's mistake must never let anything pass unread
+        found.append(Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, len(text), text[:200]))
+    return verdict_of(found, text, isolation)
+
+
+def _judge_source(call: Call, source: str) -> None:
+    judge_python(call, to_bytes_text(source))
+
+
+def _judge_writes(call: Call, text: str) -> None:
+    for path in call.args:
+        one = call.again(["write", path])
+        protect(one, path)
+        write(one, path)
+
+
+def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
+    """The verdict that findings amount to, where the command runs."""
+    return _verdict(command, _distinct(tuple(_part(finding, command, isolation) for finding in findings)))
 
 
 def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Finding]:

@@ -1,7 +1,7 @@
 """The one door: what may run, by the policy's verdict, and who is asked."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from hermetic.contract.errors import NotPermitted
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import Verdict
-from hermetic.policy.assess import assess
+from hermetic.policy.assess import assess, assess_python, assess_writes
 from hermetic.session.environment import Environment
 
 Answer = Literal["once", "session", "always", "deny"]
@@ -37,7 +37,21 @@ class PolicyDoor:
 
     async def command(self, task: str, text: str, environment: Environment) -> None:
         """Raises NotPermitted before anything is started."""
-        verdict = assess(text, isolation=environment.isolation)
+        await self._decide(task, text, assess(text, isolation=environment.isolation), environment)
+
+    async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
+        """Input to what already runs passes."""
+
+    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
+        """Raises NotPermitted before anything is written."""
+        verdict = assess_writes(paths, isolation=environment.isolation)
+        await self._decide(task, f"write {', '.join(paths)}", verdict, environment)
+
+    async def code(self, task: str, source: str, environment: Environment) -> None:
+        """Raises NotPermitted before anything is started."""
+        await self._decide(task, source, assess_python(source, isolation=environment.isolation), environment)
+
+    async def _decide(self, task: str, text: str, verdict: Verdict, environment: Environment) -> None:
         if verdict.hardline:
             raise _refused(verdict, "it is never run, whoever asks")
         if verdict.label != "dangerous" or self._allows:
@@ -53,9 +67,6 @@ class PolicyDoor:
             answer = await answer
         if answer not in ("once", "session", "always"):
             raise _refused(verdict, "the user said no; do not try it again")
-
-    async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
-        """Input to what already runs passes."""
 
 
 def _refused(verdict: Verdict, why: str) -> NotPermitted:

@@ -1,7 +1,7 @@
 """What a tool works with: one caller's place, and the ways in and out of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +39,12 @@ class Door(Protocol):
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process?"""
 
+    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
+        """May these files, by their whole paths, be written, changed or deleted there?"""
+
+    async def code(self, task: str, source: str, environment: Environment) -> None:
+        """May this Python text run there?"""
+
 
 class OpenDoor:
     """Lets everything through: for callers that are trusted."""
@@ -47,6 +53,12 @@ class OpenDoor:
         """Anything may."""
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
+        """Anything may."""
+
+    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
+        """Anything may."""
+
+    async def code(self, task: str, source: str, environment: Environment) -> None:
         """Anything may."""
 
 

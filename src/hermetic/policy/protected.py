@@ -1,0 +1,33 @@
+"""Files that nobody writes without being asked about it: credentials, control sockets, and our own settings."""
+
+from __future__ import annotations
+
+import re
+
+from .call import Call
+from .marks import shown
+from .paths import follow, is_secret, resolve
+from .rules import Rule
+
+PROTECTED_WRITE = Rule(
+    name="write-protected",
+    category="protected-path",
+    severity=8,
+    effects=("writes", "changes shared state"),
+)
+_SOCKETS = re.compile(r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$")
+_OURS = re.compile(
+    r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)"
+    r"|/run/user/\d+/hermetic(/|$)|/tmp/hermetic-\d+(/|$)"
+)
+
+
+def protect(call: Call, path: str) -> None:
+    """Report a path that holds credentials, leads to an engine, or says what Hermetic itself may do."""
+    full = follow(resolve(path, call.shell), call.shell)
+    if is_secret(full, call.shell):
+        call.report(PROTECTED_WRITE, f"changes credentials: {shown(path)}", full)
+    elif _SOCKETS.search(full):
+        call.report(PROTECTED_WRITE, f"changes the socket of a container engine: {shown(path)}", full)
+    elif _OURS.search(full):
+        call.report(PROTECTED_WRITE, f"changes what Hermetic itself may do: {shown(path)}", full)

@@ -1,0 +1,60 @@
+"""What a Python text would do, and what writing a file means, without a shell in between."""
+
+import pytest
+
+from hermetic.contract.environment import Isolation
+from hermetic.policy import assess_python, assess_writes
+
+CONTAINER = Isolation(kind="docker", separate_files=True, separate_processes=True, separate_user=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "label"),
+    [
+        ("print(1)", "safe"),
+        ("from hermetic_tools import terminal\nterminal('ls')", "safe"),
+        ("import os\nos.system('rm -rf /')", "dangerous"),
+        ("import shutil\nshutil.rmtree('/home/dev/photos')", "dangerous"),
+        ("open('/etc/passwd', 'w').write('x')", "dangerous"),
+        ("open('notes.txt', 'w').write('x')", "safe"),
+        ("é = 'ß'\nimport os\nos.remove('/home/dev/ünder')", "dangerous"),
+        ("x" * 200_000, "dangerous"),
+    ],
+)
+def test_a_script_is_judged_by_what_it_calls(source: str, label: str) -> None:
+    assert assess_python(source).label == label
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("/home/dev/project/src/a.py", "safe"),
+        ("/tmp/x", "safe"),
+        ("/home/dev/project/.env", "caution"),
+        *(
+            (path, "dangerous")
+            for path in (
+                "/etc/passwd", "/etc/sudoers.d/x", "/usr/bin/ls", "/home/dev/.ssh/authorized_keys",
+                "/home/dev/.aws/credentials", "/home/dev/.gnupg/x", "/home/dev/.kube/config",
+                "/home/dev/.docker/config.json", "/home/dev/.azure/x", "/home/dev/.config/gh/hosts.yml",
+                "/home/dev/.config/gcloud/x", "/home/dev/.netrc", "/home/dev/.pgpass", "/home/dev/.npmrc",
+                "/home/dev/.pypirc", "/home/dev/.git-credentials", "/var/run/docker.sock", "/run/docker.sock",
+                "/home/dev/.config/hermetic/config.toml", "/home/dev/.local/state/hermetic/approvals.toml",
+                "/home/dev/project/hermetic.toml", "/home/dev/.hermes/config.yaml", "/home/dev/.bashrc",
+                "/home/dev/project/.git/hooks/pre-commit", "/home/dev/project/../.ssh/config",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_protected_path_is_not_written_without_being_asked_about(path: str, label: str) -> None:
+    assert assess_writes([path]).label == label
+
+
+def test_one_bad_path_among_good_ones_decides() -> None:
+    verdict = assess_writes(["/home/dev/project/a", "/home/dev/.netrc", "/home/dev/project/b"])
+    assert verdict.label == "dangerous"
+    assert "/home/dev/.netrc" in verdict.reason
+
+
+def test_a_place_of_its_own_keeps_its_system_to_itself() -> None:
+    assert assess_writes(["/etc/passwd"], isolation=CONTAINER).label == "caution"

@@ -1,13 +1,20 @@
 """Toolboxes as tests use them: answers are read, and what was opened is ended."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hermetic.contract.notice import Notice
 from hermetic.toolbox import Toolbox
+from tests.environments.engines import need_engine
+from tests.programs import need_variable
+
+everywhere = pytest.mark.parametrize("kind", ["local", "docker"])  # what holds wherever the tools work
 
 
 class Box:
@@ -30,10 +37,26 @@ class Box:
 
 
 @asynccontextmanager
-async def opened(directory: Path, **options: Any) -> AsyncIterator[Box]:
-    """A toolbox on this machine whose tasks work in the directory."""
-    async with opened_in("local", {"login": False, "cwd": str(directory)}, **options) as box:
+async def opened(directory: Path, kind: str = "local", **options: Any) -> AsyncIterator[Box]:
+    """A toolbox whose tasks work in a directory of this machine, on it or in containers that see the directory."""
+    async with opened_in(kind, place(kind, directory), **options) as box:
         yield box
+
+
+def place(kind: str, directory: Path) -> dict[str, Any]:
+    """The options of an environment that works in a directory of this machine."""
+    if kind == "local":
+        return {"login": False, "cwd": str(directory)}
+    need_engine(kind)
+    image = need_variable("IMAGE_TOOLS")
+    return {"image": image, "cwd": str(directory), "volumes": [f"{directory}:{directory}"]}
+
+
+async def appears(path: Path, seconds: float = 20) -> None:
+    """Returns when a command has made the file."""
+    async with asyncio.timeout(seconds):
+        while not path.exists():  # noqa: ASYNC110, ASYNC240 (no event tells)
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

@@ -18,11 +18,12 @@ from hermetic.contract.limits import ACTIVITY
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.session.task import Task, ToolLimits
 from hermetic.toolbox import Toolbox
-from tests.boxes import Box, opened
+from tests.boxes import Box, appears, everywhere, opened, place
 
 
-async def test_a_command_gives_its_output_and_keeps_its_state(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_command_gives_its_output_and_keeps_its_state(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         first = await box.terminal("cd /usr; X=ß; echo hi")
         assert (first["output"], first["exit_code"], first["error"]) == ("hi\n", 0, None)
         assert first["ending"] == "exited"
@@ -30,14 +31,16 @@ async def test_a_command_gives_its_output_and_keeps_its_state(tmp_path: Path) ->
         assert "ß" in await box.toolbox.call("terminal", {"command": "echo $X"}, task_id="t")
 
 
-async def test_tasks_are_apart(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_tasks_are_apart(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         await box.terminal("X=1", task="a")
         assert (await box.terminal("echo [$X]", task="b"))["output"] == "[]\n"
 
 
-async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         assert (await box.terminal("printf '\\n  a  \\n\\n'"))["output"] == "\n  a  \n\n"
         long = await box.terminal("seq 1 100000")
         assert long["total_bytes"] == 588895
@@ -49,8 +52,9 @@ async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path) ->
         assert (middle["output"], middle["total_lines"]) == ("50000\n50001", 100000)
 
 
-async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         yielded = await box.terminal("echo begun; sleep 1000", timeout=0.3)
         assert (yielded["status"], yielded["exit_code"], yielded["error"]) == ("yielded", None, None)
         assert yielded["output"] == "begun\n"
@@ -60,8 +64,9 @@ async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path) -> No
         assert killed["status"] == "killed"
 
 
-async def test_or_it_is_ended_when_that_is_asked_for(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_or_it_is_ended_when_that_is_asked_for(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         ended = await box.terminal("echo begun; sleep 1000", timeout=0.3, on_timeout="kill")
         assert (ended["exit_code"], ended["status"], ended["output"]) == (124, "timeout", "begun\n")
 
@@ -76,8 +81,9 @@ async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path) -> None:
         await toolbox.close(remove=True)
 
 
-async def test_input_variables_and_directory_hold_for_one_command(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_input_variables_and_directory_hold_for_one_command(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         answer = await box.terminal("cat; echo $A; pwd", stdin="in\n", environment={"A": "1"}, workdir="/usr")
         assert answer["output"] == "in\n1\n/usr\n"
         assert (await box.terminal("echo [$A]; pwd"))["output"].startswith("[]\n")
@@ -98,8 +104,9 @@ async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Pat
         assert "hint" in await box.terminal("nohup echo x")
 
 
-async def test_a_terminal_in_the_foreground(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_terminal_in_the_foreground(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         answer = await box.terminal("test -t 1 && printf '\\033[31mred\\033[0m\\n'; stty size", pty=True)
         assert answer["output"].split() == ["red", "30", "120"]
         assert answer["exit_code"] == 0
@@ -109,8 +116,9 @@ async def test_a_terminal_in_the_foreground(tmp_path: Path) -> None:
         assert "got it" in (await box.process("wait", yielded["session_id"], timeout=20))["output"]
 
 
-async def test_the_life_of_a_background_process(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_the_life_of_a_background_process(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("echo up; while read -r x; do echo got $x; done; exit 7", background=True)
         assert started["output"] == "Background process started"
         assert (started["exit_code"], started["error"]) == (0, None)
@@ -131,8 +139,9 @@ async def test_the_life_of_a_background_process(tmp_path: Path) -> None:
         assert (await box.process("log", id))["output"] == "up\ngot ß"
 
 
-async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("for ((i = 0; i < 20000; i++)); do echo $i ß; done", background=True)
         text, cursor = "", 0
         while True:
@@ -143,8 +152,9 @@ async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path) -> None
         assert text == "".join(f"{number} ß\n" for number in range(20000))
 
 
-async def test_a_screen_and_keys(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_screen_and_keys(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("cat", background=True, pty=True)
         id = started["session_id"]
         await box.process("keys", id, data=["a", "b", "enter"])
@@ -159,60 +169,61 @@ async def test_a_screen_and_keys(tmp_path: Path) -> None:
         assert (await box.process("wait", id, timeout=20))["exit_code"] == 0
 
 
-@pytest.mark.parametrize(
-    ("tool", "given", "says"),
-    [
-        ("terminal", {}, "command"),
-        ("terminal", {"command": "  "}, "empty"),
-        ("terminal", {"command": 5}, "str"),
-        ("terminal", {"command": "ls\0"}, "NUL"),
-        ("terminal", {"command": "ls", "timeout": -1}, "above zero"),
-        ("terminal", {"command": "ls", "workdir": "/does/not/exist"}, "does not exist"),
-        ("terminal", {"command": "ls", "background": True, "watch_patterns": [""]}, "empty"),
-        ("terminal", {"command": "ls", "comand": 1}, "it takes command"),
-        ("terminal", {"command": "\ud800"}, "Unicode"),
-        ("terminal", {"command": "echo " + "x" * 10_000_000}, "128,000"),
-        ("terminal", {"command": ["ls"]}, "str"),
-        ("terminal", {"command": "ls", "background": "perhaps"}, "bool"),
-        ("terminal", {"command": "ls", "environment": {"A": 1}}, "str"),
-        ("terminal", {"command": "ls", "environment": "A=1"}, "object"),
-        ("terminal", {"command": "ls", "environment": {"A=B": "1"}}, "A=B"),
-        ("terminal", {"command": "ls", "stdin": "\ud800"}, "Unicode"),
-        ("terminal", {"command": "ls", "workdir": "/etc/hostname"}, "not a directory"),
-        ("terminal", {"command": "ls", "workdir": "/does/not/exist", "background": True}, "does not exist"),
-        ("terminal", {"command": "ls", "workdir": "/does/not/exist", "pty": True}, "does not exist"),
-        ("terminal", {"command": "ls", "timeout": float("nan")}, "above zero"),
-        ("terminal", {"command": "ls", "timeout": "soon"}, "float"),
-        ("terminal", {"command": "ls", "on_timeout": "pray"}, "pray"),
-        ("terminal", {"command": "ls", "background": True, "check_interval": -5}, "above zero"),
-        ("terminal", {"command": "ls", "background": True, "watch_patterns": "[" * 100_000}, "array"),
-        ("terminal", {"command": "ls", "background": True, "watch_patterns": ["x" * 3000]}, "shorter"),
-        ("process", {"action": "wait", "session_id": "\ud800"}, "list"),
-        ("process", {"action": "poll", "session_id": 5}, "str"),
-        ("process", {"action": "poll", "session_id": "x" * 10_000_000}, "list"),
-        ("process", {}, "action"),
-        ("process", [], "object"),
-        ("process", {"action": "dance"}, "dance"),
-        ("process", {"action": "poll"}, "session_id"),
-        ("process", {"action": "poll", "session_id": "proc_none"}, "list"),
-        ("process", {"action": "poll", "session_id": "not/an id"}, "list"),
-        ("nothing", {}, "terminal, process"),
-    ],
-)
-async def test_bad_input_is_a_result_that_says_what_to_do(
-    tmp_path: Path, tool: str, given: dict[str, Any], says: str
-) -> None:
-    async with opened(tmp_path) as box:
-        answer = json.loads(await box.toolbox.call(tool, given, task_id="t"))
-        assert says in answer["error"]
-        assert "Traceback" not in answer["error"]
-        assert len(answer["error"]) < 1000
+BAD_CALLS: list[tuple[str, Any, str]] = [
+    ("terminal", {}, "command"),
+    ("terminal", {"command": "  "}, "empty"),
+    ("terminal", {"command": 5}, "str"),
+    ("terminal", {"command": "touch ran\0"}, "NUL"),
+    ("terminal", {"command": "touch ran", "timeout": -1}, "above zero"),
+    ("terminal", {"command": "touch ran", "workdir": "/does/not/exist"}, "does not exist"),
+    ("terminal", {"command": "touch ran", "background": True, "watch_patterns": [""]}, "empty"),
+    ("terminal", {"command": "touch ran", "comand": 1}, "it takes command"),
+    ("terminal", {"command": "\ud800"}, "Unicode"),
+    ("terminal", {"command": "echo " + "x" * 10_000_000}, "128,000"),
+    ("terminal", {"command": ["touch", "ran"]}, "str"),
+    ("terminal", {"command": "touch ran", "background": "perhaps"}, "bool"),
+    ("terminal", {"command": "touch ran", "environment": {"A": 1}}, "str"),
+    ("terminal", {"command": "touch ran", "environment": "A=1"}, "object"),
+    ("terminal", {"command": "touch ran", "environment": {"A=B": "1"}}, "A=B"),
+    ("terminal", {"command": "touch ran", "stdin": "\ud800"}, "Unicode"),
+    ("terminal", {"command": "touch ran", "workdir": "/etc/hostname"}, "not a directory"),
+    ("terminal", {"command": "touch ran", "workdir": "/does/not/exist", "background": True}, "does not exist"),
+    ("terminal", {"command": "touch ran", "workdir": "/does/not/exist", "pty": True}, "does not exist"),
+    ("terminal", {"command": "touch ran", "timeout": float("nan")}, "above zero"),
+    ("terminal", {"command": "touch ran", "timeout": "soon"}, "float"),
+    ("terminal", {"command": "touch ran", "on_timeout": "pray"}, "pray"),
+    ("terminal", {"command": "touch ran", "background": True, "check_interval": -5}, "above zero"),
+    ("terminal", {"command": "touch ran", "background": True, "watch_patterns": "[" * 100_000}, "array"),
+    ("terminal", {"command": "touch ran", "background": True, "watch_patterns": ["x" * 3000]}, "shorter"),
+    ("process", {"action": "wait", "session_id": "\ud800"}, "list"),
+    ("process", {"action": "poll", "session_id": 5}, "str"),
+    ("process", {"action": "poll", "session_id": "x" * 10_000_000}, "list"),
+    ("process", {}, "action"),
+    ("process", [], "object"),
+    ("process", {"action": "dance"}, "dance"),
+    ("process", {"action": "poll"}, "session_id"),
+    ("process", {"action": "poll", "session_id": "proc_none"}, "list"),
+    ("process", {"action": "poll", "session_id": "not/an id"}, "list"),
+    ("nothing", {}, "terminal, process"),
+]
+
+
+@everywhere
+async def test_bad_input_is_a_result_that_says_what_to_do(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
+        for tool, given, says in BAD_CALLS:
+            answer = json.loads(await box.toolbox.call(tool, given, task_id="t"))
+            assert says in answer["error"], str((tool, given))[:200]
+            assert "Traceback" not in answer["error"]
+            assert len(answer["error"]) < 1000
         assert (await box.process("list"))["processes"] == []
+        assert os.listdir(tmp_path) == []
 
 
-async def test_secrets_are_hidden_from_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@everywhere
+async def test_secrets_are_hidden_from_models(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
-    async with opened(tmp_path) as box:
+    async with opened(tmp_path, kind) as box:
         command = "x=hunter2; echo key $x-hunter2; echo a-$x"
         answer = await box.terminal(command)
         assert answer["output"] == "key [hidden by hermetic: value of DEPLOY_TOKEN]\na-hunter2\n"
@@ -220,38 +231,37 @@ async def test_secrets_are_hidden_from_models(tmp_path: Path, monkeypatch: pytes
         await box.process("wait_for", started["session_id"], data="hunter2", timeout=20)
         for action in ("list", "poll", "log"):
             assert "hunter2-hunter2" not in json.dumps(await box.process(action, started["session_id"]))
-    async with opened(tmp_path, redact=False) as box:
+    async with opened(tmp_path, kind, redact=False) as box:
         assert (await box.terminal("echo hunter2-hunter2"))["output"] == "hunter2-hunter2\n"
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"action": "wait_for", "data": "(", "pattern": True}, "no regular expression"),
-        ({"action": "wait_for"}, "needs data"),
-        ({"action": "wait_for", "data": ""}, "empty"),
-        ({"action": "wait_for", "data": "x", "timeout": 0}, "above zero"),
-        ({"action": "wait_for", "data": "x", "on": "moon"}, "moon"),
-        ({"action": "write"}, "needs data"),
-        ({"action": "write", "data": "\ud800"}, "Unicode"),
-        ({"action": "keys", "data": "ctrl-nothing"}, "ctrl-nothing"),
-        ({"action": "screen"}, "pty=true"),
-        ({"action": "resize", "rows": 10, "cols": 10}, "terminal"),
-        ({"action": "resize", "rows": 0, "cols": 10}, "1"),
-        ({"action": "poll", "cursor": 10**9}, "cursor"),
-        ({"action": "poll", "cursor": -1}, "cursor"),
-        ({"action": "log", "limit": 0}, "limit"),
-        ({"action": "kill", "grace": -1}, "grace"),
-    ],
-)
-async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(
-    tmp_path: Path, given: dict[str, Any], says: str
-) -> None:
-    async with opened(tmp_path) as box:
+BAD_ACTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"action": "wait_for", "data": "(", "pattern": True}, "no regular expression"),
+    ({"action": "wait_for"}, "needs data"),
+    ({"action": "wait_for", "data": ""}, "empty"),
+    ({"action": "wait_for", "data": "x", "timeout": 0}, "above zero"),
+    ({"action": "wait_for", "data": "x", "on": "moon"}, "moon"),
+    ({"action": "write"}, "needs data"),
+    ({"action": "write", "data": "\ud800"}, "Unicode"),
+    ({"action": "keys", "data": "ctrl-nothing"}, "ctrl-nothing"),
+    ({"action": "screen"}, "pty=true"),
+    ({"action": "resize", "rows": 10, "cols": 10}, "terminal"),
+    ({"action": "resize", "rows": 0, "cols": 10}, "1"),
+    ({"action": "poll", "cursor": 10**9}, "cursor"),
+    ({"action": "poll", "cursor": -1}, "cursor"),
+    ({"action": "log", "limit": 0}, "limit"),
+    ({"action": "kill", "grace": -1}, "grace"),
+]
+
+
+@everywhere
+async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         id = (await box.terminal("sleep 100", background=True))["session_id"]
-        answer = json.loads(await box.toolbox.call("process", {**given, "session_id": id}, task_id="t"))
-        assert says in answer["error"]
-        assert (await box.process("poll", id))["status"] == "running"
+        for given, says in BAD_ACTIONS:
+            answer = json.loads(await box.toolbox.call("process", {**given, "session_id": id}, task_id="t"))
+            assert says in answer["error"], given
+            assert (await box.process("poll", id))["status"] == "running"
 
 
 async def test_what_is_dangerous_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -279,16 +289,20 @@ async def test_somebody_who_can_be_asked_decides(tmp_path: Path) -> None:
         await toolbox.close(remove=True)
 
 
-async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
-        first = asyncio.ensure_future(box.terminal("echo one; sleep 1000", task="a"))
-        second = asyncio.ensure_future(box.terminal("echo two; sleep 0.5; echo end", task="b"))
-        await asyncio.sleep(0.3)
+@everywhere
+async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
+        first = asyncio.ensure_future(box.terminal("echo one; touch one; sleep 1000", task="a"))
+        second = asyncio.ensure_future(box.terminal("echo two; touch two; read -r x <go; echo end", task="b"))
+        os.mkfifo(tmp_path / "go")
+        for name in ("one", "two"):
+            await appears(tmp_path / name)
         thread = threading.Thread(target=box.toolbox.interrupt, args=("a",))
         thread.start()
         answer = await first
         thread.join()
         assert (answer["exit_code"], answer["output"], answer["status"]) == (130, "one\n", "interrupted")
+        os.close(os.open(tmp_path / "go", os.O_WRONLY))
         assert (await second)["output"] == "two\nend\n"
         assert (await box.terminal("echo on", task="a"))["output"] == "on\n"
 
@@ -307,8 +321,9 @@ async def test_an_unknown_kind_is_told_at_once() -> None:
         Toolbox(environment="dokker")
 
 
-async def test_an_end_is_told_once(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_an_end_is_told_once(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
         notice = await box.next_notice()
         assert (notice.kind, notice.session_id, notice.exit_code) == ("completed", started["session_id"], 3)
@@ -319,8 +334,9 @@ async def test_an_end_is_told_once(tmp_path: Path) -> None:
                 await box.next_notice()
 
 
-async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("sleep 0.2", background=True, notify_on_complete=True)
         await box.process("wait", started["session_id"], timeout=20)
         with pytest.raises(TimeoutError):
@@ -328,8 +344,9 @@ async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path) -> 
                 await box.next_notice()
 
 
-async def test_a_line_that_was_watched_for_is_told(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_line_that_was_watched_for_is_told(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         started = await box.terminal("echo Server ready on 80; sleep 100", background=True, watch_patterns=["ready on"])
         notice = await box.next_notice()
         assert (notice.kind, notice.pattern, notice.output) == ("matched", "ready on", "Server ready on 80")
@@ -347,8 +364,8 @@ import asyncio, json, sys
 from hermetic.toolbox import Toolbox
 
 async def main():
-    toolbox = Toolbox(options={"login": False, "cwd": sys.argv[1]})
-    given = {"command": sys.argv[2], "background": True, "notify_on_complete": True}
+    toolbox = Toolbox(environment=sys.argv[1], options=json.loads(sys.argv[2]))
+    given = {"command": sys.argv[3], "background": True, "notify_on_complete": True}
     answer = json.loads(await toolbox.call("terminal", given, task_id="t"))
     print(answer["session_id"], flush=True)
     await asyncio.sleep(1000)
@@ -357,11 +374,12 @@ asyncio.run(main())
 """
 
 
-async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         text = f"echo one; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo two; exit 4"
         caller = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CALLER, str(tmp_path), text, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", CALLER, kind, json.dumps(place(kind, tmp_path)), text, stdout=asyncio.subprocess.PIPE
         )
         assert caller.stdout is not None
         id = (await caller.stdout.readline()).decode().strip()
@@ -409,8 +427,9 @@ def test_a_tool_that_no_model_could_call_is_refused(name: str, description: str,
         Tool(name, description, arguments, run)
 
 
-async def test_a_task_has_options_of_its_own(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_task_has_options_of_its_own(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         box.toolbox.fleet.override("other", cwd="/usr")
         assert (await box.terminal("pwd", task="other"))["output"] == "/usr\n"
         assert (await box.terminal("pwd"))["output"] == f"{tmp_path}\n"
@@ -433,19 +452,19 @@ async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
         assert not (tmp_path / "ran").exists()
 
 
-async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         answer = await box.terminal("sleep 1000", pty=True, stdin="x\n" * 1_000_000, timeout=0.5, on_timeout="kill")
         assert (answer["status"], answer["exit_code"]) == ("timeout", 124)
 
 
-async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         for pty in (False, True):
             calling = asyncio.ensure_future(box.terminal(f"touch {tmp_path}/{pty}; sleep 1000", pty=pty))
-            async with asyncio.timeout(20):
-                while not (tmp_path / str(pty)).exists():  # noqa: ASYNC110 (no event tells)
-                    await asyncio.sleep(0.02)
+            await appears(tmp_path / str(pty))
             calling.cancel()
             await asyncio.wait([calling])
             async with box.toolbox.fleet.use("t") as environment:

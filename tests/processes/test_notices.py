@@ -15,7 +15,7 @@ from hermetic.contract.notice import Notice
 from hermetic.processes.following import nothing
 from hermetic.processes.notices import Notices
 from hermetic.processes.webhook import Webhook
-from tests.boxes import opened
+from tests.boxes import everywhere, opened
 
 
 class Receiver:
@@ -87,13 +87,14 @@ async def test_a_web_address_gets_each_notice_until_it_has_it(tmp_path: Path, qu
         assert (got["session_id"], got["task_id"]) == (started["session_id"], "t")
 
 
-async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(tmp_path: Path) -> None:
-    async with receiving(*[500] * 1000) as receiver, opened(tmp_path, webhook=receiver.url) as box:
+@everywhere
+async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(tmp_path: Path, kind: str) -> None:
+    async with receiving(*[500] * 1000) as receiver, opened(tmp_path, kind, webhook=receiver.url) as box:
         started = await box.terminal("exit 3", background=True, notify_on_complete=True)
         async with asyncio.timeout(20):
             await receiver.came.wait()
         await box.toolbox.close()  # the environment lives on
-    async with opened(tmp_path) as box:
+    async with opened(tmp_path, kind) as box:
         await box.process("list")
         async with asyncio.timeout(20):
             notice = await box.next_notice()
@@ -140,15 +141,16 @@ async def test_who_waits_is_told_and_nobody_else(tmp_path: Path) -> None:
         assert told == [last["session_id"]]
 
 
-async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         shown = await box.terminal("echo 1", background=True, notify_on_complete=True)
         async with box.toolbox.fleet.use("t") as environment:
             await (await environment.process(shown["session_id"])).wait(20)
         await asyncio.sleep(0.3)  # its notice waits now, and nobody has taken it
         assert (await box.process("log", shown["session_id"]))["output"] == "1"
         await box.toolbox.close()
-    async with opened(tmp_path) as box:
+    async with opened(tmp_path, kind) as box:
         assert len((await box.process("list"))["processes"]) == 1
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -156,14 +158,17 @@ async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_p
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
-async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_one_is(tmp_path: Path) -> None:
+@everywhere
+async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_one_is(
+    tmp_path: Path, kind: str
+) -> None:
     command = f"echo ready 1; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready 2; sleep 1000"
-    async with opened(tmp_path) as box:
+    async with opened(tmp_path, kind) as box:
         await box.terminal(command, background=True, watch_patterns=["ready"])
         async with asyncio.timeout(20):
             assert (await box.next_notice()).output == "ready 1"
         await box.toolbox.close()
-    async with opened(tmp_path) as box:
+    async with opened(tmp_path, kind) as box:
         [listed] = (await box.process("list"))["processes"]
         assert (listed["watch_patterns"], listed["detached"]) == (["ready"], True)
         (tmp_path / "go").touch()
@@ -180,8 +185,9 @@ async def test_an_ended_process_that_was_only_watched_is_settled(tmp_path: Path)
         await until_told(box, started["session_id"])
 
 
-async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 4"
         started = await box.terminal(text, background=True, notify_on_complete=True)
         await box.toolbox.fleet.close_task("t")

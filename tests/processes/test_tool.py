@@ -8,11 +8,12 @@ import pytest
 
 from hermetic.contract.limits import HANDLES, LISTED_BY_TOOL
 from hermetic.session.task import ToolLimits
-from tests.boxes import opened
+from tests.boxes import appears, everywhere, opened
 
 
-async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         id = (await box.terminal("echo go; while read -r x; do echo go $x; done", background=True))["session_id"]
         first = await box.process("wait_for", id, data="go", timeout=20)
         assert (first["status"], first["cursor"]) == ("matched", 2)
@@ -25,8 +26,9 @@ async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["wait", "wait_for"])
-async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path, action: str) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path, kind: str, action: str) -> None:
+    async with opened(tmp_path, kind) as box:
         id = (await box.terminal("echo up; sleep 1000", background=True))["session_id"]
         await box.process("wait_for", id, data="up", timeout=20)
         waiting = asyncio.ensure_future(box.process(action, id, data="never"))
@@ -38,16 +40,18 @@ async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path,
         assert (await box.process("poll", id))["status"] == "running"
 
 
-async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         id = (await box.terminal("sleep 1000", background=True))["session_id"]
         answer = await box.process("write", id, data="x" * 3_000_000, timeout=0.5)
         assert answer["status"] == "timeout"
         assert "does not read" in answer["error"]
 
 
-async def test_a_log_that_grows_faster_than_it_is_read_is_answered(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_log_that_grows_faster_than_it_is_read_is_answered(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         id = (await box.terminal("yes", background=True))["session_id"]
         await box.process("wait_for", id, data="y", timeout=20)
         async with asyncio.timeout(60):
@@ -82,10 +86,11 @@ async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
         assert "4 older" in answer["note"]
 
 
-async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
-        running = asyncio.ensure_future(box.terminal("echo here; sleep 1000"))
-        await asyncio.sleep(0.5)
+@everywhere
+async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
+        running = asyncio.ensure_future(box.terminal("echo here; touch there; sleep 1000"))
+        await appears(tmp_path / "there")
         [listed] = (await box.process("list"))["processes"]
         assert (listed["origin"], listed["status"], listed["output_preview"]) == ("foreground", "running", "here\n")
         box.toolbox.interrupt("t")
@@ -93,8 +98,9 @@ async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Pat
         assert (await box.process("list"))["processes"] == []
 
 
-async def test_who_ended_it_is_told(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         first = (await box.terminal("sleep 1000", background=True, check_interval=50))["session_id"]
         assert (await box.process("poll", first))["check_interval"] == 50
         killed = await box.process("kill", first, grace=1)
@@ -133,8 +139,9 @@ async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
             assert not any(secret[at : at + 8] in text for at in range(len(secret) - 7))
 
 
-async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         command = "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"
         id = (await box.terminal(command, background=True, pty=True))["session_id"]
         await box.process("wait_for", id, data="end", timeout=20)

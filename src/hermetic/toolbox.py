@@ -24,10 +24,9 @@ from hermetic.processes.webhook import Webhook
 from hermetic.session.door import Approver, PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
-from hermetic.terminal.content import content_of_command
 from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
+from hermetic.terminal.showing import Showing
 from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
 from hermetic.terminal.tool import terminal_tool
 
@@ -57,7 +56,8 @@ class Toolbox:
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
         self._limits = limits or _limits_of(said)
         self._secrets = said.known_secrets(os.environ)
-        self._redactor = Redactor(self._secrets) if (said.redaction.enabled if redact is None else redact) else None
+        is_redacting = said.redaction.enabled if redact is None else redact
+        self._show = Showing(Redactor(self._secrets) if is_redacting else None)
         password = said.sudo.password if sudo_password is None else sudo_password
         self._desks = SudoDesks(Passwords(password, ask_password), self._learn)
         self._activity = on_activity
@@ -191,12 +191,8 @@ class Toolbox:
         secret = KnownSecret("the password for sudo", password)
         if secret not in self._secrets:
             self._secrets.append(secret)
-            if self._redactor is not None:
-                self._redactor = Redactor(self._secrets)
-
-    def _show(self, text: str, command: str) -> str:
-        kind = content_of_command(command) if command else "output"
-        return self._redactor.redact(settle(text), kind) if self._redactor else settle(text)
+            if self._show.redactor is not None:
+                self._show.redactor = Redactor(self._secrets)
 
 
 def _limits_of(settings: Settings) -> ToolLimits:

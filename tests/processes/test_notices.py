@@ -15,6 +15,7 @@ from hermetic.contract.notice import Notice
 from hermetic.processes.following import nothing
 from hermetic.processes.notices import Notices
 from hermetic.processes.webhook import Webhook
+from hermetic.terminal.showing import Showing
 from tests.boxes import everywhere, opened
 
 
@@ -201,7 +202,7 @@ async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: P
 
 
 async def test_what_falls_out_of_a_full_queue_is_counted() -> None:
-    queue = Notices(lambda text, command: text)
+    queue = Notices(Showing())
     for number in range(limits.NOTICES.value + 5):
         queue.tell(Notice(kind="progress", task_id="a", text=str(number)), nothing)
     queue.tell(Notice(kind="progress", task_id="b", text="b"), nothing)

@@ -140,6 +140,33 @@ async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
 
 
 @everywhere
+async def test_a_secret_that_comes_in_parts_is_never_shown_in_parts(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    secret = "correct-horse-battery-staple"
+    monkeypatch.setenv("DEPLOY_TOKEN", secret)
+    (tmp_path / "first").write_text(secret[:15])
+    (tmp_path / "second").write_text(secret[15:])
+    command = "printf 'key ß %s' $(cat first); read -r x; printf '%s on\\n' $(cat second); read -r x"
+    async with opened(tmp_path, kind) as box:
+        yielded = await box.terminal(command, pty=True, timeout=1)
+        id = (await box.terminal(command, background=True))["session_id"]
+        await box.process("wait_for", id, data="horse", timeout=20)
+        first = await box.process("poll", id, cursor=0)
+        assert (first["output"], first["cursor"]) == ("key ß ", 7)
+        assert (await box.process("log", id))["output"] == "key ß "
+        answers = [yielded, first, await box.process("poll", id), await box.process("list")]
+        await box.process("submit", id, data="")
+        await box.process("wait_for", id, data="staple on", timeout=20)
+        second = await box.process("poll", id, cursor=first["cursor"])
+        assert second["output"] == "[hidden by hermetic: value of DEPLOY_TOKEN] on\n"
+        answers += [await box.process("poll", id, cursor=cursor) for cursor in range(7, 40)]
+        assert second["cursor"] == len(f"key ß {secret} on\n".encode())
+        text = json.dumps(answers)
+        assert not any(secret[at : at + 8] in text for at in range(len(secret) - 7))
+
+
+@everywhere
 async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         command = "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"

@@ -17,6 +17,7 @@ from hermetic.contract.notice import Kind, Notice, Wishes, write_wishes
 from hermetic.processes.reading import tail
 from hermetic.processes.watching import Match, Watch
 from hermetic.session.process import Process
+from hermetic.session.task import Show
 
 PROGRESS_CHARACTERS = 500
 LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
@@ -31,7 +32,7 @@ async def nothing() -> None:
 class Teller(Protocol):
     """Where notices go."""
 
-    show: Callable[[str, str], str]
+    show: Show
 
     def tell(self, notice: Notice, taken: Mark) -> None:
         """Puts a notice on its way; `taken` is called once somebody has it."""

@@ -18,6 +18,7 @@ from hermetic.processes.following import Following, Mark, nothing
 from hermetic.processes.watching import Breaker
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.task import Show
 
 Sink = Callable[[Notice], Awaitable[object]]
 
@@ -37,7 +38,7 @@ class Notices:
     A notice counts as told when every sink has returned, or when the stream's reader asks for the next one.
     """
 
-    def __init__(self, show: Callable[[str, str], str], sinks: Sequence[Sink] = ()) -> None:
+    def __init__(self, show: Show, sinks: Sequence[Sink] = ()) -> None:
         self.show = show
         self._sinks = sinks
         self._waiting: deque[Pending] = deque()

@@ -2,22 +2,24 @@
 
 import codecs
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
-from hermetic.contract.process import Chunk
 from hermetic.session.process import Process
+from hermetic.session.task import Show
 
 MOST_LINE = 2000  # characters of one line
 MARGIN = 1024  # bytes before the part that is shown: a secret that reaches into it is known as a whole
 
 
-async def tail(process: Process, characters: int, show: Callable[[str, str], str]) -> str:
+async def tail(process: Process, characters: int, show: Show) -> str:
     """The last characters of the output so far, as a model may see them."""
     total = process.info.out
     most = 4 * characters + MARGIN
     chunk = await process.read(max(0, total - most), limit=most)
-    return show(chunk.data.decode("utf-8", "replace"), process.info.command)[-characters:]
+    text = chunk.data.decode("utf-8", "replace")
+    if process.info.ending is None:
+        text = text[: len(text) - show.unfinished(text)]
+    return show(text, process.info.command)[-characters:]
 
 
 class News(NamedTuple):
@@ -28,17 +30,29 @@ class News(NamedTuple):
     dropped: int  # bytes before it that fell out of the log
 
 
-async def news(process: Process, cursor: int, most: int) -> News:
-    """What came since `cursor`, at most so many bytes; a character that has not come whole waits for the next time."""
-    chunk = await process.read(cursor, limit=most)
-    whole = len(chunk.data) if chunk.ended else _whole(chunk)
-    return News(chunk.data[:whole].decode("utf-8", "replace"), chunk.start + whole, chunk.start - cursor)
+async def news(process: Process, cursor: int, most: int, show: Show) -> News:
+    """What came since `cursor`, at most so many bytes, as a model may see it.
+
+    A character or a known secret that has not come whole waits for the next time.
+    """
+    start = max(0, cursor - MARGIN)
+    chunk = await process.read(start, limit=cursor - start + most)
+    begin = max(0, cursor - chunk.start)
+    before, data = chunk.data[:begin].decode("utf-8", "replace"), chunk.data[begin:]
+    if not chunk.ended:
+        data = _whole(data, show)
+    text = show.join(before, data.decode("utf-8", "replace"))
+    at = chunk.start + begin
+    return News(show(text, process.info.command), at + len(data), at - cursor)
 
 
-def _whole(chunk: Chunk) -> int:
+def _whole(data: bytes, show: Show) -> bytes:
+    """As much of it as ends neither within a character nor within a secret."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(chunk.data)
-    return len(chunk.data) - len(decoder.getstate()[0])
+    text = decoder.decode(data)
+    data = data[: len(data) - len(decoder.getstate()[0])]
+    unfinished = text[len(text) - show.unfinished(text) :]
+    return data[: len(data) - len(unfinished.encode("utf-8", "surrogatepass"))]
 
 
 class Lines(NamedTuple):
@@ -49,6 +63,7 @@ class Lines(NamedTuple):
     shown: int
     total: int
     dropped: int  # bytes that fell out of the log's cap: the numbers count what is left
+    is_open: bool  # the last line there is has not ended
 
 
 async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
@@ -74,7 +89,7 @@ async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
         line.add(rest)
     if line.length:
         page.add(line.text)
-    return Lines("\n".join(page.kept), page.first, len(page.kept), page.total, dropped)
+    return Lines("\n".join(page.kept), page.first, len(page.kept), page.total, dropped, line.length > 0)
 
 
 class _Line:

@@ -74,8 +74,8 @@ async def _poll(asked: Asked) -> Fields:
         return answer | {"output_preview": shown, "cursor": info.out}
     if cursor > info.out:
         raise InvalidArgument(f"cursor {cursor} lies behind the {info.out} bytes there are", argument="cursor")
-    found = await news(asked.process, cursor, asked.task.limits.output)
-    answer |= {"output": asked.show(found.text), "cursor": found.cursor}
+    found = await news(asked.process, cursor, asked.task.limits.output, asked.task.show)
+    answer |= {"output": found.text, "cursor": found.cursor}
     if found.dropped:
         answer["dropped_bytes"] = found.dropped
     if found.cursor < info.out:
@@ -89,10 +89,13 @@ async def _log(asked: Asked) -> Fields:
     limit = asked.arguments.limit or LOG_LINES.value
     with asked.task.watcher.attended(asked.process.id):
         found = await lines(asked.process, asked.arguments.offset, limit, budget)
+        text, last = found.text, found.first + found.shown - 1
+        if found.is_open and last == found.total and asked.process.info.ending is None:
+            text = text[: len(text) - asked.task.show.unfinished(text)]
         answer = described(asked.task, asked.process.info)
         answer |= {
-            "output": asked.show(found.text), "total_lines": found.total,
-            "showing": f"lines {found.first} to {found.first + found.shown - 1}" if found.shown else "no lines",
+            "output": asked.show(text), "total_lines": found.total,
+            "showing": f"lines {found.first} to {last}" if found.shown else "no lines",
         }  # fmt: skip
         if found.dropped:
             answer["dropped_bytes"] = found.dropped

@@ -78,12 +78,25 @@ class Watcher(Protocol):
         """While this block may tell of the process's end itself, nobody else does."""
 
 
+class Show(Protocol):
+    """A text that a command printed, as a model may see it: no escape sequences, no secrets."""
+
+    def __call__(self, text: str, command: str) -> str:
+        """The text that this command printed; of a command itself with "" in its place."""
+
+    def join(self, before: str, text: str) -> str:
+        """The text without the rest of a secret that began in what stands before it."""
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at its end may be the start of a secret that goes on."""
+
+
 class Task:
     """One caller's place. Tools get it with every call."""
 
     def __init__(
         self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
-        show: Callable[[str, str], str], limits: ToolLimits, activity: Callable[[str], object] | None = None,
+        show: Show, limits: ToolLimits, activity: Callable[[str], object] | None = None,
         caller: str = "",
     ) -> None:  # fmt: skip
         self.id = id
@@ -91,7 +104,7 @@ class Task:
         self._place = place
         self.door = door
         self.watcher = watcher
-        self.show = show  # a text that a command printed, as a model may see it: no escape sequences, no secrets
+        self.show = show
         self.limits = limits
         self.interrupted = asyncio.Event()
         self._activity = activity

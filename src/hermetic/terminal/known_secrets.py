@@ -11,6 +11,7 @@ from hermetic.environments.child_environment import is_credential
 
 SHORTEST = 8  # characters of a variable's value; a shorter one would be found in ordinary words
 SHORTEST_GIVEN = 4  # characters of a value that somebody calls a secret
+UNFINISHED = 4  # characters from which on a text's end is taken for the start of a value; fewer end many ordinary words
 
 _ORDINARY = re.compile(r"^(?:[a-z]{1,15}|[\d.,:-]+|(?:/|~/|\./)\S*|[a-z][a-z0-9+.-]*://[^@]*)$")
 
@@ -40,6 +41,16 @@ class ValueFinder:
             for spelling in _spellings(secret.value):
                 needles.setdefault(spelling, secret.name)
         self._needles = needles
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at the end of a text a value may begin with, of which the rest has not come."""
+        most = 0
+        for needle in self._needles:
+            for size in range(min(len(needle) - 1, len(text)), max(most, UNFINISHED - 1), -1):
+                if text.endswith(needle[:size]):
+                    most = size
+                    break
+        return most
 
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where a value stands, and its name."""

@@ -49,6 +49,17 @@ class Redactor:
             at = secret.end
         return "".join([*pieces, text[at:]])
 
+    def join(self, before: str, text: str) -> str:
+        """The text with a mark in place of what belongs to a secret that began before it."""
+        for secret in _merged(self._find(before + text, "output")):
+            if secret.start < len(before) < secret.end:
+                return f"{MARK}{secret.what}]{text[secret.end - len(before) :]}"
+        return text
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at its end may be the start of a known secret."""
+        return self._values.unfinished(text)
+
     def _find(self, text: str, content: Content) -> Iterator[_Secret]:
         """The secrets that do not touch a mark which is there already."""
         marks = [match.span() for match in _MARKED.finditer(text)] if MARK in text else []

@@ -93,8 +93,11 @@ def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:
 
 async def _answer(task: Task, asked: TerminalArguments, result: Result) -> Fields:
     """The fields of a foreground command's result."""
+    data, total = result.data, result.total_bytes
+    if isinstance(result.ending, Yielded):
+        data, total = _whole(task, data, total)
     answer: Fields = {
-        "output": _shown(task, asked.command, result.data, result.omitted, result.total_bytes, result.log),
+        "output": _shown(task, asked.command, data, result.omitted, total, result.log),
         **ending_fields(result.ending),
         "duration": round(result.duration, 3),
         "log": result.log,
@@ -191,9 +194,19 @@ async def _printed(task: Task, process: Process) -> Fields:
         tail = await process.read(max(head.end, info.out - (limit - len(head.data))), limit=limit)
         data += tail.data
         omitted = (head.end, tail.start) if tail.start > head.end else None
-    output = _shown(task, info.command, data, omitted, info.out, process.id)
+    total = info.out
+    if info.ending is None:
+        data, total = _whole(task, data, total)
+    output = _shown(task, info.command, data, omitted, total, process.id)
     answer = {"output": output, "duration": round(info.duration, 3), "log": process.id}
     return answer | ({"total_bytes": info.out} if omitted else {})
+
+
+def _whole(task: Task, data: bytes, total: int) -> tuple[bytes, int]:
+    """Output that goes on without the start of a secret at its end, and how many bytes are left of all."""
+    text = data.decode("utf-8", "replace")
+    unfinished = len(text[len(text) - task.show.unfinished(text) :].encode())
+    return data[: len(data) - unfinished], total - unfinished
 
 
 def _shown(

@@ -236,7 +236,6 @@ ACTIONS: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-
 def process_tool() -> Tool[ProcessArguments]:
     """The tool, with what it remembers of the processes it has looked at."""
     return Tool("process", DESCRIPTION, ProcessArguments, partial(process, Handles()))

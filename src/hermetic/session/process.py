@@ -1,7 +1,6 @@
 """Something running, as its caller holds it."""
 
 import asyncio
-import re
 import signal as signals
 from typing import Literal
 
@@ -18,7 +17,7 @@ from hermetic.session.blobs import cut
 from hermetic.session.keys import encode_keys, has_cursor_key
 from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
-from hermetic.session.search import Search, compile_search
+from hermetic.session.search import Find, Search, compile_search, finding
 
 
 class Process:
@@ -147,12 +146,14 @@ class Process:
         wanted = compile_search(text, pattern=pattern)
         if on not in ("output", "screen"):
             raise InvalidArgument(f'on must be "output" or "screen", not {on!r}', argument="on")
-        find = self._find_in_output if on == "output" else self._find_on_screen
+        search = self._find_in_output if on == "output" else self._find_on_screen
         try:
-            async with asyncio.timeout(timeout or None):
-                return await find(wanted, None if timeout == 0 else LONG_WAIT)
+            async with asyncio.timeout(timeout or None), finding(wanted) as find:
+                if match := await search(find, None if timeout == 0 else LONG_WAIT):
+                    return match
         except TimeoutError:
             raise TimeoutError(f"{text!r} did not appear within {timeout:g} s; the process was left alone") from None
+        raise EOFError(f"process {self.id} has ended, and {text!r} did not appear; read() has its output")
 
     async def screen(self) -> str:
         """The text that its terminal shows now, a line for each row."""
@@ -175,32 +176,32 @@ class Process:
         """The text and what ends a line: on a terminal that is the Enter key."""
         return encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
 
-    async def _find_in_output(self, wanted: "re.Pattern[bytes]", wait: float | None) -> tuple[int, int]:
-        """Raises TimeoutError when it may not wait and there is nothing more to look at."""
-        search = Search(wanted, self._searched)
+    async def _find_in_output(self, find: Find, wait: float | None) -> tuple[int, int] | None:
+        """None when it has ended. Raises TimeoutError when it may not wait and there is nothing more to look at."""
+        search = Search(find, self._searched)
         while True:
             chunk = await self.read(search.position, wait=wait)
-            if match := search.feed(chunk.start, chunk.data):
+            if match := await search.feed(chunk.start, chunk.data):
                 self._searched = match[1]
                 return match
             if chunk.ended:
-                raise self._never(wanted)
+                return None
             if wait is None and not chunk.data:
                 raise TimeoutError
 
-    async def _find_on_screen(self, wanted: "re.Pattern[bytes]", wait: float | None) -> tuple[int, int]:
-        """Raises TimeoutError when it may not wait and there is nothing more to look at."""
+    async def _find_on_screen(self, find: Find, wait: float | None) -> tuple[int, int] | None:
+        """None when it has ended. Raises TimeoutError when it may not wait and there is nothing more to look at."""
         text = await self.screen()
-        while not (match := wanted.search(text.encode())):
+        while not (match := await find(text.encode(), True)):
             assert self._screen is not None
             chunk = await self.read(self._screen.position, wait=wait)
             if chunk.ended and not chunk.data:
-                raise self._never(wanted)
+                return None
             if wait is None and not chunk.data:
                 raise TimeoutError
             text = (await self._shown(chunk.end)).text
-        start = len(text.encode()[: match.start()].decode("utf-8", "replace"))
-        return start, start + len(match.group().decode("utf-8", "replace"))
+        start, end = (len(text.encode()[: -before or None].decode("utf-8", "replace")) for before in match)
+        return start, end
 
     async def _shown(self, total: int) -> Shown:
         if self._screen is None:
@@ -209,12 +210,6 @@ class Process:
 
     def _still_runs(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"process {self.id} still runs after {timeout or 0:g} s; it was left alone")
-
-    def _never(self, wanted: "re.Pattern[bytes]") -> EOFError:
-        return EOFError(
-            f"process {self.id} has ended, and {wanted.pattern.decode('utf-8', 'replace')!r} did not appear; "
-            "read() has its output"
-        )
 
     def _heard(self, said: answers.Described) -> ProcessInfo:
         if said.process.id != self.id:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -148,6 +149,36 @@ async def test_a_killed_janitor_is_replaced() -> None:
         pass
     eventually(lambda: [record.id for record in Records(runtime_root()).all()] == [first.id])
     await first.close()
+
+
+async def test_an_opener_that_met_a_janitor_about_to_end_is_heard_by_the_next() -> None:
+    """It connects after the last look at who wants to, and before nobody listens any more."""
+    records, path = Records(runtime_root()), str(runtime_root() / janitor.NAME)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        opening = asyncio.create_task(open_and_go_away(records))
+        await readable(listener)
+        os.unlink(path)
+    async with asyncio.timeout(20):
+        await opening
+
+
+async def open_and_go_away(records: Records) -> None:
+    """As a caller that is killed while it opens."""
+    async with janitor.Watch(records, "e-00", is_wanted=True) as watch:
+        records.make_directory("e-00")
+        (records.root / "e-00.lock").touch()
+        watch.made()
+
+
+async def readable(listener: socket.socket) -> None:
+    """Returns when somebody has connected."""
+    there, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(listener, there.set)
+    async with asyncio.timeout(20):
+        await there.wait()
+    loop.remove_reader(listener)
 
 
 async def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

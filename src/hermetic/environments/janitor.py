@@ -36,12 +36,15 @@ class Watch:
         self._said = [f"open {id}"]
 
     async def begin(self) -> None:
-        """Before anything is made."""
-        if self._is_wanted:
+        """Before anything is made; returns when the janitor has heard of it."""
+        for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
                 self._stream = await _connect_or_start(str(self._records.root))
                 for message in self._said:
                     self._stream.send(os.fsencode(message))
+                if await asyncio.get_running_loop().sock_recv(self._stream, 1):
+                    return
+            self._let_go()  # it was about to end, and heard nothing
 
     def spool(self, path: str) -> None:
         """Before the spool's directory is made."""

@@ -2,9 +2,9 @@
 
 Run as `python3 -I -S janitor_process.py ROOT`; standard library only. Standard input is the connection of its starter,
 whose first message brings a descriptor that locks the runtime directory. Then each opener says, one message each:
-`open ID` before anything else, `spool PATH` before that is made, `made` once the directory is there, `up` once a
-resident listens in it, or `done` when there is nothing to look after. The janitor wakes when a resident ends, or an
-opener before that, and ends when there is none of either.
+`open ID` before anything else, which is answered at once, `spool PATH` before that is made, `made` once the directory
+is there, `up` once a resident listens in it, or `done` when there is nothing to look after. The janitor wakes when a
+resident ends, or an opener before that, and ends when there is none of either.
 """
 
 import contextlib
@@ -131,6 +131,8 @@ class Opener:
             word = rest = ""
         if word == "open" and self.place is None and is_id(rest):
             self.place = Place(self.janitor.root, rest)
+            with contextlib.suppress(OSError):
+                self.connection.send(b".")  # who connected to a janitor that was about to end gets none
         elif word == "spool" and self.place and os.path.basename(rest).startswith(f"{self.place.id}."):
             self.place.spool = rest
         elif word == "made" and self.place and self.place.fd is None:

@@ -221,13 +221,15 @@ import hermetic, os, signal
 env = hermetic.blocking.open("local", lease=0.1, unattended=0.1)
 pid = env.info().pid
 os.kill(pid, signal.SIGSTOP)
-print(pid)
+print(pid, env.id)
 """)
-    os.kill(int(done.stdout), signal.SIGCONT)
+    pid, id = done.stdout.split()
+    os.kill(int(pid), signal.SIGCONT)
     assert done.returncode == 0
     assert time.monotonic() - began < 50
+    assert not (runtime_root() / f"{id}.lock").exists()
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{done.stdout.strip()}").exists():
+    while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

@@ -112,9 +112,14 @@ def _let_go(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Clo
 
 def _leave(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
     """Closes what is open when the program ends, and does not wait long for it."""
+
+    async def close() -> None:
+        async with asyncio.timeout(LEAVING_SECONDS):  # cancelled there, it lets go of the locks it holds
+            await kept.close()
+
     if os.getpid() == pid and thread.is_alive():
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(kept.close(), loop).result(LEAVING_SECONDS)
+            asyncio.run_coroutine_threadsafe(close(), loop).result(2 * LEAVING_SECONDS)
 
 
 class _Call(Generic[T]):

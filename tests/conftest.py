@@ -87,9 +87,9 @@ def seconds_for(item: pytest.Item) -> float:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Fails a test that leaves a process, a thread or a descriptor."""
-    before = leftovers.take_stock()
+def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fails a test that leaves a process, a thread, a descriptor or an environment's files."""
+    before = leftovers.take_stock(pytestconfig.stash[runtime] / "run")
     yield
     if left := leftovers.left_since(before, patience=PATIENCE_SECONDS):
         pytest.fail("left behind by the test:\n  " + "\n  ".join(left), pytrace=False)

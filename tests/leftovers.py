@@ -1,4 +1,4 @@
-"""What a test left behind: processes, threads, descriptors.
+"""What a test left behind: processes, threads, descriptors, files of environments.
 
 The test process is made a subreaper, so whatever a test starts stays its descendant, also after `setsid`, a double
 fork or the death of the process in between.
@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import select
+import shutil
 import signal
 import threading
 import time
@@ -46,6 +47,8 @@ class Holdings(NamedTuple):
     processes: frozenset[tuple[int, int]]
     threads: frozenset[threading.Thread]
     descriptors: frozenset[tuple[int, str]]
+    runtime: Path
+    files: frozenset[str]  # in that directory
 
 
 def adopt_orphans() -> None:
@@ -55,11 +58,12 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def take_stock() -> Holdings:
+def take_stock(runtime: Path) -> Holdings:
     """What is held now."""
     return Holdings(
-        frozenset(seen.key for seen in descendants()), frozenset(threading.enumerate()), frozenset(descriptors())
-    )
+        frozenset(seen.key for seen in descendants()), frozenset(threading.enumerate()), frozenset(descriptors()),
+        runtime, frozenset(os.listdir(runtime)),
+    )  # fmt: skip
 
 
 def left_since(before: Holdings, *, patience: float) -> list[str]:
@@ -73,6 +77,7 @@ def left_since(before: Holdings, *, patience: float) -> list[str]:
     _end(processes)
     lines += [f"thread {thread.name}" for thread in _wait_for_threads(before, deadline)]
     lines += [f"descriptor {fd}: {target}" for fd, target in sorted(set(descriptors()) - before.descriptors)]
+    lines += [f"{before.runtime}/{name}" for name in _wait_for_files(before, deadline)]
     return lines
 
 
@@ -160,6 +165,22 @@ def _wait_for_threads(before: Holdings, deadline: float) -> list[threading.Threa
     for thread in new:
         thread.join(max(0.0, deadline - time.monotonic()))
     return [thread for thread in new if thread.is_alive()]
+
+
+def _wait_for_files(before: Holdings, deadline: float) -> list[str]:
+    """What is new in the runtime directory; taken away, so that the next test does not meet it."""
+    while new := sorted(set(os.listdir(before.runtime)) - before.files):
+        if time.monotonic() > deadline:
+            for name in new:
+                _remove(before.runtime / name)
+            return new
+        time.sleep(0.02)  # a janitor's work is not always a descendant's: a container's end is the engine's doing
+    return []
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _end(processes: list[Seen]) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -20,14 +21,14 @@ os.wait()
 """
 
 
-def test_a_test_that_leaves_nothing_passes() -> None:
-    before = leftovers.take_stock()
+def test_a_test_that_leaves_nothing_passes(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     subprocess.run(["true"], check=True)
     assert leftovers.left_since(before, patience=5) == []
 
 
-def test_a_child_left_running_is_named_and_ended() -> None:
-    before = leftovers.take_stock()
+def test_a_child_left_running_is_named_and_ended(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     child = subprocess.Popen(["sleep", "600"])
     (line,) = leftovers.left_since(before, patience=0.05)
     assert line.endswith("sleep 600")
@@ -35,15 +36,15 @@ def test_a_child_left_running_is_named_and_ended() -> None:
     child.returncode = 0  # collected above
 
 
-def test_an_orphan_in_a_session_of_its_own_with_no_environment_is_found() -> None:
-    before = leftovers.take_stock()
+def test_an_orphan_in_a_session_of_its_own_with_no_environment_is_found(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     subprocess.run([sys.executable, "-c", ORPHAN], check=True)
     (line,) = leftovers.left_since(before, patience=0.05)
     assert line.endswith("sleep 600")
 
 
-def test_a_child_that_ends_in_time_is_waited_for_and_collected() -> None:
-    before = leftovers.take_stock()
+def test_a_child_that_ends_in_time_is_waited_for_and_collected(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     assert child.stdin is not None
     threading.Timer(0.1, child.stdin.close).start()
@@ -53,8 +54,8 @@ def test_a_child_that_ends_in_time_is_waited_for_and_collected() -> None:
     child.returncode = 0  # collected above
 
 
-def test_a_thread_left_running_is_named() -> None:
-    before = leftovers.take_stock()
+def test_a_thread_left_running_is_named(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     go = threading.Event()
     thread = threading.Thread(target=go.wait, name="forgotten")
     thread.start()
@@ -63,8 +64,8 @@ def test_a_thread_left_running_is_named() -> None:
     thread.join()
 
 
-def test_an_open_descriptor_is_named() -> None:
-    before = leftovers.take_stock()
+def test_an_open_descriptor_is_named(tmp_path: Path) -> None:
+    before = leftovers.take_stock(tmp_path)
     reading, writing = os.pipe()
     lines = leftovers.left_since(before, patience=0)
     assert [line.split(":")[0] for line in lines] == [f"descriptor {reading}", f"descriptor {writing}"]
@@ -72,12 +73,22 @@ def test_an_open_descriptor_is_named() -> None:
     os.close(writing)
 
 
-def test_a_descriptor_that_points_elsewhere_than_before_is_named() -> None:
+def test_a_descriptor_that_points_elsewhere_than_before_is_named(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    before = leftovers.take_stock()
+    before = leftovers.take_stock(tmp_path)
     other = os.open("/dev/null", os.O_RDONLY)
     os.dup2(other, reading)
     os.close(other)
     assert leftovers.left_since(before, patience=0) == [f"descriptor {reading}: /dev/null"]
     os.close(reading)
     os.close(writing)
+
+
+def test_files_of_an_environment_are_named_and_taken_away(tmp_path: Path) -> None:
+    (tmp_path / "known").touch()
+    before = leftovers.take_stock(tmp_path)
+    (tmp_path / "e-1").mkdir()
+    (tmp_path / "e-1.lock").touch()
+    lines = leftovers.left_since(before, patience=0.05)
+    assert lines == [f"{tmp_path}/e-1", f"{tmp_path}/e-1.lock"]
+    assert os.listdir(tmp_path) == ["known"]

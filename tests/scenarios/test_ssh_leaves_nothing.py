@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.records import runtime_root
 from hermetic.environments.starting import ended
-from hermetic.fleet.garbage import collect
 from tests.environments.sshd import Sshd, running
 from tests.sizes import scale
 
@@ -72,8 +71,6 @@ async def test_twenty_callers_killed(sshd: Sshd) -> None:
         async with asyncio.timeout(30):
             for pid in map(int, residents):
                 await ended(pid)
-    own = f"{runtime_root()}/"
-    records = [path for path in left(ids) if str(path).startswith(own)]
-    assert len(records) == len(ids)  # a caller's machine remembers until somebody asks there: that is `hermetic gc`
-    await collect(Records(runtime_root()))
-    assert left(ids) == []
+    async with asyncio.timeout(30):
+        while left(ids):  # noqa: ASYNC110 - the caller's own machine looks when the lease is over, and tells nobody
+            await asyncio.sleep(0.05)

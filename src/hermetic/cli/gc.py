@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.report import one_line, print_json
 from hermetic.environments.records import Records, runtime_root
-from hermetic.fleet.garbage import collect
+from hermetic.fleet.garbage import collect, collect_some
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -19,12 +19,14 @@ def add_parser(subparsers: "SubParsers") -> None:
         description="Takes away what killed processes left: records, directories and containers of environments that "
         "are gone. What lives, or is being opened, is left alone.",
     )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="look at these environments alone")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what was taken away."""
-    removed = asyncio.run(collect(Records(runtime_root())))
+    records = Records(runtime_root())
+    removed = asyncio.run(collect_some(records, arguments.ids) if arguments.ids else collect(records))
     if arguments.json:
         print_json(removed)
     else:

@@ -20,6 +20,8 @@ from hermetic.environments.starting import BESIDE, end, ended, spawn
 
 NAME = "janitor"  # of its socket, in the runtime directory
 PROGRAM = Path(__file__).with_name("janitor_process.py")
+_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "HERMETIC_DOCKER_BINARY")
+_PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")  # what the clients of these places go by
 ATTEMPTS = 3  # it may end while we connect to it; the next one then finds somebody new to wait for
 
 
@@ -30,10 +32,11 @@ class Watch:
     """
 
     def __init__(self, records: Records, id: str, *, is_wanted: bool) -> None:
-        self._records = records
+        self._records, self._id = records, id
         self._is_wanted = is_wanted
         self._stream: socket.socket | None = None
         self._said = [f"open {id}"]
+        self._is_missed = False  # the janitor waits for us to go, instead of the resident
 
     async def begin(self) -> None:
         """Before anything is made; returns when the janitor has heard of it."""
@@ -54,17 +57,27 @@ class Watch:
         """The environment's directory is there."""
         self._say("made")
 
+    def check(self, lease: float, unattended: float) -> None:
+        """How long the resident lives without us, should it be where this host cannot see it end."""
+        self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id)))))
+
     async def keep(self) -> bool:
-        """The resident listens in that directory; True when its end is waited for."""
+        """The resident lives; True when the janitor waits for its end, else it waits for us to let go."""
         for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
                 if self._stream is not None:
                     self._stream.send(b"up")
                     if answer := await asyncio.get_running_loop().sock_recv(self._stream, 1):
-                        return answer == b"+"
+                        self._is_missed = answer == b"-"
+                        return not self._is_missed
             self._let_go()
             await self.begin()
         return False
+
+    def hand_over(self) -> socket.socket | None:
+        """What is to be closed when the environment is let go of, for a janitor that waits for that."""
+        stream, self._stream = (self._stream, None) if self._is_missed else (None, self._stream)
+        return stream
 
     def done(self) -> None:
         """There is nothing to look after."""
@@ -87,6 +100,13 @@ class Watch:
 
     async def __aexit__(self, *_: object) -> None:
         self._let_go()
+
+
+def _looking(id: str) -> tuple[list[str], list[str]]:
+    """Words and variables of a program that takes an environment away if its resident is gone."""
+    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
+    environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    return [sys.executable, "-m", "hermetic", "gc", id], [f"{name}={value}" for name, value in environ.items()]
 
 
 async def bury(root: str) -> bool:

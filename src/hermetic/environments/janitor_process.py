@@ -3,8 +3,10 @@
 Run as `python3 -I -S janitor_process.py ROOT`; standard library only. Standard input is the connection of its starter,
 whose first message brings a descriptor that locks the runtime directory. Then each opener says, one message each:
 `open ID` before anything else, which is answered at once, `spool PATH` before that is made, `made` once the directory
-is there, `up` once a resident listens in it, or `done` when there is nothing to look after. The janitor wakes when a
-resident ends, or an opener before that, and ends when there is none of either.
+is there, `check LEASE UNATTENDED` and the words and variables of a program that looks whether the resident lives, `up`
+once it does, or `done` when there is nothing to look after. An opener whose resident this host cannot see stays
+connected; that program is run when a lease without it is over. The janitor wakes when a resident ends, or an opener
+goes away, and ends when there is none of either.
 """
 
 import contextlib
@@ -17,11 +19,29 @@ import socket
 import stat
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 NAME = b"hermetic-janitor"
-MESSAGE_BYTES = 8192
+MESSAGE_BYTES = 1 << 16
 WAITING_OPENERS = 4096
+SLACK_SECONDS = 1.0  # a lease is over there a little later than here
+
+
+class Check:
+    """How to find out whether a resident that this host cannot see still lives, and when it may have ended."""
+
+    def __init__(self, text: str) -> None:
+        times, words, variables = text.split("\0\0")
+        self.lease, self.unattended = map(float, times.split())
+        self.words = words.split("\0")
+        self.environ = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
+
+    def run(self) -> None:
+        """Returns when the program has ended; it takes away what a gone resident left."""
+        null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.waitpid(os.posix_spawn(self.words[0], self.words, self.environ, file_actions=null), 0)
 
 
 class Place:
@@ -29,6 +49,7 @@ class Place:
 
     def __init__(self, root: str, id: str) -> None:
         self.id, self.directory, self.spool = id, f"{root}/{id}", ""
+        self.check: Check | None = None
         self.fd: int | None = None  # of the directory; as long as it is open, no later directory has the same inode
 
     def made(self) -> None:
@@ -123,6 +144,7 @@ class Opener:
     def __init__(self, janitor: Janitor, connection: socket.socket) -> None:
         self.janitor, self.connection = janitor, connection
         self.place: Place | None = None
+        self.is_up = False  # its resident lives where this host does not see it
 
     def hear(self) -> None:
         try:
@@ -131,29 +153,49 @@ class Opener:
             word = rest = ""
         if word == "open" and self.place is None and is_id(rest):
             self.place = Place(self.janitor.root, rest)
-            with contextlib.suppress(OSError):
-                self.connection.send(b".")  # who connected to a janitor that was about to end gets none
+            self.say(b".")  # who connected to a janitor that was about to end gets none
         elif word == "spool" and self.place and os.path.basename(rest).startswith(f"{self.place.id}."):
             self.place.spool = rest
         elif word == "made" and self.place and self.place.fd is None:
             self.place.made()
+        elif word == "check" and self.place:
+            with contextlib.suppress(ValueError):  # cut off, because its variables are very long
+                self.place.check = Check(rest)
+        elif word == "up" and self.place and not self.is_up:
+            self.up(self.place)
         else:
-            self.janitor.forget(self.connection.fileno())
+            self.part()
             if self.place is not None:
-                self.part(self.place, word)
-            self.connection.close()
+                self.leave(self.place, is_told=bool(word))
 
-    def part(self, place: Place, word: str) -> None:
-        """The last that is heard of the opener; nothing, when it went away too early."""
-        resident = resident_in(place.directory) if word == "up" and place.has_directory else None
-        if resident is not None:
-            self.janitor.look_after(place, resident)
-        elif word:
+    def up(self, place: Place) -> None:
+        """The resident lives: its end is waited for, or, where this host cannot see it, the opener's."""
+        resident = resident_in(place.directory) if place.has_directory else None
+        if resident is None and place.check is not None:
+            self.is_up = True
+            self.say(b"-")
+            return
+        self.say(b"-" if resident is None else b"+")
+        self.part()
+        if resident is None:
             place.close()
         else:
-            self.janitor.apart(clean_up_after_opener, place)
+            self.janitor.look_after(place, resident)
+
+    def leave(self, place: Place, *, is_told: bool) -> None:
+        """The opener let go; untold, when it went away before it was done."""
+        if is_told:
+            place.close()
+        else:
+            self.janitor.apart(check_later if self.is_up else clean_up_after_opener, place)
+
+    def part(self) -> None:
+        self.janitor.forget(self.connection.fileno())
+        self.connection.close()
+
+    def say(self, answer: bytes) -> None:
         with contextlib.suppress(OSError):
-            self.connection.send(b"-" if resident is None else b"+")
+            self.connection.send(answer)
 
 
 def is_id(text: str) -> bool:
@@ -170,6 +212,17 @@ def clean_up_after_opener(root: str, place: Place) -> None:
         poll.register(resident, select.POLLIN)
         poll.poll()
     clean(root, place)
+
+
+def check_later(root: str, place: Place) -> None:
+    """The opener let go of a resident elsewhere, which ends by its lease unless others use it or something runs."""
+    assert place.check is not None, "it is up there"
+    seconds = place.check.lease
+    while place.has_directory:
+        time.sleep(seconds + SLACK_SECONDS)
+        if place.has_directory:
+            place.check.run()
+        seconds = max(place.check.lease, place.check.unattended)
 
 
 def wait_until_at_rest(directory: str) -> None:

@@ -87,6 +87,7 @@ class Ssh:
     kind = "ssh"
     option_shape = SshOptions
     identity = ("host", "user", "port")  # a task that lives elsewhere is another one
+    leaves_files = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SshOptions, options)

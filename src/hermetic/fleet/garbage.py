@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,9 +32,16 @@ async def collect(records: Records) -> list[Removed]:
     ]
 
 
-async def _environments(records: Records) -> AsyncIterator[Removed]:
+async def collect_some(records: Records, ids: Sequence[str]) -> list[Removed]:
+    """The same for environments with these ids alone."""
+    return [removed async for removed in _environments(records, ids)]
+
+
+async def _environments(records: Records, ids: Sequence[str] | None = None) -> AsyncIterator[Removed]:
     """Records whose resident is gone."""
     for record in records.all():
+        if ids is not None and record.id not in ids:
+            continue
         async with records.lock_at_once(record.id) as is_ours:
             if is_ours and records.read(record.id) == record and await _took_away(record, records):
                 yield Removed(what="environment", name=record.task or record.id)

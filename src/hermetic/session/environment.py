@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import shutil
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -28,8 +29,9 @@ class Environment(Session):
     """A place where commands run; its own `run`, `start` and files are those of its default session."""
 
     def __init__(
-        self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool
-    ) -> None:
+        self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool,
+        held: socket.socket | None = None,
+    ) -> None:  # fmt: skip
         self._mirror = _mirror(link, record, records) if record.options.get("sync") else None
         super().__init__(link, "", None if self._mirror is None else self._mirror.send)
         self._backend = backend
@@ -37,6 +39,7 @@ class Environment(Session):
         self._records = records
         self._ends_on_close = ends_on_close
         self._is_closed = False
+        self._held = held  # open as long as we use it: this host's janitor waits for its end
 
     def __repr__(self) -> str:
         task = f" for task {self.task!r}" if self.task else ""
@@ -110,6 +113,8 @@ class Environment(Session):
                     await self._end()
         finally:
             await self._link.close()
+            if self._held is not None:
+                self._held.close()
 
     async def __aenter__(self) -> "Environment":
         return self

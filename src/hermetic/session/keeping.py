@@ -49,7 +49,8 @@ async def give_to_task(environment: Environment, task: str) -> Environment:
         except OSError as error:
             raise EnvironmentUnavailable(f"environment {record.id} is gone: {error}", environment=record.id) from error
     environment._is_closed = True
-    return Environment(environment._backend, given, link, records, ends_on_close=False)
+    held = environment._held
+    return Environment(environment._backend, given, link, records, ends_on_close=False, held=held)
 
 
 async def disk_bytes(environment: Environment, spool_bytes: int | None) -> int:

@@ -11,6 +11,7 @@ import msgspec
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unreachable
+from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
@@ -161,6 +162,8 @@ async def start_new(ordered: Ordered) -> Environment:
         await at_rest(records.root / id)
         records.make_directory(id)
         watch.made()
+        clocks = {"lease": LEASE.value, "unattended": UNATTENDED.value, **backend.options}
+        watch.check(clocks["lease"], clocks["unattended"])
         record = await _started(backend, records, id, task, spool)
         link = await _first_link(backend, record, records, watch)
     except BaseException:
@@ -168,7 +171,8 @@ async def start_new(ordered: Ordered) -> Environment:
         if spool is not None:
             shutil.rmtree(spool, ignore_errors=True)
         raise
-    environment = Environment(backend, record, link, records, ends_on_close=task is None)
+    held = watch.hand_over()
+    environment = Environment(backend, record, link, records, ends_on_close=task is None, held=held)
     try:
         await _set_up(environment, backend.options.get("setup"))
     except BaseException:

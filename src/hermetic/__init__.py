@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 if TYPE_CHECKING:
     from hermetic import blocking
     from hermetic.contract.command import Result
+    from hermetic.contract.edits import Patched
     from hermetic.contract.endings import (
         Cancelled,
         Ending,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hermetic.contract.errors import (
         BridgeError,
         ConfigError,
+        EditRefused,
         EnvironmentUnavailable,
         ExecutionError,
         InputClosed,
@@ -52,6 +54,7 @@ __all__ = [
     "Cancelled",
     "Chunk",
     "ConfigError",
+    "EditRefused",
     "Ending",
     "Environment",
     "EnvironmentUnavailable",
@@ -67,6 +70,7 @@ __all__ = [
     "Notice",
     "OutOfMemory",
     "Part",
+    "Patched",
     "Process",
     "ProcessEvent",
     "ProcessInfo",
@@ -96,9 +100,10 @@ __all__ = [
 
 _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
-    "contract.errors": "BridgeError ConfigError EnvironmentUnavailable ExecutionError InputClosed InvalidArgument "
-    "NotPermitted UnknownProcess Unreachable Unsupported",
+    "contract.errors": "BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError InputClosed "
+    "InvalidArgument NotPermitted UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",
+    "contract.edits": "Patched",
     "contract.environment": "Isolation",
     "contract.notice": "Notice",
     "contract.tool": "Tool",

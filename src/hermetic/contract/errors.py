@@ -2,6 +2,7 @@
 
 ExecutionError
 ├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing was started   argument
+│  └─ EditRefused                        an edit does not fit the file; nothing was written         reason, path
 ├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
@@ -22,6 +23,15 @@ class InvalidArgument(ExecutionError, ValueError):
     def __init__(self, message: str, *, argument: str = "") -> None:
         super().__init__(message)
         self.argument = argument
+
+
+class EditRefused(InvalidArgument):
+    """An edit does not fit the files; nothing was written."""
+
+    def __init__(self, message: str, *, reason: str, path: str = "", argument: str = "") -> None:
+        super().__init__(message, argument=argument)
+        self.reason = reason  # missing, ambiguous, unchanged, malformed, conflict, stale, encoding, binary, too_large
+        self.path = path
 
 
 class ConfigError(ExecutionError):

@@ -84,9 +84,7 @@ BUILD = Limit("build", 600.0, "seconds", "time to build an image for apptainer")
 
 COPIES = Limit("copies", 2, "shells", "proven copies of a session's shell that stay")
 COPY_REPORT = Limit("copy_report", 0.2, "seconds", "for a copy that was forked to report; then nobody waits for it")
-BESIDE_REPORT = Limit(
-    "beside_report", 2, "seconds", "for a shell beside the lane to come; then another is asked for"
-)
+BESIDE_REPORT = Limit("beside_report", 2, "seconds", "for a shell beside the lane to come; then another is asked for")
 MOVE = Limit("move", 10.0, "seconds", "for a fresh bash to take a session's state in; then the session stays as it is")
 NESTING = Limit("nesting", 128, "levels", "of hand-overs in a session, before it moves to a fresh bash when idle")
 LARGE_COMMAND = Limit("large_command", 1 << 20, "bytes", "longest text after which a session keeps its bash")

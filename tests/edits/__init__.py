@@ -1,0 +1,1 @@
+"""Tests of edits: what a text becomes."""

@@ -1,13 +1,14 @@
 """A shell on this host that outlives its opener: it waits for a container's end and takes away what is left here."""
 
-import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from hermetic.environments.starting import end_session, ended
+from hermetic.environments.host_process import HostProcess
+from hermetic.environments.starting import end_session
 
 PATIENCE = 5.0  # seconds for a container that was told to end; it unmounts its file systems then
 FILE = "keeper"  # in the environment's directory: its pid
@@ -42,50 +43,22 @@ exec 7>> "$directory.lock" && flock -n 7 && rm -f -- "$directory.lock"
 """
 
 
-class Keeper(NamedTuple):
+class Keeper(HostProcess, frozen=True):
     """The keeper of one container, as a process."""
-
-    pid: int
-    began: int  # in clock ticks since the machine started: pid and this together name it for good
 
     @classmethod
     def read(cls, directory: str) -> "Keeper":
         """The keeper that has just been started there."""
         pid = int(Path(directory, FILE).read_text())
-        return cls(pid, _began(pid) or 0)
+        return cls.find(pid) or cls(pid, "")
 
-    @classmethod
-    def parse(cls, text: str) -> "Keeper":
-        """The keeper that `str` told of."""
-        pid, began = map(int, text.split("."))
-        return cls(pid, began)
-
-    def __str__(self) -> str:
-        return f"{self.pid}.{self.began}"
-
-    @property
-    def is_alive(self) -> bool:
-        """False when it has ended, and something else may have its number."""
-        return _began(self.pid) == self.began
-
-    async def see_ended(self) -> None:
+    async def see_ended(self, patience: float = PATIENCE) -> None:
         """Returns when it has tidied up and ended: after its container's end, or because we end that, or both."""
-        for help_with in (self._wait, self._terminate, self._kill_container, self._kill):
-            if not self.is_alive:
-                return
-            help_with()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await ended(self.pid)
+        await super().see_ended(patience)
 
-    def _wait(self) -> None:
-        """Nothing but time: the resident has been told to end, or is about to."""
-
-    def _terminate(self) -> None:
-        self._send_to_container(signal.SIGTERM)
-
-    def _kill_container(self) -> None:
-        self._send_to_container(signal.SIGKILL)
+    def _ways(self) -> Sequence[Callable[[], None]]:
+        signals = (partial(self._send_to_container, number) for number in (signal.SIGTERM, signal.SIGKILL))
+        return (self._wait, *signals, self._kill)
 
     def _send_to_container(self, number: int) -> None:
         """The keeper's only child is the container's parent, and the container dies with that."""
@@ -96,12 +69,3 @@ class Keeper(NamedTuple):
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             end_session(os.getsid(self.pid))
-
-
-def _began(pid: int) -> int | None:
-    """When a process began; None when it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in b"ZX" else int(fields[19])

@@ -3,10 +3,8 @@
 It is nobody's child, and bwrap dies with it; so an environment neither depends on its opener nor outlives its keeper.
 """
 
-import asyncio
 import os
 import shlex
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,45 +12,11 @@ from pathlib import Path
 import msgspec
 
 from hermetic.environments.cgroups import remove_cgroup
-from hermetic.environments.starting import PASSED, ended
+from hermetic.environments.host_process import HostProcess
+from hermetic.environments.starting import PASSED
 from hermetic.environments.workspace import UNGUARD, unguard
 
 FILTER, INFO, KEEPER = "filter", "info", "keeper"  # files in the environment's directory
-
-PATIENCE = 2.0  # seconds for what was told to end; it has nothing left to do then
-
-
-class HostProcess(msgspec.Struct, frozen=True):
-    """A process of this machine that is not mistaken for a later one with its number."""
-
-    pid: int
-    born: str  # in clock ticks since the machine started, as the kernel says
-
-    @classmethod
-    def find(cls, pid: int) -> "HostProcess | None":
-        """The living process with this number."""
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return None
-        return None if fields[0] in "ZX" else cls(pid, fields[19])
-
-    @property
-    def is_alive(self) -> bool:
-        """False also when something else has its number now."""
-        return HostProcess.find(self.pid) == self
-
-    async def see_ended(self) -> None:
-        """Returns when it has ended: by itself, or because we help."""
-        for help_with in (0, signal.SIGTERM, signal.SIGKILL):
-            if not self.is_alive:
-                return
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, help_with)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await ended(self.pid)
-                    return
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic import blocking
+from hermetic import blocking, toolbox
 from hermetic.contract.command import RunOptions
 from hermetic.contract.process import StartOptions
 from hermetic.environments.records import runtime_root
@@ -28,6 +29,7 @@ FACES: list[tuple[type, type]] = [
     (environment.Environment, blocking.Environment),
     (process.Process, blocking.Process),
     (fleet.Fleet, blocking.Fleet),
+    (toolbox.Toolbox, blocking.Toolbox),
 ]
 OPTIONS = {"run": RunOptions, "start": StartOptions}
 
@@ -73,8 +75,38 @@ def test_both_faces_have_the_same_signatures(ours: type, theirs: type) -> None:
         assert parameters(public(theirs)[name]) == expected, name
 
 
-def test_a_fleet_is_made_with_the_same_options() -> None:
+def test_a_fleet_and_a_toolbox_are_made_with_the_same_options() -> None:
     assert parameters(blocking.Fleet.__init__) == parameters(fleet.Fleet.__init__)
+    assert parameters(blocking.Toolbox.__init__) == parameters(toolbox.Toolbox.__init__)
+
+
+def test_a_toolbox_without_await(tmp_path: Path) -> None:
+    with hermetic.blocking.Toolbox(options={"login": False, "cwd": str(tmp_path)}) as tools:
+
+        def call(name: str, **given: Any) -> Any:
+            return json.loads(tools.call(name, given, task_id="t"))
+
+        assert call("terminal", command="X=1; pwd")["output"] == f"{tmp_path}\n"
+        started = call("terminal", command="echo bye; exit 3", background=True, notify_on_complete=True)
+        with tools.notices("t") as notices:
+            told = next(notices)
+        assert (told.session_id, told.exit_code) == (started["session_id"], 3)
+        assert call("terminal", command="sleep 1000", background=True)["exit_code"] == 0
+        assert len(tools.running("t")) == tools.kill_all("t") == 1
+        with tools.fleet.use("t") as env:
+            assert env.run("echo $X").output == "1\n"
+        assert [schema["name"] for schema in tools.schemas("mcp")][:2] == ["terminal", "process"]
+        waiting = threading.Timer(0.5, tools.interrupt, ["t"])
+        waiting.start()
+        assert call("terminal", command="sleep 1000")["status"] == "interrupted"
+        waiting.join()
+        assert tools.fleet.close_task("t", remove=True)
+        assert call("terminal", command="echo [$X]")["output"] == "[]\n"
+        tools.close(remove=True)
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="closed"):
+        tools.call("terminal", {"command": "true"})
+    with pytest.raises(hermetic.ConfigError):
+        hermetic.blocking.Toolbox(environment="dokker")
 
 
 def test_a_fleet_without_await() -> None:

@@ -1,7 +1,4 @@
-"""The same names for callers without an event loop: each method waits for its counterpart's answer.
-
-An event loop in a thread of its own does the work; `open` and `attach` start it, `close` ends it.
-"""
+"""Environments and what is in them: each method waits for its counterpart's answer."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +19,6 @@ from hermetic.session import opening
 from hermetic.session import process as processes
 from hermetic.session import session as sessions
 from hermetic.session.portal import Portal
-
-__all__ = ["Environment", "EventStream", "Fleet", "Process", "Session", "attach", "open"]
 
 
 def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> "Environment":
@@ -310,6 +305,7 @@ class Fleet:
             self._portal.close()
             raise
         self._portal.guard(self._fleet)
+        self._has_portal = True  # and ends it
 
     def __repr__(self) -> str:
         return repr(self._fleet)
@@ -369,7 +365,8 @@ class Fleet:
         try:
             return self._portal.call(self._fleet.close, remove=remove)
         finally:
-            self._portal.close()
+            if self._has_portal:
+                self._portal.close()
 
     def __enter__(self) -> "Fleet":
         return self
@@ -381,3 +378,10 @@ class Fleet:
         face = Environment(self._portal, environment)
         face._is_in_fleet = True
         return face
+
+
+def fleet_of(portal: Portal, fleet: fleets.Fleet) -> Fleet:
+    """The face of a fleet that belongs to somebody else, who has the portal too."""
+    face = Fleet.__new__(Fleet)
+    face._portal, face._fleet, face._has_portal = portal, fleet, False
+    return face

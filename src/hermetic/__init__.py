@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         EditRefused,
         EnvironmentUnavailable,
         ExecutionError,
+        FileChanged,
         InputClosed,
         InvalidArgument,
         NotPermitted,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
+    from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
     from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
     from hermetic.contract.notice import Notice
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, Status
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bounds",
     "BridgeError",
     "Cancelled",
     "Chunk",
@@ -60,6 +63,9 @@ __all__ = [
     "EnvironmentUnavailable",
     "ExecutionError",
     "Exited",
+    "FileChanged",
+    "FileContent",
+    "FileStatus",
     "Fleet",
     "FleetInfo",
     "InputClosed",
@@ -90,6 +96,7 @@ __all__ = [
     "Unreachable",
     "Unsupported",
     "Verdict",
+    "Written",
     "Yielded",
     "__version__",
     "assess",
@@ -100,8 +107,8 @@ __all__ = [
 
 _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
-    "contract.errors": "BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError InputClosed "
-    "InvalidArgument NotPermitted UnknownProcess Unreachable Unsupported",
+    "contract.errors": "BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError FileChanged "
+    "InputClosed InvalidArgument NotPermitted UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",
     "contract.edits": "Patched",
     "contract.environment": "Isolation",
@@ -109,6 +116,7 @@ _HOMES = {
     "contract.tool": "Tool",
     "contract.process": "Chunk ProcessEvent ProcessInfo Shown Status",
     "contract.verdict": "Part ShellState Verdict",
+    "contract.files": "Bounds FileContent FileStatus Written",
     "contract.fleet": "FleetInfo Removed TaskInfo",
     "fleet.fleet": "Fleet",
     "policy.assess": "assess",

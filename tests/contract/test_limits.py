@@ -27,6 +27,7 @@ COMPARED: dict[str, float] = {
     "bare_line.RECORD_BYTES": limits.BARE_STATE.value,
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
+    "worker.ANSWER_BYTES": limits.WORKER_ANSWER.value,
     "flock.COPIES": limits.COPIES.value,
     "flock.PROOF_SECONDS": limits.COPY_REPORT.value,
     "session.BESIDE_SECONDS": limits.BESIDE_REPORT.value,
@@ -75,6 +76,9 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "file_changes.TURNS": "how often a name that others keep changing is looked up again",
+    "walking.MOST_LINKS": "a number of the kernel: how many links a path may lead through",
+    "walking._STEP": "a number of the kernel: flags of open",
     "bare_keeper.NUMBERS": "how a mark is divided: bits that count",
     "bare_line.ERR": "a stream",
     "bare_line.OUT": "a stream",

@@ -9,6 +9,7 @@ import msgspec
 from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
+from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
 from hermetic.contract.fleet import FleetInfo, Removed
 from hermetic.contract.limits import GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
@@ -176,9 +177,30 @@ class Session:
         """A file's content."""
         return self._portal.call(self._session.read_bytes, path)
 
-    def write_file(self, path: str, content: str | bytes) -> None:
+    def read_content(self, path: str, *, bounds: Bounds | None = None) -> FileContent:
+        """A file's content and what the file is like."""
+        return self._portal.call(self._session.read_content, path, bounds=bounds)
+
+    def file_status(self, path: str, *, bounds: Bounds | None = None) -> FileStatus:
+        """What a file is like."""
+        return self._portal.call(self._session.file_status, path, bounds=bounds)
+
+    def write_file(
+        self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,
+        bounds: Bounds | None = None,
+    ) -> Written:  # fmt: skip
         """Writes a file as a whole."""
-        return self._portal.call(self._session.write_file, path, content)
+        return self._portal.call(self._session.write_file, path, content, expect=expect, mode=mode, bounds=bounds)
+
+    def delete_file(self, path: str, *, expect: str | None = None, bounds: Bounds | None = None) -> Written:
+        """Takes a file away."""
+        return self._portal.call(self._session.delete_file, path, expect=expect, bounds=bounds)
+
+    def move_file(
+        self, path: str, target: str, *, expect: str | None = None, replace: bool = False, bounds: Bounds | None = None
+    ) -> Written:
+        """Gives a file another path."""
+        return self._portal.call(self._session.move_file, path, target, expect=expect, replace=replace, bounds=bounds)
 
     def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""

@@ -2,7 +2,8 @@
 
 ExecutionError
 ├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing was started   argument
-│  └─ EditRefused                        an edit does not fit the file; nothing was written         reason, path
+│  ├─ EditRefused                        an edit does not fit the file; nothing was written         reason, path
+│  └─ FileChanged                        a file is not as it was when the caller read it            argument
 ├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
@@ -32,6 +33,10 @@ class EditRefused(InvalidArgument):
         super().__init__(message, argument=argument)
         self.reason = reason  # missing, ambiguous, unchanged, malformed, conflict, stale, encoding, binary, too_large
         self.path = path
+
+
+class FileChanged(InvalidArgument):
+    """A file is not what it was when its signature was taken; nothing was changed."""
 
 
 class ConfigError(ExecutionError):

@@ -9,6 +9,7 @@ import msgspec
 from hermetic.contract import errors
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Started
+from hermetic.contract.files import FileStatus, Written
 from hermetic.contract.process import ProcessInfo
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -101,12 +102,15 @@ class PasswordAsked(msgspec.Struct, frozen=True):
 
 
 class FilePiece(msgspec.Struct, frozen=True):
-    """Which part of a file the body holds: up to `end` of `size`."""
+    """Which part of a file the body holds: up to `end` of `size`, and what the file is like."""
 
     size: Count
     end: Count
+    path: str = ""
+    kind: Literal["file", "directory", "other"] = "other"
     mode: int = 0
     mtime: float = 0.0
+    signature: str = ""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -141,11 +145,14 @@ processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body
 exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
 file_piece = msgspec.msgpack.Decoder(FilePiece)
 size = msgspec.msgpack.Decoder(Size)
+file_status = msgspec.msgpack.Decoder(FileStatus)
+written = msgspec.msgpack.Decoder(Written)
 info = msgspec.msgpack.Decoder(EnvironmentInfo)
 refusal = msgspec.msgpack.Decoder(Refusal)
 
 _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
     "InvalidArgument": lambda said: errors.InvalidArgument(said.message, argument=said.argument),
+    "FileChanged": lambda said: errors.FileChanged(said.message, argument="expect"),
     "ConfigError": lambda said: errors.ConfigError(said.message, setting=said.argument),
     "NotPermitted": lambda said: errors.NotPermitted(said.message),
     "EnvironmentUnavailable": lambda said: errors.EnvironmentUnavailable(said.message),

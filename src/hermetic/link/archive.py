@@ -6,6 +6,7 @@ import struct
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from types import CodeType
 
 from hermetic.resident import frames
 
@@ -27,12 +28,12 @@ class Modules:
         return None
     def exec_module(module):
         name = module.__name__
-        exec(codes.get(name) or compile(sources[name], name, "exec"), module.__dict__)
+        code = codes.pop(name, None)
+        exec(marshal.loads(code) if code else compile(sources[name], name, "exec"), module.__dict__)
     def get_source(name):
         return sources[name].decode()
 sys.meta_path.insert(0, Modules)
 from {PACKAGE}.%s import main
-codes.clear()
 main(stream)
 """
 
@@ -49,7 +50,7 @@ def build_archive() -> bytes:
     for path in sorted(Path(frames.__file__).parent.glob("*.py")):
         name = PACKAGE if path.stem == "__init__" else f"{PACKAGE}.{path.stem}"
         sources[name] = path.read_bytes()
-        compiled[name] = _code(path)
+        compiled[name] = marshal.dumps(_code(path))
     return marshal.dumps((MAGIC_NUMBER, marshal.dumps(compiled), sources), READABLE_BY_ALL)
 
 
@@ -58,7 +59,7 @@ def starting_input(archive: bytes, config: bytes) -> bytes:
     return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))
 
 
-def _code(path: Path) -> object:
+def _code(path: Path) -> CodeType | None:
     """The module compiled; the loader takes it from Python's own cache where that is fresh."""
     name = f"hermetic.resident.{path.stem}"
     return SourceFileLoader(name, str(path)).get_code(name)

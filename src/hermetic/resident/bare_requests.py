@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 from . import fields as take
-from . import frames
 from .bare_jobs import BareJob
-from .bare_line import ERR, Complaints, Line
-from .bare_scripts import READ_FILE, WRITE_FILE, order
 from .requests import EXCERPT_BYTES, Requests
 from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .bare_resident import BareResident
     from .job import Ending
@@ -81,83 +77,6 @@ class BareRequests(Requests):
         verb, subject = ("tell", job.subject) if whole else ("one", str(job.pid))
         self.resident.keeper.ask(verb, str(number), subject, lambda _: request.reply({}))
 
-    # -- files
-    def do_read_file(self, request: Request) -> None:
-        offset = take.number(request.fields, "offset")
-        limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
-        FileWork(self, request, READ_FILE, (b"%d" % offset, b"%d" % limit), None)
-
-    def do_write_file(self, request: Request) -> None:
-        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
-        mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
-        parents = b"1" if take.flag(request.fields, "parents", True) else b""
-        source = self._content(request, blob)
-        size = len(request.body) if source is None else os.fstat(source).st_size
-        fields = (b"%d" % size, b"" if mode is None else b"%o" % mode, parents, os.urandom(4).hex().encode())
-        FileWork(self, request, WRITE_FILE, fields, source)
-
-
-class Body:
-    """What a file holds, as it comes."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.total = 0
-        self.when_released: list[Callable[[], None]] = []
-
-    def append(self, data: bytes | memoryview) -> None:
-        self.total += len(data)
-        if self.total <= frames.MAX_BODY:
-            self.parts.append(bytes(data))
-
-    def is_held(self) -> bool:
-        return False
-
-
-class FileWork:
-    """One script that reads or writes a file there, and the answer to whoever asked for it."""
-
-    def __init__(
-        self, requests: BareRequests, request: Request, script: str, fields: tuple[bytes, ...], source: int | None
-    ) -> None:
-        resident = requests.resident
-        session = resident.session(take.text(request.fields, "session"))
-        given = take.path(request.fields, "path", "")
-        self.request, self.offset = request, take.number(request.fields, "offset")
-        self.body, self.complaints, self.record = Body(), Complaints(), b""
-
-        def begin(_: object) -> None:
-            self.path = resident.resolve_path(session, given)
-            token = os.urandom(16).hex().encode()
-            text = order(script, token, os.fsencode(self.path), *fields)
-            try:
-                line = Line(resident, text, token, self.body, self.complaints, self._told, self._ended)
-            except OSError as error:
-                request.refuse(Refusal("EnvironmentUnavailable", "the place cannot be reached: %s" % error.strerror))
-                return
-            if source is not None:
-                line.feed.pour(source)
-            else:
-                line.feed.write(request.body)
-                line.feed.close()
-        session.exports.ask(begin)
-
-    def _told(self, stream: int, record: bytes) -> None:
-        if stream == ERR:
-            self.record = record
-
-    def _ended(self) -> None:
-        kind, rest = self.record[:1], self.record[1:].decode("utf-8", "replace")
-        if kind == b"!":
-            error, _, message = rest.partition(" ")
-            self.request.refuse(Refusal(error, "%s: %s" % (self.path, message)))
-            return
-        try:
-            size, mode, changed = rest.split()
-            answer = {"size": int(size), "mode": int(mode, 16), "mtime": float(changed)}
-        except ValueError:
-            said = str(self.complaints) or "no answer"
-            self.request.refuse(Refusal("EnvironmentUnavailable", "the place did not do it: %s" % said))
-            return
-        data = b"".join(self.body.parts)
-        self.request.reply(dict(answer, end=self.offset + len(data)), data)
+    def _open_files(self) -> Any:
+        module = __import__("bare_files", globals(), None, ["BareFileDesk"], 1)
+        return module.BareFileDesk(self)

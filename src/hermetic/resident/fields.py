@@ -106,6 +106,13 @@ def path(fields: Fields, name: str, default: str | None = None) -> str | None:
     return value
 
 
+def texts(fields: Fields, name: str) -> list[str]:
+    value = fields.get(name, [])
+    if type(value) is not list or any(type(item) is not str or "\0" in item for item in value):
+        raise invalid(name, "%s must be a list of texts without NUL" % name)
+    return value
+
+
 def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
     value = fields.get(name)
     if value is None:

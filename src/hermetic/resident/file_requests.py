@@ -1,4 +1,4 @@
-"""Plain files of the environment: read a range, write one whole."""
+"""Plain files of the environment: read a range, look at one, write one whole, delete and move."""
 
 from __future__ import annotations
 
@@ -6,127 +6,174 @@ import errno
 import os
 
 from . import fields as take
+from . import file_changes as changes
 from . import frames
 from .resident import Refusal
+from .walking import Rules
+from .worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .resident import Resident
+    from collections.abc import Callable
+
+    from .frames import Fields
+    from .requests import Requests
     from .server import Request
+    from .walking import Place
 
 _ERRORS: dict[int | None, str] = {
     errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
-    errno.EACCES: "PermissionError", errno.EPERM: "PermissionError",
+    errno.EACCES: "PermissionError", errno.EPERM: "PermissionError", errno.EEXIST: "FileExistsError",
 }
-
-
 WORKER_BYTES = 1 << 20  # a larger file is written by a forked child
 
 
-class FileRequests:
-    resident: Resident
+class FileDesk:
+    """Serves requests about files. Made on first use."""
 
-    def _path(self, request: Request) -> str:
-        session = self.resident.session(take.text(request.fields, "session"))
-        return self.resident.resolve_path(session, take.path(request.fields, "path", ""))
+    def __init__(self, requests: Requests) -> None:
+        self.resident, self.loop = requests.resident, requests.loop
+        self.rules = Rules(self.resident.environ.get("HOME", "/"))
+        self.turns = changes.Turns()
 
-    def do_read_file(self, request: Request) -> None:
-        path = self._path(request)
+    # -- reading
+    def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
         limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
-        try:
-            # Non-blocking: a FIFO without a writer must not hold the loop.
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with self.place(request) as place, refusing(place.path):
+            fd = place.open()
             try:
                 data = os.pread(fd, limit, offset)
-                status = os.fstat(fd)
+                said = changes.describe(place, os.fstat(fd))
             finally:
                 os.close(fd)
-        except OSError as error:
-            raise _refusal(error, path) from error
-        request.reply(
-            {"size": status.st_size, "end": offset + len(data), "mode": status.st_mode, "mtime": status.st_mtime}, data)
+        request.reply(dict(said, end=offset + len(data)), data)
 
-    def do_write_file(self, request: Request) -> None:
-        path = self._path(request)
+    def file_status(self, request: Request) -> None:
+        with self.place(request) as place, refusing(place.path):
+            status = place.status()
+            if status is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            said = changes.describe(place, status)
+        request.reply(said)
+
+    # -- changing
+    def write_file(self, request: Request) -> None:
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
+        expect = _expected(request)
+        place = self.place(request, make=take.flag(request.fields, "parents", True))
         try:
-            if take.flag(request.fields, "parents", True):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-            source = self._content(request, blob)
-            if source is not None and os.fstat(source).st_size > WORKER_BYTES:
-                self._replace_in_worker(request, os.path.realpath(path), source, mode)
+            source = content(request, blob)
+        except Refusal:
+            place.close()
+            raise
+
+        def work() -> Fields:
+            return changes.write(place, request.body, source, mode, expect)
+        self._change(request, [place], work, source)
+
+    def delete_file(self, request: Request) -> None:
+        expect = _expected(request)
+        place = self.place(request, follow=False)
+        self._change(request, [place], lambda: changes.delete(place, expect))
+
+    def move_file(self, request: Request) -> None:
+        expect, replace = _expected(request), take.flag(request.fields, "replace")
+        place = self.place(request, follow=False)
+        try:
+            target = self.place(request, "target", make=True, follow=False)
+        except Refusal:
+            place.close()
+            raise
+        self._change(request, [place, target], lambda: changes.move(place, target, expect, replace))
+
+    def _change(
+        self, request: Request, places: list[Place], work: Callable[[], Fields], source: int | None = None
+    ) -> None:
+        """Do it when no other change of the same files is under way; a large one in a child."""
+        path = places[0].path
+
+        def begin(done: Callable[[], None]) -> None:
+            def end() -> None:
+                for place in places:
+                    place.close()
+                if source is not None:
+                    os.close(source)
+                done()
+            if source is None or os.fstat(source).st_size <= WORKER_BYTES:
+                try:
+                    answer(request, path, work)
+                finally:
+                    end()
                 return
-            size = _replace(os.path.realpath(path), request.body, source, mode)
-        except OSError as error:
-            raise _refusal(error, path) from error
-        request.reply({"size": size})
 
-    @staticmethod
-    def _content(request: Request, blob: str | None) -> int | None:
-        """The descriptor of a blob, which is used up by this."""
-        if blob is None:
-            return None
-        source = request.client.blobs.pop(blob, None)
-        if source is None:
-            raise take.invalid("blob", "no such blob on this connection")
-        os.lseek(source, 0, os.SEEK_SET)
-        return source
+            def told(data: bytes) -> None:
+                end()
+                request.reply(frames.unpack(data))
 
-    def _replace_in_worker(self, request: Request, path: str, source: int, mode: int | None) -> None:
-        """Copied by a forked child: the loop serves others meanwhile."""
-        size = os.fstat(source).st_size
-        pid = os.fork()
-        if pid == 0:
-            code = errno.EIO
-            try:
-                _replace(path, b"", source, mode)
-                code = 0
-            except OSError as error:
-                code = error.errno or errno.EIO
-            finally:
-                os._exit(code)
-        os.close(source)
+            def failed(refusal: Refusal) -> None:
+                end()
+                request.refuse(refusal)
 
-        def done(status: int) -> None:
-            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EIO
-            if code:
-                request.refuse(_refusal(OSError(code, os.strerror(code)), path))
-            else:
-                request.reply({"size": size})
-        self.resident.loop.on_exit(pid, done)
+            def pack() -> bytes:
+                with refusing(path):
+                    return frames.pack(work())
+            Worker(self.loop, pack, told, failed)
+        self.turns.take([place.key for place in places], begin)
+
+    # -- where
+    def place(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> Place:
+        """The place that a field names, inside the bounds that the request has. Raises Refusal."""
+        path = self.path(request, field)
+        root = take.path(request.fields, "root")
+        deny = take.texts(request.fields, "deny")
+
+        def allow(place: Place) -> None:
+            self.rules.check(place, root, deny)
+        with refusing(path):
+            return changes.settle(path, allow, make, follow)
+
+    def path(self, request: Request, field: str = "path") -> str:
+        session = self.resident.session(take.text(request.fields, "session"))
+        return self.resident.resolve_path(session, take.path(request.fields, field, ""))
 
 
-def _replace(path: str, body: bytes, source: int | None, mode: int | None) -> int:
-    """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
+class refusing:  # read as a verb: `with refusing(path):`
+    """Turns an OSError in its block into a refusal that names the path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise Refusal(_ERRORS.get(error.errno, "OSError"), "%s: %s" % (self.path, error.strerror)) from error
+
+
+def answer(request: Request, path: str, work: Callable[[], Fields]) -> None:
+    """Reply with what the work gives, or say why it gives nothing."""
     try:
-        old_mode = os.stat(path).st_mode & 0o7777
-    except FileNotFoundError:
-        umask = os.umask(0o022)
-        os.umask(umask)
-        old_mode = 0o666 & ~umask
-    if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, "Is a directory")
-    aside = "%s.%s.tmp" % (path, os.urandom(4).hex())
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "wb") as file:
-            file.write(body)
-            file.flush()
-            if source is not None:
-                with open(source, "rb") as content:
-                    while os.sendfile(fd, content.fileno(), None, 1 << 24):
-                        pass
-            os.fchmod(fd, old_mode if mode is None else mode)
-            size = os.fstat(fd).st_size
-        os.rename(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
-    return size
+        with refusing(path):
+            said = work()
+    except Refusal as refusal:
+        request.refuse(refusal)
+        return
+    request.reply(said)
 
 
-def _refusal(error: OSError, path: str) -> Refusal:
-    kind = _ERRORS.get(error.errno, "OSError")
-    return Refusal(kind, "%s: %s" % (path, error.strerror))
+def content(request: Request, blob: str | None) -> int | None:
+    """The descriptor of a blob, which is used up by this."""
+    if blob is None:
+        return None
+    source = request.client.blobs.pop(blob, None)
+    if source is None:
+        raise take.invalid("blob", "no such blob on this connection")
+    os.lseek(source, 0, os.SEEK_SET)
+    return source
+
+
+def _expected(request: Request) -> str | None:
+    return take.text(request.fields, "expect") if request.fields.get("expect") is not None else None

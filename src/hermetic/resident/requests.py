@@ -10,7 +10,6 @@ from . import fields as take
 from . import frames
 from .command import Command, Order
 from .feed import InputClosed
-from .file_requests import FileRequests
 from .following import Follow, wait_for_log
 from .output_log import open_unnamed
 from .password_requests import PasswordRequests
@@ -21,6 +20,9 @@ from .waiting import waits_for_input
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from .frames import Fields
     from .job import Ending, Job
     from .life import Life
@@ -34,15 +36,19 @@ LISTED = 1500  # processes in one answer
 COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
-class Requests(FileRequests, PasswordRequests):
+OF_FILES = frozenset(("read_file", "file_status", "write_file", "delete_file", "move_file"))
+
+
+class Requests(PasswordRequests):
     """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
 
     def __init__(self, resident: Resident, life: Life) -> None:
         self.resident, self.loop, self.life = resident, resident.loop, life
+        self.files: Any = None
 
     def serve(self, request: Request) -> None:
         operation = request.fields.get("op")
-        handler = getattr(self, "do_%s" % operation, None) if type(operation) is str else None
+        handler = self._handler(operation) if type(operation) is str else None
         if handler is None:
             message = "this resident does not know the operation %r" % (operation,)
             raise Refusal("Unsupported", message, capability=str(operation))
@@ -51,6 +57,18 @@ class Requests(FileRequests, PasswordRequests):
             starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
             return
         handler(request)
+
+    def _handler(self, operation: str) -> Callable[[Request], None] | None:
+        if operation in OF_FILES:
+            if self.files is None:
+                self.files = self._open_files()
+            return getattr(self.files, operation, None)
+        return getattr(self, "do_%s" % operation, None)
+
+    def _open_files(self) -> Any:
+        """What serves files: imported when the first one is asked for, so that opening need not wait for it."""
+        module = __import__("file_requests", globals(), None, ["FileDesk"], 1)
+        return module.FileDesk(self)
 
     def do_hello(self, request: Request) -> None:
         versions, token = request.fields.get("versions"), request.fields.get("token")

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import BinaryIO
 
 from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
 from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.link import answers
+from hermetic.link.calls import Call
 from hermetic.link.link import Link
 from hermetic.session.arguments import encode_path
 from hermetic.session.blobs import cut, with_blob
@@ -21,28 +23,57 @@ class Files:
         self._link = link
         self._session = session
 
-    async def read(self, path: str) -> bytes:
+    async def read(self, path: str, bounds: Bounds | None = None) -> FileContent:
         """A file's whole content."""
-        pieces = [piece async for piece in self._pieces(path, most=FILE.value)]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        found: answers.FilePiece | None = None
+        pieces = []
+        async for said, piece in self._pieces(path, most=FILE.value, bounds=bounds):
+            found = found or said
+            pieces.append(piece)
+        assert found is not None, "there is always one answer"
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        status = FileStatus(
+            path=found.path, kind=found.kind, size=found.size, mode=found.mode, mtime=found.mtime,
+            signature=found.signature,
+        )  # fmt: skip
+        return FileContent(data=data, status=status)
 
-    async def write(self, path: str, content: bytes) -> None:
+    async def status(self, path: str, bounds: Bounds | None = None) -> FileStatus:
+        """What a file is like."""
+        call = Call({"op": "file_status", **self._where(path, bounds)}, answers.file_status)
+        return (await self._link.finish(call))[0]
+
+    async def write(
+        self, path: str, content: bytes, *, expect: str | None = None, mode: int | None = None,
+        bounds: Bounds | None = None,
+    ) -> Written:  # fmt: skip
         """Writes a file as a whole."""
+        more = {"expect": expect, "mode": mode}
         if len(content) <= FRAME_BODY.value:
-            await self._write(path, content, None)
-        else:
-            await self._write_pieces(path, lambda: cut(content))
+            return await self._write(path, content, None, bounds, more)
+        return await self._write_pieces(path, lambda: cut(content), bounds, more)
+
+    async def delete(self, path: str, expect: str | None, bounds: Bounds | None) -> Written:
+        """Takes a file away."""
+        fields = {"op": "delete_file", "expect": expect, **self._where(path, bounds)}
+        return (await self._link.finish(Call(fields, answers.written, repeats=False)))[0]
+
+    async def move(self, path: str, target: str, expect: str | None, replace: bool, bounds: Bounds | None) -> Written:
+        """Gives a file another path."""
+        more = {"expect": expect, "replace": replace, "target": encode_path(target, "target")}
+        fields = {"op": "move_file", **more, **self._where(path, bounds)}
+        return (await self._link.finish(Call(fields, answers.written, repeats=False)))[0]
 
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine here."""
         with await asyncio.to_thread(open, source, "rb") as file:
-            await self._write_pieces(path, lambda: _read_pieces(file))
+            await self._write_pieces(path, lambda: _read_pieces(file), None, {})
 
     async def download(self, path: str, target: str, *, most: int | None = None) -> None:
         """Copies a file to the caller's machine: aside first, then renamed, so that no half file is seen."""
         fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target) or ".")
         try:
-            async for piece in self._pieces(path, most=most):
+            async for _, piece in self._pieces(path, most=most):
                 await asyncio.to_thread(_write_all, fd, piece)
             os.fchmod(fd, 0o666 & ~_umask())
             os.replace(aside, target)
@@ -52,18 +83,24 @@ class Files:
         finally:
             os.close(fd)
 
-    async def _pieces(self, path: str, *, most: int | None) -> AsyncIterator[bytes]:
+    def _where(self, path: str, bounds: Bounds | None) -> dict[str, object]:
+        """The fields of a request that say which file it is about."""
+        fields: dict[str, object] = {"path": encode_path(path, "path"), "session": self._session}
+        if bounds is not None:
+            if bounds.root is not None:
+                fields["root"] = encode_path(bounds.root, "root")
+            fields["deny"] = list(bounds.deny)
+        return fields
+
+    async def _pieces(
+        self, path: str, *, most: int | None, bounds: Bounds | None = None
+    ) -> AsyncIterator[tuple[answers.FilePiece, bytes]]:
         """The content as it was long when the first piece came."""
         at, size = 0, None
+        where = self._where(path, bounds)
         while size is None or at < size:
-            said, data = await self._link.ask(
-                "read_file",
-                answers.file_piece,
-                path=encode_path(path, "path"),
-                session=self._session,
-                offset=at,
-                limit=FRAME_BODY.value,
-            )
+            fields = {"op": "read_file", "offset": at, "limit": FRAME_BODY.value, **where}
+            said, data = await self._link.finish(Call(fields, answers.file_piece))
             if said.end - at != len(data):
                 raise self._link.distrust(f"{len(data)} bytes of a file as [{at}, {said.end})")
             size = said.size if size is None else size
@@ -71,27 +108,27 @@ class Files:
                 raise InvalidArgument(
                     f"{path} has {size} bytes, the most to read at once is {most}; download it", argument="path"
                 )
+            if data or at == 0:
+                yield said, data
             if not data:
                 return
-            yield data
             at = said.end
 
-    async def _write(self, path: str, content: bytes, blob: str | None) -> None:
-        await self._link.ask(
-            "write_file",
-            answers.size,
-            content,
-            repeats=blob is None,
-            path=encode_path(path, "path"),
-            session=self._session,
-            blob=blob,
-        )
+    async def _write(
+        self, path: str, content: bytes, blob: str | None, bounds: Bounds | None, more: Mapping[str, object]
+    ) -> Written:
+        # Asked twice, a write that expects something finds what it wrote itself.
+        repeats = blob is None and more.get("expect") is None
+        fields = {"op": "write_file", "blob": blob, **more, **self._where(path, bounds)}
+        return (await self._link.finish(Call(fields, answers.written, content, repeats=repeats)))[0]
 
-    async def _write_pieces(self, path: str, pieces: Callable[[], Iterable[bytes]]) -> None:
-        async def use(blob: str) -> None:
-            await self._write(path, b"", blob)
+    async def _write_pieces(
+        self, path: str, pieces: Callable[[], Iterable[bytes]], bounds: Bounds | None, more: Mapping[str, object]
+    ) -> Written:
+        async def use(blob: str) -> Written:
+            return await self._write(path, b"", blob, bounds, more)
 
-        await with_blob(self._link, pieces, use)
+        return await with_blob(self._link, pieces, use)
 
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:

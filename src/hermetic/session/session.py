@@ -10,6 +10,7 @@ from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
@@ -160,15 +161,41 @@ class Session:
 
     async def read_file(self, path: str) -> str:
         """A file's content as text, bytes that are no UTF-8 replaced. Raises FileNotFoundError and other OSErrors."""
-        return (await self._files.read(path)).decode("utf-8", "replace")
+        return (await self._files.read(path)).data.decode("utf-8", "replace")
 
     async def read_bytes(self, path: str) -> bytes:
         """A file's content. Raises FileNotFoundError and other OSErrors."""
-        return await self._files.read(path)
+        return (await self._files.read(path)).data
 
-    async def write_file(self, path: str, content: str | bytes) -> None:
-        """Writes a file as a whole, and the directories above it where they are missing."""
-        await self._files.write(path, encode_input(content, "content"))
+    async def read_content(self, path: str, *, bounds: Bounds | None = None) -> FileContent:
+        """A file's content and what the file is like, read together. Raises OSErrors, NotPermitted."""
+        return await self._files.read(path, bounds)
+
+    async def file_status(self, path: str, *, bounds: Bounds | None = None) -> FileStatus:
+        """What a file is like. Raises FileNotFoundError and other OSErrors, NotPermitted."""
+        return await self._files.status(path, bounds)
+
+    async def write_file(
+        self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,
+        bounds: Bounds | None = None,
+    ) -> Written:  # fmt: skip
+        """Writes a file as a whole, and the directories above it where they are missing.
+
+        Owner and mode of a file that is replaced are kept. With `expect`, the signature it had, it is replaced only
+        when it still has that; "" is that of a file that does not exist.
+        Raises: FileChanged, NotPermitted, OSErrors.
+        """
+        return await self._files.write(path, encode_input(content, "content"), expect=expect, mode=mode, bounds=bounds)
+
+    async def delete_file(self, path: str, *, expect: str | None = None, bounds: Bounds | None = None) -> Written:
+        """Takes a file away; a link goes itself. Raises FileChanged, NotPermitted, OSErrors."""
+        return await self._files.delete(path, expect, bounds)
+
+    async def move_file(
+        self, path: str, target: str, *, expect: str | None = None, replace: bool = False, bounds: Bounds | None = None
+    ) -> Written:
+        """Gives a file another path. Raises FileChanged where there is one unless `replace`, NotPermitted, OSErrors."""
+        return await self._files.move(path, target, expect, replace, bounds)
 
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""

@@ -1,0 +1,190 @@
+"""What changes files: each change is done in one step that others see whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from .resident import Refusal
+from .walking import find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .frames import Fields
+    from .walking import Place
+
+CHANGED = "%s has changed since it was read: read it again, then decide anew"
+MISSING = ""  # the signature of no file
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of a file system that has no hard links
+TURNS = 16  # tries to get hold of a name that others keep changing
+
+
+class Turns:
+    """One change at a time for each file. `work(done)` begins when nobody else works on it, and calls `done` once."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[object, list[Callable[[], None]]] = {}
+
+    def take(self, keys: list[object], work: Callable[[Callable[[], None]], None]) -> None:
+        """Keys are taken in one order everywhere, so that two who want the same ones never wait for each other."""
+        ordered = sorted(set(keys), key=repr)
+        if not ordered:
+            work(lambda: None)
+            return
+        first, rest = ordered[0], ordered[1:]
+
+        def begin() -> None:
+            self.take(rest, lambda done: work(lambda: self._leave(first, done)))
+        if first in self.waiting:
+            self.waiting[first].append(begin)
+        else:
+            self.waiting[first] = []
+            begin()
+
+    def _leave(self, key: object, then: Callable[[], None]) -> None:
+        then()
+        waiting = self.waiting[key]
+        if waiting:
+            waiting.pop(0)()
+        else:
+            del self.waiting[key]
+
+
+def signature(status: os.stat_result | None) -> str:
+    """Differs when a file was replaced or changed."""
+    if status is None:
+        return MISSING
+    return "%x-%x-%x" % (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def describe(place: Place, status: os.stat_result) -> Fields:
+    kind = "file" if stat.S_ISREG(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "other"
+    return {"path": place.path, "kind": kind, "size": status.st_size, "mode": stat.S_IMODE(status.st_mode),
+            "mtime": status.st_mtime, "signature": signature(status)}
+
+
+def check_expected(place: Place, expect: str | None) -> os.stat_result | None:
+    """What is there now. Raises Refusal when it is not what the caller has seen."""
+    status = place.status()
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if expect is not None and signature(status) != expect:
+        raise Refusal("FileChanged", CHANGED % place.path)
+    return status
+
+
+def write(place: Place, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
+    """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
+    old = check_expected(place, expect)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
+        raise Refusal("PermissionError", "%s is %s, not a file: nothing was written" % (place.path, what))
+    aside = ".hermetic-%s" % os.urandom(8).hex()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(aside, flags, 0o600, dir_fd=place.directory)
+    try:
+        _fill(fd, body, source)
+        _take_over(fd, old, mode)
+        status = os.fstat(fd)
+        check_expected(place, expect)
+        _rename(aside, place.directory, place, replace=expect != MISSING)
+    except BaseException as error:
+        os.unlink(aside, dir_fd=place.directory)
+        if isinstance(error, OSError) and error.errno == errno.EBUSY and old is not None:
+            return _write_in_place(place, old, body, source)
+        if isinstance(error, FileExistsError):
+            raise Refusal("FileChanged", CHANGED % place.path) from error
+        raise
+    finally:
+        os.close(fd)
+    return dict(describe(place, status), created=old is None, made=place.made)
+
+
+def _fill(fd: int, body: bytes, source: int | None) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(fd, view):]
+    if source is not None:
+        os.lseek(source, 0, os.SEEK_SET)
+        while os.sendfile(fd, source, None, 1 << 24):
+            pass
+
+
+def _take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
+    """Owner and mode of the file that is replaced. Another owner's rights are not given to a file that is ours."""
+    if old is None:
+        umask = os.umask(0o022)
+        os.umask(umask)
+        os.fchmod(fd, 0o666 & ~umask if mode is None else mode)
+        return
+    kept = stat.S_IMODE(old.st_mode) if mode is None else mode
+    try:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    except PermissionError:
+        kept &= 0o777
+    os.fchmod(fd, kept)
+
+
+def _write_in_place(place: Place, old: os.stat_result, body: bytes, source: int | None) -> Fields:
+    """A file that something is mounted on, such as a container's /etc/hosts, cannot be replaced."""
+    fd = place.open(os.O_WRONLY)
+    try:
+        if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (old.st_dev, old.st_ino):
+            raise Refusal("FileChanged", CHANGED % place.path)
+        os.set_blocking(fd, True)
+        os.ftruncate(fd, 0)
+        _fill(fd, body, source)
+        return dict(describe(place, os.fstat(fd)), created=False, made=[])
+    finally:
+        os.close(fd)
+
+
+def delete(place: Place, expect: str | None) -> Fields:
+    """Take a file away; a link goes itself, not what it leads to."""
+    if check_expected(place, expect) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    os.unlink(place.name, dir_fd=place.directory)
+    return {"path": place.path}
+
+
+def move(place: Place, target: Place, expect: str | None, replace: bool) -> Fields:
+    """Give a file another name; one that has it already is replaced only where that is asked for."""
+    old = check_expected(place, expect)
+    if old is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    check_expected(target, None if replace else MISSING)
+    _rename(place.name, place.directory, target, replace)
+    status = os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
+    return dict(describe(target, status), made=target.made)
+
+
+def _rename(name: str, directory: int, target: Place, replace: bool) -> None:
+    """Without `replace` it fails where there is something by then, also what came in the last moment."""
+    if not replace:
+        try:
+            os.link(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory, follow_symlinks=False)
+            os.unlink(name, dir_fd=directory)
+            return
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+    os.rename(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory)
+
+
+def settle(path: str, allow: Callable[[Place], None], make: bool, follow: bool = True) -> Place:
+    """The place of a path, checked: not a link, which others may put there while we look."""
+    for _ in range(TURNS):
+        place = find(path, allow if make else None, follow)
+        status = place.status()
+        if status is None or not follow or not stat.S_ISLNK(status.st_mode):
+            try:
+                allow(place)
+            except BaseException:
+                place.close()
+                raise
+            return place
+        place.close()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

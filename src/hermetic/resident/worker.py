@@ -1,0 +1,98 @@
+"""A forked child that works something out while the loop serves others."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from . import frames
+from .resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .loop import Loop
+
+ANSWER_BYTES = 8 << 20  # most that a child may answer
+
+
+class Worker:
+    """Started by its constructor. `done(answer)` or `failed(refusal)`, once; neither after `stop`."""
+
+    def __init__(
+        self, loop: Loop, work: Callable[[], bytes], done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None], seconds: float | None = None,
+    ) -> None:
+        self.loop, self.done, self.failed = loop, done, failed
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.over = False
+        self.fd, answer = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(work, answer)
+        os.close(answer)
+        os.set_blocking(self.fd, False)
+        loop.on_exit(self.pid, lambda _: None)
+        self.watch = loop.watch(self.fd, self._read)
+        self.timer = None if seconds is None else loop.call_later(seconds, self._too_late)
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self.over:
+            self._end()
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _too_late(self) -> None:
+        if not self.over:
+            self.stop()
+            self.failed(Refusal("TimeoutError", "it took too long; look in a smaller place, or for something rarer"))
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.fd, 1 << 20)
+        except BlockingIOError:
+            return
+        self.parts.append(data)
+        self.size += len(data)
+        if self.size > ANSWER_BYTES:
+            self.stop()
+            self.failed(Refusal("EnvironmentUnavailable", "the answer of a worker is too long"))
+        elif not data:
+            self._end()
+            self._tell(b"".join(self.parts))
+
+    def _tell(self, answer: bytes) -> None:
+        kind, rest = answer[:1], answer[1:]
+        if kind == b"=":
+            self.done(rest)
+        elif kind == b"!":
+            said = frames.unpack(rest)
+            self.failed(Refusal(said["kind"], said["message"], **said["fields"]))
+        else:
+            self.failed(Refusal("EnvironmentUnavailable", "a worker of the resident was ended before it had answered"))
+
+    def _end(self) -> None:
+        self.over = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.loop.unwatch(self.watch)
+        os.close(self.fd)
+
+
+def _child(work: Callable[[], bytes], fd: int) -> None:
+    """Never returns."""
+    try:
+        signal.set_wakeup_fd(-1)  # the parent's
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            answer = b"=" + work()
+        except Refusal as error:
+            answer = b"!" + frames.pack({"kind": error.kind, "message": error.message, "fields": error.fields})
+        view = memoryview(answer)
+        while view:
+            view = view[os.write(fd, view):]
+    finally:
+        os._exit(0)

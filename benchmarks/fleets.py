@@ -36,7 +36,7 @@ async def pool(bench: Bench, place: Place) -> list[Row]:
             async with place.open():
                 return [(time.perf_counter() - started) * MILLI]
 
-        taken, limit = await in_turns(bench.times(6, 2), ours, cold)
+        taken, limit = await in_turns(bench.times(6, 1), ours, cold, warm=bench.times(1, 0))
         await fleet.close(remove=True)
     return [row(
         f"{place.kind}.pool", f"a task's environment from a warm pool, {place.kind}", "ms", taken,

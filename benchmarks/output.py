@@ -33,7 +33,7 @@ async def flood(bench: Bench, place: Place) -> list[Row]:
 
 async def flood_beside(bench: Bench, place: Place, limit: Callable[[int], float], what: str) -> list[Row]:
     """The same against what else takes so many seconds for so many bytes."""
-    count = bench.times(1_000_000_000, 200_000_000)
+    count = bench.times(1_000_000_000, 150_000_000)
     growths: list[float] = []
     async with place.open() as env:
         pids = os.getpid(), await resident_pid(env)
@@ -50,7 +50,7 @@ async def flood_beside(bench: Bench, place: Place, limit: Callable[[int], float]
         async def beside() -> list[float]:
             return [limit(count)]
 
-        times, limits = await in_turns(bench.times(5, 3), ours, beside)
+        times, limits = await in_turns(bench.times(5, 2), ours, beside)
     size = f"{count / 1e9:g} GB"
     return [
         row(

@@ -30,7 +30,7 @@ async def opening(bench: Bench, place: Place) -> list[Row]:
     what, beside = "python -I -S -c pass", plainly(lambda: run_program(BARE))
     if place.raw is not None:
         what, beside = place.raw.opening, _raw(place.raw)
-    ours_taken, limit = await in_turns(bench.times(20, 6), ours, beside, warm=1)
+    ours_taken, limit = await in_turns(bench.times(20, 3), ours, beside, warm=1)
     bare = (what, limit)
     return [
         row(

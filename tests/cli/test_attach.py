@@ -1,6 +1,7 @@
 """`hermetic attach`: a process on our terminal, both ways."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import struct
@@ -24,7 +25,7 @@ class Terminal:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(slave)
-        self.seen = b""
+        self.seen = self.before = b""
 
     def resize(self, rows: int, cols: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
@@ -34,7 +35,14 @@ class Terminal:
         async with asyncio.timeout(30):
             while text not in self.seen:
                 self.seen += await asyncio.to_thread(self._read)
-        self.seen = self.seen.partition(text)[2]
+        self.before, _, self.seen = self.seen.partition(text)
+
+    def rest(self) -> str:
+        """What a program that has left showed last."""
+        with contextlib.suppress(AssertionError):
+            while True:
+                self.seen += self._read()
+        return self.seen.decode()
 
     def _read(self) -> bytes:
         try:

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "ps": "what runs where",
     "logs": "the output of a process",
     "attach": "watch a process and type to it",
+    "secret": "type a password into a process, unseen",
     "kill": "end a process with its whole tree",
     "envs": "the environments of this user",
     "rm": "end environments and all that runs in them",

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from hermetic.processes.notices import Notices
 from hermetic.processes.webhook import Webhook
 from hermetic.terminal.showing import Showing
 from tests.boxes import everywhere, opened
+from tests.programs import need
 
 
 class Receiver:
@@ -45,10 +48,14 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(*statuses: int) -> AsyncIterator[Receiver]:
-    receiver = Receiver(list(statuses))
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook?key=1"
+async def receiving(*statuses: int, certificate: Path | None = None) -> AsyncIterator[Receiver]:
+    receiver, context = Receiver(list(statuses)), None
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=context)
+    scheme = "https" if context else "http"
+    receiver.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook?key=1"
     async with server:
         yield receiver
 
@@ -86,6 +93,35 @@ async def test_a_web_address_gets_each_notice_until_it_has_it(tmp_path: Path, qu
         got = receiver.got[0]
         assert (got["kind"], got["exit_code"], got["output"]) == ("completed", 3, "bye\n")
         assert (got["session_id"], got["task_id"]) == (started["session_id"], "t")
+
+
+def certificate_for(name: str, at: Path) -> Path:
+    """A certificate that nobody but itself vouches for, with its key."""
+    openssl = need("openssl")
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"]
+    key, certificate = at / f"{name}.key", at / f"{name}.crt"
+    files = ["-addext", f"subjectAltName=IP:{name}", "-days", "2", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([openssl, *words, *files], check=True, capture_output=True)
+    (at / f"{name}.pem").write_text(certificate.read_text() + key.read_text())
+    return at / f"{name}.pem"
+
+
+async def test_a_web_address_is_trusted_by_the_certificates_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, other = (certificate_for(name, tmp_path) for name in ("127.0.0.1", "127.0.0.2"))
+    notice = Notice(kind="completed", task_id="t", id="n", text="ß")
+    async with receiving(certificate=good) as receiver:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await Webhook(receiver.url)(notice)
+        monkeypatch.setenv("SSL_CERT_FILE", str(good))
+        await Webhook(receiver.url)(notice)
+        assert [got["text"] for got in receiver.got] == ["ß"]
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    async with receiving(certificate=other) as receiver:
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):  # it is the certificate of another address
+            await Webhook(receiver.url)(notice)
+        assert receiver.got == []
 
 
 @everywhere

@@ -114,16 +114,20 @@ class Toolbox:
         """What there is to tell of background processes, as it comes."""
         return self._notices.stream(task_id)
 
-    async def running(self, task_id: str = "default") -> list[str]:
-        """The session ids of what the task's tools started and what still runs, also after an earlier caller."""
+    async def running(self, task_id: str = "default", *, since: float = 0.0) -> list[str]:
+        """The session ids of what the task's tools started, `since` then, and what still runs."""
         async with self._place(task_id) as environment:
-            return [info.id for info in await environment.processes() if info.ending is None and read_wishes(info.tag)]
+            known = [info for info in await environment.processes() if info.ending is None and info.started >= since]
+            return [info.id for info in known if read_wishes(info.tag)]
 
-    async def kill_all(self, task_id: str | None = None) -> int:
-        """Ends all that the tools started, of one task or of every one that is open here; returns how many."""
+    async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
+        """Ends all that the tools started, of one task or of every one that is open here; returns how many.
+
+        With `since`, seconds as `time.time()` counts them, only what began then or later, by the clock of its place.
+        """
         count = 0
         for id in self._fleet.tasks if task_id is None else [task_id]:
-            running = await self.running(id)
+            running = await self.running(id, since=since)
             async with self._place(id) as environment:
                 for process in await asyncio.gather(*map(environment.process, running)):
                     await process.kill()

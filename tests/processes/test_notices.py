@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hermetic.contract import limits
@@ -212,6 +213,20 @@ async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_
         async with asyncio.timeout(20):
             assert (await box.next_notice()).output == "ready 2"
         await box.toolbox.fleet.close_task("t", remove=True)
+
+
+async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = msgspec.structs.replace(limits.NOTICE_MATCHES, value=1)
+    monkeypatch.setattr("hermetic.processes.watching.NOTICE_MATCHES", last)
+    async with opened(tmp_path) as box:
+        await box.terminal("echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"])
+        async with asyncio.timeout(20):
+            told = [await box.next_notice(), await box.next_notice()]
+            [listed] = (await box.process("list"))["processes"]
+            await box.process("close", listed["session_id"])
+            told.append(await box.next_notice())
+        assert [notice.kind for notice in told] == ["matched", "watch_disabled", "completed"]
+        assert told[-1].exit_code == 3
 
 
 async def test_an_ended_process_that_was_only_watched_is_settled(tmp_path: Path) -> None:

@@ -108,7 +108,9 @@ async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
         assert (await box.process("poll", first))["termination_source"] == "process.kill"
         second = (await box.terminal("sleep 1000", background=True))["session_id"]
         assert await box.toolbox.running("t") == [second]
-        assert await box.toolbox.kill_all() == 1
+        later = (await box.process("list"))["processes"][-1]["started_at"] + 0.001
+        assert await box.toolbox.kill_all(since=later) == 0
+        assert await box.toolbox.kill_all(since=later - 0.002) == 1
         assert (await box.process("poll", second))["termination_source"] == "kill_all"
         third = (await box.terminal("exit 3", background=True))["session_id"]
         ended = await box.process("wait", third, timeout=20)

@@ -5,6 +5,7 @@ from hermetic.contract.limits import (
     NOTICE_BREAKER_WINDOW,
     NOTICE_GAP,
     NOTICE_LINES,
+    NOTICE_MATCHES,
     NOTICE_SILENCE,
     NOTICE_STRIKES,
     NOTICE_TEXT,
@@ -63,6 +64,16 @@ def test_too_much_in_several_gaps_in_a_row_ends_it() -> None:
         now += GAP
     assert told == NOTICE_STRIKES.value
     assert watch.feed(b"x\n", now + 10 * GAP) is None
+
+
+def test_one_process_is_told_of_so_often_and_no_more_also_by_the_next_caller() -> None:
+    watch, turn = Watch(("x",), matches=NOTICE_MATCHES.value - 3), 0
+    while not watch.is_over:
+        assert watch.feed(b"x\n", 2 * GAP * turn) is not None
+        turn += 1
+    assert (turn, watch.matches) == (3, NOTICE_MATCHES.value)
+    assert watch.feed(b"x\n", 2 * GAP * turn) is None
+    assert Watch(("x",), matches=watch.matches).is_over
 
 
 def test_a_quiet_gap_forgives() -> None:

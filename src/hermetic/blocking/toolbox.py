@@ -99,13 +99,13 @@ class Toolbox:
         """What there is to tell of background processes, as it comes."""
         return Notices(self._portal, self._toolbox.notices(task_id))
 
-    def running(self, task_id: str = "default") -> list[str]:
+    def running(self, task_id: str = "default", *, since: float = 0.0) -> list[str]:
         """The session ids of what the task's tools started and what still runs."""
-        return self._portal.call(self._toolbox.running, task_id)
+        return self._portal.call(self._toolbox.running, task_id, since=since)
 
-    def kill_all(self, task_id: str | None = None) -> int:
+    def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
         """Ends all that the tools started; returns how many."""
-        return self._portal.call(self._toolbox.kill_all, task_id)
+        return self._portal.call(self._toolbox.kill_all, task_id, since=since)
 
     def recover(self, *task_ids: str) -> None:
         """Takes up again what an earlier caller's processes are to be told of."""

@@ -118,6 +118,7 @@ NOTICE_GAP = Limit("notice_gap", 15.0, "seconds", "between two notices of matche
 NOTICE_LINES = Limit("notice_lines", 20, "lines", "most lines in one notice of a match")
 NOTICE_TEXT = Limit("notice_text", 2000, "characters", "longest text in one notice of a match")
 NOTICE_STRIKES = Limit("notice_strikes", 3, "gaps", "in a row with more matches than are told; then watching ends")
+NOTICE_MATCHES = Limit("notice_matches", 100, "notices", "of matches in one process; then watching ends")
 NOTICE_BREAKER = Limit("notice_breaker", 15, "notices", "of all processes within the window, before there is silence")
 NOTICE_BREAKER_WINDOW = Limit("notice_breaker_window", 10.0, "seconds", "in which notices of all are counted")
 NOTICE_SILENCE = Limit("notice_silence", 30.0, "seconds", "that the silence lasts")
@@ -151,7 +152,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
     BARE_BEGIN, BARE_FIRST_LOOK, BARE_LAST_LOOK, BARE_STATE, BARE_COMPLAINT,
     PROMPT, QUESTIONS, FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
-    NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW, NOTICE_SILENCE,
+    NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_MATCHES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW,
+    NOTICE_SILENCE,
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     SCREEN_REPLAY, SEARCH_WINDOW,
     MODEL_OUTPUT,

@@ -34,6 +34,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     told: bool = False  # its end: nothing is left to be told
     searched: int = 0  # bytes of its output that were searched
     strikes: int = 0
+    matches: int = 0  # that were told
     origin: Literal["background", "yielded", "foreground"] = "background"
     ended_by: str = ""  # who ended it, when that was one of the tools
 

@@ -49,7 +49,7 @@ class Following:
 
     def __init__(self, teller: Teller, process: Process, wishes: Wishes) -> None:
         self._teller, self._process, self.wishes = teller, process, wishes
-        self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes) if wishes.watch else None
+        self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches) if wishes.watch else None
         self._matches = 0  # on their way
         self._is_over = False
         self._reports = 0
@@ -112,13 +112,14 @@ class Following:
         self._matches += 1
         self._tell(
             "matched", f"matched {match.pattern!r}:\n{shown}{more}", id=f"matched-{watch.searched}",
-            taken=partial(self._match_taken, watch.searched, watch.strikes), output=shown, pattern=match.pattern,
-            suppressed=match.suppressed,
+            taken=partial(self._match_taken, watch.searched, watch.strikes, watch.matches), output=shown,
+            pattern=match.pattern, suppressed=match.suppressed,
         )  # fmt: skip
 
-    async def _match_taken(self, searched: int, strikes: int) -> None:
+    async def _match_taken(self, searched: int, strikes: int, matches: int) -> None:
         self._matches -= 1
-        await self.amend(searched=max(searched, self.wishes.searched), strikes=strikes)
+        searched, matches = max(searched, self.wishes.searched), max(matches, self.wishes.matches)
+        await self.amend(searched=searched, strikes=strikes, matches=matches)
         await self._settle()
 
     @asynccontextmanager

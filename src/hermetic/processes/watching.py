@@ -8,6 +8,7 @@ from hermetic.contract.limits import (
     NOTICE_BREAKER_WINDOW,
     NOTICE_GAP,
     NOTICE_LINES,
+    NOTICE_MATCHES,
     NOTICE_SILENCE,
     NOTICE_STRIKES,
     NOTICE_TEXT,
@@ -27,10 +28,11 @@ class Match(NamedTuple):
 class Watch:
     """Looks for substrings line by line, whatever the pieces it is fed; at most one match is told per gap."""
 
-    def __init__(self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0) -> None:
+    def __init__(self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0, matches: int = 0) -> None:
         self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
         self.strikes = strikes  # gaps in a row in which matches had to be suppressed
-        self.is_over = False  # too many of them: nothing is told any more
+        self.matches = matches  # that were told
+        self.is_over = matches >= NOTICE_MATCHES.value  # too many of either: nothing is told any more
         self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
         self._line = b""
         self._told: float | None = None
@@ -65,6 +67,8 @@ class Watch:
         lines = b"\n".join(line for line, _ in found[: NOTICE_LINES.value]).decode("utf-8", "replace")
         suppressed, self._suppressed = self._suppressed + max(0, len(found) - NOTICE_LINES.value), 0
         self._told = now
+        self.matches += 1
+        self.is_over = self.matches >= NOTICE_MATCHES.value
         return Match(lines[: NOTICE_TEXT.value], found[0][1], suppressed)
 
 

@@ -19,6 +19,7 @@ from hermetic.environments.records import Records
 from hermetic.environments.starting import BESIDE, end, ended, spawn
 
 NAME = "janitor"  # of its socket, in the runtime directory
+HEARD = b"."  # answered to `open`
 PROGRAM = Path(__file__).with_name("janitor_process.py")
 _NAMES = ("PATH", "HOME", "USER", "LOGNAME", "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "HERMETIC_DOCKER_BINARY")
 _PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")  # what the clients of these places go by
@@ -39,13 +40,14 @@ class Watch:
         self._is_missed = False  # the janitor waits for us to go, instead of the resident
 
     async def begin(self) -> None:
-        """Before anything is made; returns when the janitor has heard of it."""
+        """Before anything is made; after it the janitor hears of us, whatever becomes of us."""
         for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
-                self._stream = await _connect_or_start(str(self._records.root))
+                self._stream, is_new = await _connect_or_start(str(self._records.root))
                 for message in self._said:
                     self._stream.send(os.fsencode(message))
-                if await asyncio.get_running_loop().sock_recv(self._stream, 1):
+                # A new one has us to wait for, so nobody has to wait until it is up.
+                if is_new or await _answer(self._stream) == HEARD:
                     return
             self._let_go()  # it was about to end, and heard nothing
 
@@ -67,7 +69,9 @@ class Watch:
             with contextlib.suppress(OSError):
                 if self._stream is not None:
                     self._stream.send(b"up")
-                    if answer := await asyncio.get_running_loop().sock_recv(self._stream, 1):
+                    while (answer := await _answer(self._stream)) == HEARD:
+                        pass
+                    if answer:
                         self._is_missed = answer == b"-"
                         return not self._is_missed
             self._let_go()
@@ -102,6 +106,10 @@ class Watch:
         self._let_go()
 
 
+async def _answer(stream: socket.socket) -> bytes:
+    return await asyncio.get_running_loop().sock_recv(stream, 1)
+
+
 def _looking(id: str) -> tuple[list[str], list[str]]:
     """Words and variables of a program that takes an environment away if its resident is gone."""
     environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
@@ -123,14 +131,15 @@ async def bury(root: str) -> bool:
     return False
 
 
-async def _connect_or_start(root: str) -> socket.socket:
+async def _connect_or_start(root: str) -> tuple[socket.socket, bool]:
+    """A connection to the janitor, and whether it is a new one."""
     path = f"{root}/{NAME}"
     with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-        return _connected(path)
+        return _connected(path), False
     async with _lock(root) as lock:
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-            return _connected(path)
-        return await _start(root, lock)
+            return _connected(path), False
+        return await _start(root, lock), True
 
 
 @asynccontextmanager

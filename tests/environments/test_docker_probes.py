@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import hermetic
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.seccomp import REFUSED
-from tests.environments.engines import ENGINES, need_engine
+from tests.environments.engines import ENGINES, ask, need_engine
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.syscalls import PLAIN, PROBE
 from tests.programs import need_variable
@@ -85,6 +86,18 @@ async def test_probes_8_to_11_files_on_the_host_stay_the_callers(engine: str, tm
     assert (tmp_path / "s").stat().st_mode & 0o7777 == 0o755
     assert owners(tmp_path) <= {os.geteuid(), 12345}
     assert not (tmp_path / "o").exists()
+
+
+async def test_probe_12_what_this_side_runs_is_reported_or_refused(engine: str, tmp_path: Path) -> None:
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    write = "echo x > /there/.git/hooks/pre-commit"
+    async with place(engine, volumes=[f"{tmp_path}:/there"]) as env:
+        [reported] = [note for note in env.isolation.notes if str(tmp_path) in note]
+        assert all(word in reported for word in (".git/hooks", ".git/config", ".envrc", ".vscode"))
+        assert (await env.run(write)).exit_code == 0
+    async with place(engine, volumes=[f"{tmp_path}:/there:ro"]) as env:
+        assert (await env.run(write)).exit_code != 0
+        assert not any(str(tmp_path) in note for note in env.isolation.notes)
 
 
 async def test_probes_15_to_22_no_secret_of_the_caller_or_of_ours_is_inside(
@@ -192,6 +205,41 @@ for address in (("1.1.1.1", 443), ("127.0.0.1", int(sys.argv[1]))):
             result = await env.run("getent hosts example.com", timeout=20)
             assert result.exit_code not in (0, 124)
             assert env.isolation.separate_network
+
+
+async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_named_or_refused(engine: str) -> None:
+    code = """
+import socket, sys
+for address in sys.argv[2:]:
+    try:
+        s = socket.create_connection((address, int(sys.argv[1])), 2); s.close(); print("answered")
+    except TimeoutError: print("silent")
+    except OSError: print("refused")
+"""
+    gateway = gateway_of(engine)
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
+        async with place(engine, network=True) as neighbour:
+            addresses = (
+                await say(neighbour, "import socket; print(socket.gethostbyname(socket.gethostname()))")
+            ).split()
+            [noted] = [note for note in neighbour.isolation.notes if "network" in note]
+            assert all(word in noted for word in ("other containers", "gateway", "metadata"))
+            assert await say(neighbour, code, port, gateway) == "answered"  # what is named is so
+            async with place(engine) as env:
+                metadata = ["169.254.169.254", "fd00:ec2::254", "2852039166", "metadata.google.internal"]
+                said = await say(env, code, port, gateway, *addresses, *metadata)
+                assert set(said.splitlines()) == {"refused"}
+                assert not any("network" in note for note in env.isolation.notes)
+
+
+def gateway_of(engine: str) -> str:
+    """The address of this machine on the engine's bridge; ends the calling test where there is none."""
+    form = "{{(index .IPAM.Config 0).Gateway}}" if engine == "docker" else "{{(index .Subnets 0).Gateway}}"
+    try:
+        return ask(engine, ["network", "inspect", "--format", form, "bridge" if engine == "docker" else "podman"])
+    except subprocess.CalledProcessError:
+        pytest.skip(f"{engine} has no bridge here: its containers have no neighbours")
 
 
 async def test_probes_62_to_65_nothing_outlives_a_timeout_and_no_zombie_stays(engine: str) -> None:

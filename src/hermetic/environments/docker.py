@@ -71,7 +71,15 @@ class Docker:
             shared = (*shared, str(data_root()))
         notes = ["no limit on disk: what is written to the container's own files can fill the engine's disk"]
         if options.network is not False:
-            notes.append("the network is on: what this machine can reach, a command can reach")
+            notes.append(
+                "the network is on: what this machine can reach, a command can reach; other containers, the gateway "
+                "and metadata services of a cloud answer"
+            )
+        notes += [
+            f"commands can change all of {path}: look at what lies there before you run it, such as .git/hooks, "
+            ".git/config, .envrc, .vscode, a Makefile"
+            for path in shared
+        ]
         if options.extra_args:
             notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
         return Isolation(

@@ -13,6 +13,8 @@ from weakref import WeakSet
 
 import msgspec
 
+from hermetic.codemode.arguments import CodeOptions
+from hermetic.codemode.tool import CodeMode
 from hermetic.config.settings import Settings
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.notice import Notice, read_wishes
@@ -47,6 +49,7 @@ class Toolbox:
         policy: Policy | None = None, approver: Approver | None = None, limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
+        code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
         settings: Settings | None = None,
     ) -> None:  # fmt: skip
         said = settings or Settings()
@@ -63,7 +66,13 @@ class Toolbox:
         self._activity = on_activity
         sinks = [on_notice] if on_notice is not None else []
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
-        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in (terminal_tool(self._desks), process_tool())}
+        self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
+        self._code = CodeMode(
+            code or CodeOptions(), self._usable, self._call_from_script,
+            tell=on_progress or (lambda task_id, text: None), apart=self._apart.use,
+        )  # fmt: skip
+        tools = terminal_tool(self._desks), process_tool(), self._code.tool()
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in tools}
         self._running: dict[str, set[Task]] = {}
         self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
         self._caller = secrets.token_hex(4)
@@ -87,21 +96,30 @@ class Toolbox:
         """Every tool as a model's interface wants it."""
         if form not in ("openai", "anthropic", "mcp"):
             raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
-        return [tool.schema(form) for tool in self._tools.values() if tool.missing() is None]
+        return [tool.schema(form) for tool in self._usable()]
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
         """The answer as JSON text."""
+        return _as_json(await self._run(name, arguments, self._task(task_id)))
+
+    async def _call_from_script(self, task_id: str, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._run(name, arguments, self._task(task_id, is_scripted=True))
+
+    async def _run(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+        """The tool's answer; meanwhile the call can be interrupted."""
         self._loop = asyncio.get_running_loop()
-        task = self._task(task_id)
+        task_id = task.id
         running = self._running.setdefault(task_id, set())
         running.add(task)
         try:
-            answer = await self._answer(name, arguments, task)
+            return await self._answer(name, arguments, task)
         finally:
             running.discard(task)
             if not running:
                 self._running.pop(task_id, None)
-        return _as_json(answer)
+
+    def _usable(self) -> list[Tool[Any]]:
+        return [tool for tool in self._tools.values() if tool.missing() is None]
 
     def interrupt(self, task_id: str | None = None) -> None:
         """Ends what the task's calls wait for, of all tasks without one; from any thread."""
@@ -144,6 +162,8 @@ class Toolbox:
     async def close(self, *, remove: bool = False) -> None:
         """Lets go of everything; environments live on by their lease, unless `remove=True`."""
         self._desks.close()
+        await self._code.close()
+        await self._apart.close(remove=True)
         await self._notices.close()
         await self._fleet.close(remove=remove)
 
@@ -175,10 +195,10 @@ class Toolbox:
             _log.exception("the tool %s failed", name)
             return _failed(f"the tool {name} failed: {type(error).__name__}: {error}")
 
-    def _task(self, task_id: str) -> Task:
+    def _task(self, task_id: str, *, is_scripted: bool = False) -> Task:
         return Task(
             task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
-            limits=self._limits, activity=self._activity, caller=self._caller,
+            limits=self._limits, activity=self._activity, caller=self._caller, is_scripted=is_scripted,
         )  # fmt: skip
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from hermetic.codemode.arguments import CodeArguments, CodeLimits, CodeOptions
 from hermetic.contract.notice import Notice
 from hermetic.processes.arguments import ProcessArguments
 from hermetic.processes.tool import ACTIONS
@@ -10,7 +11,9 @@ from hermetic.session.task import ToolLimits
 from hermetic.terminal.arguments import TerminalArguments
 from tests.docs.pages import read
 
-SHAPES: tuple[type[msgspec.Struct], ...] = (TerminalArguments, ProcessArguments, Notice, ToolLimits)
+SHAPES: tuple[type[msgspec.Struct], ...] = (
+    TerminalArguments, ProcessArguments, CodeArguments, CodeLimits, CodeOptions, Notice, ToolLimits,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted({name for shape in SHAPES for name in shape.__struct_fields__} | {*ACTIONS}))

@@ -132,6 +132,19 @@ TOOL_COMMAND = Limit("tool_command", 128_000, "characters", "longest command tha
 PASSWORD = Limit("password", 45.0, "seconds", "for whoever is asked for a password to give it")
 HANDLES = Limit("handles", 64, "processes", "whose screens and searches a toolbox goes on with, the last ones used")
 
+CODE_TIME = Limit("code_time", 300.0, "seconds", "that a script may take, unless it is asked to take less")
+CODE_CALLS = Limit("code_calls", 50, "calls", "of tools by one script, those that fail among them")
+CODE_REFUSED = Limit("code_refused", 1000, "calls", "of one script that were refused; one more ends it")
+CODE_STDOUT = Limit("code_stdout", 50_000, "bytes", "of a script's output in its answer, 40 % from the start")
+CODE_STDERR = Limit("code_stderr", 10_000, "bytes", "of a script's stderr in its answer, 40 % from the start")
+CODE_GATHERED = Limit("code_gathered", 64 << 20, "bytes", "of arguments that one script's calls have under way")
+CODE_FILES = Limit("code_files", 8 << 20, "bytes", "of files and images that a script puts into its answer")
+CODE_LOGGED = Limit("code_logged", 100, "calls", "in the log of a script's calls, the last ones")
+CHANNELS = Limit("channels", 256, "connections", "of scripts to one resident at once")
+CHANNEL_TOKEN = Limit("channel_token", 5, "seconds", "for a script's connection to say its token")
+SCRIPT_GRACE = Limit("script_grace", 0.25, "seconds", "between TERM and KILL for what a script left behind")
+SPARE_INTERPRETER = Limit("spare_interpreter", 300, "seconds", "that an interpreter waits for the next script")
+
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
@@ -155,6 +168,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_MATCHES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW,
     NOTICE_SILENCE,
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
+    CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
+    CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SPARE_INTERPRETER,
     SCREEN_REPLAY, SEARCH_WINDOW,
     MODEL_OUTPUT,
 )  # fmt: skip

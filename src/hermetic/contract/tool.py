@@ -17,32 +17,42 @@ A = TypeVar("A", bound=msgspec.Struct)
 Form = Literal["openai", "anthropic", "mcp"]
 Fields = dict[str, Any]  # what a tool answers: becomes JSON
 
+# (tool, arguments) → its answer, for a tool that calls others; never an exception for what its caller can act on
+Dispatch = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
 
 class Tool(Generic[A]):
     """One definition gives the validation, the schema in every form, and the documentation."""
 
     def __init__(
-        self, name: str, description: str, arguments: type[A], run: Callable[[Any, A], Awaitable[Fields]], *,
-        missing: Callable[[], str | None] | None = None,
+        self, name: str, description: str | Callable[[], str], arguments: type[A],
+        run: Callable[[Any, A], Awaitable[Fields]], *, missing: Callable[[], str | None] | None = None,
     ) -> None:  # fmt: skip
         """`missing` says why it cannot be used now, or None: it is then not offered. It is asked often, so it is quick.
+
+        A description that depends on what else there is is a function.
 
         Raises ConfigError for a name, a description or arguments that no model's interface takes.
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(f"a tool cannot be called {name!r}; use 1 to 64 of A-Z a-z 0-9 _ -", setting="name")
-        if not description.strip():
+        if isinstance(description, str) and not description.strip():
             raise ConfigError(f"tool {name} has no description; say what it does and when to use it", setting=name)
         if not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
             raise ConfigError(f"the arguments of tool {name} must be one msgspec.Struct", setting=name)
         self.missing = missing or _nothing_missing
         self.name = name
-        self.description = description
+        self._description = description
         self.arguments = arguments
         self.run = run
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
+
+    @property
+    def description(self) -> str:
+        """What a model is told about it."""
+        return self._description if isinstance(self._description, str) else self._description()
 
     def schema(self, form: Form = "openai") -> Fields:
         """What a model's interface wants to know of it."""

@@ -101,6 +101,20 @@ class PasswordAsked(msgspec.Struct, frozen=True):
     prompt: str = ""
 
 
+class Bridged(msgspec.Struct, frozen=True):
+    """An event of `bridge`: where programs connect, or what one of them says; `end`: it has gone."""
+
+    socket: str = ""
+    channel: Count = 0
+    end: bool = False
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What became of bytes for a program: `gone` when it no longer listens."""
+
+    gone: bool
+
+
 class FilePiece(msgspec.Struct, frozen=True):
     """Which part of a file the body holds: up to `end` of `size`, and what the file is like."""
 
@@ -139,6 +153,8 @@ read_from_log = msgspec.msgpack.Decoder(ReadFromLog)
 log_piece = msgspec.msgpack.Decoder(LogPiece)
 follow_end = msgspec.msgpack.Decoder(FollowEnd)
 password_asked = msgspec.msgpack.Decoder(PasswordAsked)
+bridged = msgspec.msgpack.Decoder(Bridged)
+said = msgspec.msgpack.Decoder(Said)
 process_news = msgspec.msgpack.Decoder(ProcessNews)
 place = msgspec.msgpack.Decoder(Place)
 processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body

@@ -54,6 +54,11 @@ def build_archive() -> bytes:
     return marshal.dumps((MAGIC_NUMBER, marshal.dumps(compiled), sources), READABLE_BY_ALL)
 
 
+def codec_source() -> str:
+    """The frame layout as a module of its own, for programs that speak with us from inside."""
+    return Path(frames.__file__).read_text(encoding="utf-8")
+
+
 def starting_input(archive: bytes, config: bytes) -> bytes:
     """What a starting resident reads from its standard input."""
     return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))

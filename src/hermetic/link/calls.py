@@ -72,6 +72,29 @@ class Following(Call[answers.FollowEnd]):
         return pack_frame(CREDIT, self.id, {"n": len(body)})
 
 
+class Bridging(Call[answers.Done]):
+    """What programs on the other side say; `take(event, body)` gets it, `again()` is told when all of them are gone."""
+
+    __slots__ = ("_again", "_sent", "_take")
+
+    def __init__(self, token: str, take: Callable[[answers.Bridged, bytes], None], again: Callable[[], None]) -> None:
+        super().__init__({"op": "bridge", "token": token}, answers.done)
+        self._take = take
+        self._again = again
+        self._sent = False
+
+    def frame(self) -> bytes:
+        """The request; a second time means that the connection broke, and what it carried with it."""
+        if self._sent:
+            self._again()
+        self._sent = True
+        return super().frame()
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> None:
+        """Hands it on."""
+        self._take(answers.bridged.decode(fields), body)
+
+
 class Listening(Call[answers.Done]):
     """Events as they come; `take(fields)` gets each, `again()` is told when some may have gone by unseen."""
 

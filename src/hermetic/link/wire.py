@@ -6,7 +6,19 @@ from typing import NamedTuple
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.resident.frames import MAX_BODY, MAX_FIRST_FRAME, MAX_FRAME, PREFIX, FrameError
+from hermetic.resident.frames import (
+    ERROR,
+    EVENT,
+    MAX_BODY,
+    MAX_FIRST_FRAME,
+    MAX_FRAME,
+    PREFIX,
+    REPLY,
+    REQUEST,
+    FrameError,
+)
+
+__all__ = ["ERROR", "EVENT", "MALFORMED", "REPLY", "REQUEST", "Frame", "FrameError", "FrameReader", "pack_frame"]
 
 MAX_HEADER = 0xFFFF  # its length is a u16
 

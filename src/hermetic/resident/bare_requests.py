@@ -77,6 +77,10 @@ class BareRequests(Requests):
         verb, subject = ("tell", job.subject) if whole else ("one", str(job.pid))
         self.resident.keeper.ask(verb, str(number), subject, lambda _: request.reply({}))
 
+    def do_bridge(self, request: Request) -> None:
+        message = "no python3 in this place, so it runs no scripts: run commands instead, or install python3 there"
+        raise Refusal("Unsupported", message, capability="scripts")
+
     def _open_files(self) -> Any:
         module = __import__("bare_files", globals(), None, ["BareFileDesk"], 1)
         return module.BareFileDesk(self)

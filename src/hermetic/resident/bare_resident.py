@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .resident import Begun
     from .session import Session
 
-CANNOT = ("pty", "waiting_for_input", "jobs", "descriptors")
+CANNOT = ("pty", "waiting_for_input", "jobs", "descriptors", "scripts")
 WEAK = (
     "no python3 here, so each command is a bash of its own: no terminals, nobody knows whether a process waits for "
     "input, and jobs and open descriptors are not carried from one command to the next; install python3 to have them"

@@ -125,3 +125,14 @@ def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
         if type(item) is not str or "\0" in item:
             raise invalid(name, "the value of env %s must be text without NUL" % key)
     return value
+
+
+def script(fields: Fields) -> Fields | None:
+    """How a Python script is started: `keep` names the session's variables that it gets, `title` is what lists show."""
+    value = fields.get("script")
+    if value is None:
+        return None
+    keep = value.get("keep") if type(value) is dict else None
+    if type(keep) is not list or not all(type(name) is str for name in keep):
+        raise invalid("script", "script must have keep, a list of names")
+    return {"keep": keep, "warm": flag(value, "warm"), "title": text(value, "title")}

@@ -8,6 +8,7 @@ import time
 
 from . import fields as take
 from . import frames
+from .bridge_requests import BridgeRequests
 from .command import Command, Order
 from .feed import InputClosed
 from .following import Follow, wait_for_log
@@ -39,7 +40,7 @@ COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and ba
 OF_FILES = frozenset(("read_file", "file_status", "write_file", "delete_file", "move_file"))
 
 
-class Requests(PasswordRequests):
+class Requests(PasswordRequests, BridgeRequests):
     """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
 
     def __init__(self, resident: Resident, life: Life) -> None:
@@ -215,7 +216,8 @@ class Requests(PasswordRequests):
         text, data = self._split(request)
         kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
         options: Fields = {"pty": take.flag(fields, "pty"), "rows": take.number(fields, "rows", 24, 1, 10000),
-                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind, "tag": take.tag(fields)}
+                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind, "tag": take.tag(fields),
+                   "script": take.script(fields)}
         if take.flag(fields, "argv"):
             argv = [os.fsdecode(word) for word in text.split(b"\0")]
             if not argv[0]:

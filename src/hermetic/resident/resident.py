@@ -7,6 +7,7 @@ import time
 
 from . import tree
 from .askpass import Askpass
+from .bridge import Bridge
 from .command import Command
 from .limits import SecondMarks
 from .memory import MemoryKills
@@ -14,6 +15,7 @@ from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
 from .room import ProcessRoom
+from .scripts import Scripts
 from .session import Session
 from .shell import LOOP, in_memory
 
@@ -89,6 +91,8 @@ class Resident:
         loop.watch(self.events, self.take_events)
         self.pipes = SparePipe()
         self.askpass = Askpass(loop, self.directory)
+        self.bridge = Bridge(loop, self.directory)
+        self.scripts = Scripts(self)
         self.number = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop)
@@ -194,6 +198,9 @@ class Resident:
         self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,
         exports: dict[str, str], env: dict[str, str] | None, separate: bool,
     ) -> Process:
+        script = options.pop("script")
+        if script is not None:
+            return self._launch_script(job_id, session_name, argv, options, cwd, exports, env, script)
         number = self.next_number()
         environ = dict(exports)
         if options["pty"]:
@@ -209,6 +216,19 @@ class Resident:
         launch = Launch(argv, environ, cwd, number=number, **options)
         out, err = self.new_log(), self.new_log() if separate else None
         job = Process(self, job_id, number, session_name, text, out, err, launch)
+        job.tag = tag
+        self._add(job)
+        return job
+
+    def _launch_script(
+        self, job_id: str, session_name: str, argv: list[str], options: Fields, cwd: str, exports: dict[str, str],
+        env: dict[str, str] | None, script: Fields,
+    ) -> Process:
+        """As any process, but for its variables: of the session's own only those that are named."""
+        tag, title = options.pop("tag"), script["title"].encode("utf-8", "backslashreplace")
+        environ = {name: exports[name] for name in script["keep"] if name in exports}
+        environ.update(env or {})
+        job = self.scripts.launch(job_id, session_name, argv, title, options, cwd, environ, script["warm"])
         job.tag = tag
         self._add(job)
         return job
@@ -311,8 +331,10 @@ class Resident:
 
     def ask_strays(self, answer: Callable[[bool], None]) -> None:
         """Whether anything runs here besides the shells, known as a job or not."""
-        shells = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
-        answer(any(pid not in shells for pid in self.everything()))
+        ours = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
+        if self.scripts.spare is not None:
+            ours.add(self.scripts.spare.pid)
+        answer(any(pid not in ours for pid in self.everything()))
 
 
 def find_program(name: str, path: str) -> str:

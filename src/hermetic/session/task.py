@@ -97,10 +97,11 @@ class Task:
     def __init__(
         self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
         show: Show, limits: ToolLimits, activity: Callable[[str], object] | None = None,
-        caller: str = "",
+        caller: str = "", is_scripted: bool = False,
     ) -> None:  # fmt: skip
         self.id = id
         self.caller = caller  # which toolbox this is
+        self.is_scripted = is_scripted  # a script calls, not a model: what guards a model from repeating itself is off
         self._place = place
         self.door = door
         self.watcher = watcher

@@ -1,0 +1,70 @@
+"""Makes an interpreter that has just read its script look as if it had been started with it, and runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+    from typing import Any
+
+SCRIPT = "script.py"  # what tracebacks call it
+
+
+class Modules:
+    """Imports our modules from memory; there is no directory of ours that a script could be misled by."""
+
+    codes: dict[str, CodeType] = {}
+    sources: dict[str, str] = {}
+    same = {"hermes_tools": "hermetic_tools"}
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> Any:
+        if cls.same.get(name, name) in cls.sources:
+            return type(sys.__spec__)(name, cls)  # type: ignore[arg-type]  # it has what a loader needs
+        return None
+
+    @classmethod
+    def create_module(cls, spec: Any) -> Any:
+        return __import__(cls.same[spec.name]) if spec.name in cls.same else None
+
+    @classmethod
+    def exec_module(cls, module: Any) -> None:
+        name = module.__name__
+        if not hasattr(module, "__loaded__"):
+            module.__loaded__ = True
+            exec(cls.codes.get(name) or compile(cls.sources[name], name, "exec"), module.__dict__)
+
+    @classmethod
+    def get_source(cls, name: str) -> str:
+        return cls.sources[cls.same.get(name, name)]
+
+
+def run(codes: dict[str, CodeType], sources: dict[str, str], script: str, variables: dict[str, str]) -> None:
+    Modules.codes, Modules.sources = codes, sources
+    sys.meta_path.insert(0, Modules)
+    os.environ.update(variables)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for stream in (sys.stdout, sys.stderr):
+        # Line by line: what was printed before a script is ended is not lost.
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
+    sys.argv[:] = [SCRIPT]
+    # Modules beside the script's files can be imported, and never stand before the standard library's.
+    sys.path[:] = [folder for folder in sys.path if folder] + [os.getcwd()]
+    main = sys.modules["__main__"] = type(sys)("__main__")
+    main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT)
+    sys.excepthook = lambda kind, error, trace: show(kind, error, trace, script)
+    exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
+
+
+def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None, script: str) -> None:
+    """The traceback from the script's own first line on, with its lines."""
+    traceback, linecache = __import__("traceback"), __import__("linecache")
+    linecache.cache[SCRIPT] = len(script), None, script.splitlines(True), SCRIPT
+    while trace is not None and trace.tb_frame.f_code.co_filename != SCRIPT:
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace)

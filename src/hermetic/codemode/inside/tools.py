@@ -1,0 +1,287 @@
+"""The tools of this task as functions. Each answers a dict; `aio` has the same names for `await`.
+
+Besides: progress, attach, keep, recall, kept, forget, search_tools, describe_tool, json_parse, shell_quote, retry.
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, SOCK_STREAM
+from _socket import socket as _Socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+_TOKEN = 32  # characters of the token in front of the path
+_KEPT_BYTES = 64 << 20  # of all values that are kept
+_PIECE = 1 << 20
+_TOOLS = b""  # what is known of each tool, packed; the stubs below bring it
+
+_idle: list[Any] = []  # connections that wait for a call; each serves one call at a time
+_owner = [0]  # the process they belong to
+
+
+class ToolsGone(RuntimeError):
+    """Nobody serves the tools any more, or not for this process."""
+
+
+# -- calls
+def _codec() -> Any:
+    frames: Any = __import__("_hermetic_frames")
+    frames.MAX_DEPTH, frames.MAX_ITEMS = 64, 1 << 31  # answers may be deeper and longer than headers
+    return frames
+
+
+def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, bytes, Any]:
+    """One call: yields what is to be sent, then None for every piece that is to be received; returns the answer."""
+    frames = _codec()
+    try:
+        body = frames.pack(value)
+    except Exception as error:
+        message = "%s: what was given cannot be sent: %s; use text, numbers, bytes, lists and dicts"
+        raise TypeError(message % (fields.get("tool") or fields.get("do"), error)) from None
+    for at in range(0, len(body), _PIECE):
+        more = {"more": True} if at + _PIECE < len(body) else {}
+        yield frames.pack_frame(frames.REQUEST, 0, dict(fields, **more), body[at : at + _PIECE])
+    reader, pieces = frames.FrameReader(frames.MAX_FRAME), []
+    while True:
+        data = yield None
+        if not data:
+            raise ToolsGone("the tools are gone: nobody serves this script any more; do without them")
+        for kind, _, said, piece in reader.feed(data):
+            pieces.append(piece)
+            if kind == frames.ERROR:
+                raise ToolsGone(said.get("message", "refused"))
+            if kind == frames.REPLY:
+                return frames.unpack(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def _connection() -> Any:
+    """One that nobody uses, or a new one, which still has to say the token."""
+    if _owner[0] != os.getpid():  # a forked child: those connections are its parent's
+        del _idle[:]
+        _owner[0] = os.getpid()
+    try:
+        return _idle.pop(), b""
+    except IndexError:
+        pass
+    place = os.environ.get("HERMETIC_BRIDGE", "")
+    if not place:
+        raise ToolsGone("there are no tools here: they are there in a script that execute_code runs")
+    connection = _Socket(AF_UNIX, SOCK_STREAM)
+    try:
+        connection.connect(place[_TOKEN:])
+    except OSError as error:
+        connection.close()
+        raise ToolsGone("the tools cannot be reached: %s" % error) from None
+    return connection, place[:_TOKEN].encode()
+
+
+def _ask(fields: dict[str, Any], value: Any) -> Any:
+    connection, token = _connection()
+    exchange = _exchange(fields, value)
+    try:
+        wanted = next(exchange)
+        while True:
+            if wanted is None:
+                wanted = exchange.send(connection.recv(_PIECE))
+            else:
+                connection.sendall(token + wanted)
+                token, wanted = b"", next(exchange)
+    except StopIteration as end:
+        _idle.append(connection)
+        return end.value
+    except OSError as error:
+        connection.close()
+        raise ToolsGone("the tools are gone: %s" % error) from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def _ask_async(fields: dict[str, Any], value: Any) -> Any:
+    loop = __import__("asyncio").get_running_loop()
+    connection, token = _connection()
+    exchange = _exchange(fields, value)
+    try:
+        connection.setblocking(False)
+        wanted = next(exchange)
+        while True:
+            if wanted is None:
+                wanted = exchange.send(await loop.sock_recv(connection, _PIECE))
+            else:
+                await loop.sock_sendall(connection, token + wanted)
+                token, wanted = b"", next(exchange)
+    except StopIteration as end:
+        connection.setblocking(True)
+        _idle.append(connection)
+        return end.value
+    except OSError as error:
+        connection.close()
+        raise ToolsGone("the tools are gone: %s" % error) from None
+    except BaseException:  # cancelled, too: whoever serves the call sees that nobody waits for it
+        connection.close()
+        raise
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Without what was left out; a path as text."""
+    found = {}
+    for name, value in arguments.items():
+        if value is not None:
+            found[name] = os.fspath(value) if hasattr(value, "__fspath__") else value
+    return found
+
+
+def _call(tool: str, arguments: dict[str, Any]) -> Any:
+    return _ask({"tool": tool}, _given(arguments))
+
+
+def _call_async(tool: str, arguments: dict[str, Any]) -> Any:
+    return _ask_async({"tool": tool}, _given(arguments))
+
+
+class _Async:
+    """The same tools for `await`: `await aio.terminal("ls")`."""
+
+    def __getattr__(self, name: str) -> Any:
+        stub: Any = globals().get(name)
+        if not getattr(stub, "is_tool", False):
+            raise AttributeError("there is no tool %r; there are %s" % (name, ", ".join(sorted(_catalog()))))
+        twin = type(stub)(stub.__code__, {"_call": _call_async}, name, stub.__defaults__)
+        twin.__kwdefaults__, twin.__doc__ = stub.__kwdefaults__, stub.__doc__
+        setattr(self, name, twin)
+        return twin
+
+
+aio = _Async()
+
+
+def _tool(stub: Any) -> Any:
+    stub.is_tool = True
+    return stub
+
+
+# -- what a script says besides its output
+def progress(text: str) -> None:
+    """Tells whoever waits for this script how far it is."""
+    _ask({"do": "progress"}, str(text))
+
+
+def attach(content: Any, name: str | None = None, media_type: str | None = None) -> None:
+    """Puts a file or an image into the script's result: a path, or bytes with a name."""
+    if not isinstance(content, (bytes, bytearray)):
+        path = os.fspath(content)
+        name = name or os.path.basename(path)
+        with open(path, "rb") as file:
+            content = file.read()
+    if name is None:
+        raise TypeError("attach: bytes need a name")
+    media_type = media_type or __import__("mimetypes").guess_type(name)[0] or "application/octet-stream"
+    answer = _ask({"do": "attach"}, {"name": name, "media_type": media_type, "data": bytes(content)})
+    if answer.get("error"):
+        raise ValueError(answer["error"])
+
+
+# -- values for later scripts
+def _place(name: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= 100:
+        raise ValueError("a name has 1 to 100 bytes")
+    directory = os.path.dirname(os.environ.get("HERMETIC_BRIDGE", "")[_TOKEN:])
+    return "%s/k.%s" % (directory, name.encode().hex())
+
+
+def keep(name: str, value: Any) -> None:
+    """Keeps a value for later scripts of this task: anything pickle can write, 64 MiB in all."""
+    data = __import__("pickle").dumps(value, 4)
+    place = _place(name)
+    others = sum(os.path.getsize(_place(other)) for other in kept() if other != name)
+    if others + len(data) > _KEPT_BYTES:
+        raise ValueError("%d bytes are kept, %d more are too many: forget some, or write a file" % (others, len(data)))
+    aside = "%s.%d.tmp" % (place, os.getpid())
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    os.rename(aside, place)
+
+
+def recall(name: str, *default: Any) -> Any:
+    """The value that was kept under this name; the default, or KeyError, where there is none."""
+    try:
+        with open(_place(name), "rb") as file:
+            return __import__("pickle").load(file)
+    except FileNotFoundError:
+        if default:
+            return default[0]
+        raise KeyError("nothing is kept as %r; there is %s" % (name, ", ".join(kept()) or "nothing")) from None
+
+
+def kept() -> list[str]:
+    """The names under which something is kept."""
+    names = os.listdir(os.path.dirname(_place("x")))
+    return sorted(bytes.fromhex(name[2:]).decode() for name in names if name[:2] == "k." and "." not in name[2:])
+
+
+def forget(name: str) -> None:
+    """Keeps it no longer."""
+    try:
+        os.unlink(_place(name))
+    except FileNotFoundError:
+        pass
+
+
+# -- what there is
+def _catalog() -> dict[str, Any]:
+    found: dict[str, Any] = _codec().unpack(_TOOLS) if _TOOLS else {}
+    return found
+
+
+def search_tools(words: str = "") -> list[dict[str, str]]:
+    """The tools whose name or description holds the words, best first: name, signature, and what each does."""
+    wanted = words.lower().split()
+    found = []
+    for name, known in _catalog().items():
+        text = ("%s %s %s" % (name, known["description"], " ".join(known["parameters"]["properties"]))).lower()
+        score = sum((word in text) + 4 * (word in name.lower()) for word in wanted)
+        if score or not wanted:
+            found.append((-score, name, known))
+    return [
+        {"name": name, "signature": known["signature"], "description": known["description"].split("\n")[0]}
+        for _, name, known in sorted(found, key=lambda item: item[:2])
+    ]
+
+
+def describe_tool(name: str) -> dict[str, Any]:
+    """All there is to know of a tool: name, signature, description, parameters as a JSON schema."""
+    known = _catalog()
+    if name not in known:
+        raise KeyError("there is no tool %r; there are %s" % (name, ", ".join(sorted(known))))
+    return dict(known[name], name=name)
+
+
+# -- what scripts often need
+def json_parse(text: str) -> Any:
+    """What JSON text spells; raw control characters inside its strings are let through."""
+    return __import__("json").loads(text, strict=False)
+
+
+def shell_quote(text: str) -> str:
+    """The text as one word of a shell command."""
+    quoted: str = __import__("shlex").quote(text)
+    return quoted
+
+
+def retry(fn: Callable[[], Any], max_attempts: int = 3, delay: float = 2) -> Any:
+    """What the function returns; after an error it is tried again, the delay doubling. The last error is raised."""
+    for attempt in range(max_attempts):
+        try:
+            return fn()
+        except Exception:
+            if attempt + 1 >= max_attempts:
+                raise
+        __import__("time").sleep(delay * 2**attempt)
+    return None
+
+
+# -- the tools

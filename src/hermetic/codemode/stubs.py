@@ -1,0 +1,115 @@
+"""The functions that scripts call, written from the tools' own schemas: typed, documented, one for each tool."""
+
+import keyword
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.tool import Tool
+
+# Arguments that a script's call may not give: it waits for its answer, and has no terminal.
+DROPPED: Mapping[str, frozenset[str]] = {
+    "terminal": frozenset({"background", "pty", "notify_on_complete", "watch_patterns", "check_interval"})
+}
+# Those that scripts give by place, in the order they are used to; all others are given by name.
+ORDER: Mapping[str, Sequence[str]] = {
+    "terminal": ("command", "timeout", "workdir"),
+    "read_file": ("path", "offset", "limit"),
+    "write_file": ("path", "content"),
+    "search_files": ("pattern", "target", "path", "file_glob", "limit", "offset", "output_mode", "context"),
+    "patch": ("path", "old_string", "new_string", "replace_all", "mode", "patch"),
+    "web_search": ("query", "limit"),
+    "web_extract": ("urls",),
+}
+# What a call in a script means where it says nothing: nobody would look after a command that goes on.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"terminal": {"on_timeout": "kill"}}
+
+_KINDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None", "object": "dict"}
+
+
+class Stub(NamedTuple):
+    """A tool as scripts see it."""
+
+    tool: str
+    name: str  # of the function
+    signature: str
+    source: str
+    description: str
+    parameters: dict[str, Any]  # JSON schema
+
+
+def stub_of(tool: Tool[Any]) -> Stub:
+    """The function for one tool."""
+    parameters = tool.parameters()
+    dropped = DROPPED.get(tool.name, frozenset())
+    properties = {name: schema for name, schema in parameters["properties"].items() if name not in dropped}
+    parameters = {**parameters, "properties": properties}
+    required = [name for name in parameters.get("required", ()) if name in properties]
+    by_place = [name for name in ORDER.get(tool.name, properties) if name in properties]
+    by_place.sort(key=lambda name: name not in required)  # what has to be given stands first
+    by_name = [name for name in properties if name not in by_place]
+    defaults = DEFAULTS.get(tool.name, {})
+    words = [_parameter(name, properties[name], name in required, defaults) for name in by_place]
+    if by_name:
+        words += ["*", *(_parameter(name, properties[name], name in required, defaults) for name in by_name)]
+    function = identifier(tool.name)
+    signature = f"{function}({', '.join(words)}) -> dict"
+    return Stub(
+        tool.name, function, signature, _source(tool, signature, properties), tool.description.strip(), parameters
+    )
+
+
+def module_source(stubs: Iterable[Stub]) -> str:
+    """The text that follows `inside/tools.py` in the module that scripts import."""
+    known = {
+        stub.name: {"signature": stub.signature, "description": stub.description, "parameters": stub.parameters}
+        for stub in stubs
+    }
+    packed = msgspec.msgpack.encode(known)
+    return "".join([*(stub.source for stub in stubs), f"\n\n_TOOLS = {packed!r}\n"])
+
+
+def identifier(name: str) -> str:
+    """The name as one that Python takes."""
+    plain = "".join(character if character.isalnum() else "_" for character in name)
+    plain = f"_{plain}" if plain[0].isdigit() else plain
+    return f"{plain}_" if keyword.iskeyword(plain) else plain
+
+
+def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any]) -> str:
+    told = [f"{identifier(name)}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
+    doc = "\n\n".join([tool.description.strip(), *(["\n".join(told)] if told else [])])
+    body = textwrap.indent(_quoted(doc), "    ")
+    is_plain = all(identifier(name) == name for name in properties)
+    given = ", ".join(f"{name!r}: {identifier(name)}" for name in properties)
+    arguments = "locals()" if is_plain else f"{{{given}}}"
+    return f"\n\n@_tool\ndef {signature}:\n{body}\n    return _call({tool.name!r}, {arguments})\n"
+
+
+def _quoted(doc: str) -> str:
+    """The text as a docstring that keeps its lines."""
+    plain = doc.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"""{plain}\n"""'
+
+
+def _parameter(name: str, schema: Mapping[str, Any], is_required: bool, defaults: Mapping[str, Any]) -> str:
+    typed = f"{identifier(name)}: {_type(schema)}"
+    if is_required:
+        return typed
+    default = defaults.get(name, schema.get("default"))
+    return f"{typed} = {default!r}" if default is not None or "None" in typed else f"{typed} | None = None"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type(kind) for kind in schema["anyOf"]))
+    if "enum" in schema:
+        return " | ".join(dict.fromkeys(type(value).__name__ for value in schema["enum"]))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_type({**schema, "type": one}) for one in kind)
+    if kind == "array":
+        return f"list[{_type(schema.get('items') or {})}]"
+    return _KINDS.get(str(kind), "object")

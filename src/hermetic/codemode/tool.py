@@ -1,0 +1,181 @@
+"""The tool `execute_code`: a script in the task's place whose calls come back to the tools here."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from hermetic.codemode.answer import answer_of
+from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
+from hermetic.codemode.bundle import Modules, boot
+from hermetic.codemode.output import SLACK
+from hermetic.codemode.serving import Calls
+from hermetic.codemode.stubs import Stub, module_source, stub_of
+from hermetic.codemode.variables import KEPT, added
+from hermetic.contract.command import Result
+from hermetic.contract.endings import Yielded
+from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.notice import Wishes, write_wishes
+from hermetic.contract.tool import Fields, Tool
+from hermetic.session.bridge import Bridge
+from hermetic.session.environment import Environment
+from hermetic.session.process import Process
+from hermetic.session.script import ScriptStart, run_script
+from hermetic.session.task import Task
+
+NAME = "execute_code"
+TITLE = 1000  # characters of a script that lists of processes show
+
+Place = Callable[[str], AbstractAsyncContextManager[Environment]]
+
+
+class CodeMode:
+    """Runs scripts for many tasks; who made it closes it."""
+
+    def __init__(
+        self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
+        call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
+        tell: Callable[[str, str], object], apart: Place,
+    ) -> None:  # fmt: skip
+        self._options = options
+        self._tools = tools
+        self._call = call  # (task, tool, arguments) → its answer
+        self._tell = tell  # (task, progress)
+        self._apart = apart  # a sandbox for the scripts of a task
+        self._known: tuple[Tool[Any], ...] | None = None
+        self._stubs: dict[str, Stub] = {}
+        self._modules = Modules("")
+        self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
+
+    def __repr__(self) -> str:
+        return f"<CodeMode: {len(self._going_on)} scripts go on>"
+
+    def tool(self) -> Tool[CodeArguments]:
+        """What models call."""
+        return Tool(NAME, self._description, CodeArguments, self.execute)
+
+    async def close(self) -> None:
+        """Serves no script any more: those that still run find nobody to call."""
+        going_on = list(self._going_on)
+        for task in going_on:
+            task.cancel()
+        if going_on:
+            await asyncio.wait(going_on)
+
+    async def execute(self, task: Task, asked: CodeArguments) -> Fields:
+        """Runs the script; the answer says how it ended and what it printed."""
+        try:
+            _check(asked)
+            async with self._place(task) as environment:
+                await task.interruptible(task.door.code(task.id, asked.code, environment))
+                return await self._run(task, asked, environment)
+        except NotPermitted:
+            raise
+        except ExecutionError as error:
+            return {
+                "status": "error", "output": "", "error": str(error), "tool_calls_made": 0, "duration_seconds": 0.0,
+            }  # fmt: skip
+
+    @asynccontextmanager
+    async def _place(self, task: Task) -> AsyncIterator[Environment]:
+        if not self._options.isolated:
+            async with task.place() as environment:
+                yield environment
+        else:
+            async with self._apart(task.id) as environment:
+                yield environment
+
+    async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
+        self._prepare()
+        limits = self._options.limits
+        seconds = min(asked.timeout or limits.time, limits.time)
+
+        async def call(tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+            return await self._call(task.id, tool, arguments)
+
+        calls = Calls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
+        calls.deadline = time.monotonic() + seconds
+        bridge = Bridge(environment, calls.serve)
+        is_yielded = False
+        try:
+            script = await self._script(asked, bridge, seconds)
+            async with task.alive():
+                result = await _until_stopped(environment, script, limits.stdout + 2 * SLACK, task, calls)
+            answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
+            if is_yielded := isinstance(result.ending, Yielded):
+                await self._leave(task, result.process, bridge, calls)
+                answer["pid"] = result.process.pid
+        finally:
+            if not is_yielded:
+                await bridge.close()
+        return answer
+
+    async def _script(self, asked: CodeArguments, bridge: Bridge, seconds: float) -> ScriptStart:
+        variables = {"HERMETIC_BRIDGE": bridge.token + await bridge.socket()}
+        return ScriptStart(
+            boot=boot(), input=self._modules.bundle(asked.code, variables), title=_title(asked.code),
+            keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
+            is_warm=self._options.warm, timeout=seconds, on_timeout=asked.on_timeout,
+        )  # fmt: skip
+
+    async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
+        """The script goes on as one of the task's processes, and can still call tools."""
+        calls.deadline = None
+        await process.set_tag(write_wishes(Wishes(task=task.id, caller=task.caller, origin="yielded")))
+        going_on = asyncio.ensure_future(self._go_on(task, process, bridge))
+        self._going_on.add(going_on)
+        going_on.add_done_callback(self._going_on.discard)
+
+    async def _go_on(self, task: Task, process: Process, bridge: Bridge) -> None:
+        try:
+            async with self._place(task):  # nobody closes it meanwhile
+                await process.wait()
+        except ExecutionError:
+            pass  # the environment is gone, and the script with it
+        finally:
+            await bridge.close()
+
+    def _offered(self) -> tuple[Tool[Any], ...]:
+        """The tools that scripts may call, in the order of their names."""
+        allowed = self._options.tools
+        found = [tool for tool in self._tools() if tool.name != NAME and (allowed is None or tool.name in allowed)]
+        return tuple(sorted(found, key=lambda tool: tool.name))
+
+    def _prepare(self) -> None:
+        """Writes the stubs anew where the tools are others than before."""
+        tools = self._offered()
+        if tools != self._known:
+            self._stubs = {tool.name: stub_of(tool) for tool in tools}
+            self._modules = Modules(module_source(self._stubs.values()))
+            self._known = tools
+
+    def _description(self) -> str:
+        return description([stub_of(tool) for tool in self._offered()], self._options.limits)
+
+
+async def _until_stopped(environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls) -> Result:
+    """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
+    stop = asyncio.Event()
+
+    async def watch(reason: asyncio.Event) -> None:
+        await reason.wait()
+        stop.set()
+
+    watching = [asyncio.ensure_future(watch(reason)) for reason in (task.interrupted, calls.is_spamming)]
+    try:
+        return await run_script(environment, script, limit=limit, cancel=stop)
+    finally:
+        for one in watching:
+            one.cancel()
+
+
+def _title(code: str) -> str:
+    return code.strip()[:TITLE].replace("\0", " ")
+
+
+def _check(asked: CodeArguments) -> None:
+    if not asked.code.strip():
+        raise InvalidArgument("code is empty; give the text of a Python script", argument="code")
+    if asked.timeout is not None and not asked.timeout > 0:
+        raise InvalidArgument(f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout")

@@ -1,0 +1,155 @@
+"""The way from programs here to the client that serves them: bytes both ways, and nobody here reads what they mean.
+
+A program connects to a socket of ours and first says a token that it was started with. From then on what it sends is an
+event of the request that has opened the bridge under that token, and what that client says goes to the program.
+"""
+
+from __future__ import annotations
+
+from _operator import _compare_digest
+from os import dup, getuid
+
+from . import stream
+from .feed import Feed, InputClosed
+from .stream import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .loop import Loop, Watch
+    from .server import Request
+
+TOKEN_BYTES = 32
+TOKEN_SECONDS = 5
+CHANNELS = 256  # open at once
+
+
+class Bridge:
+    """Listens from its first use on. `spans` are the requests that are open, by their token."""
+
+    def __init__(self, loop: Loop, directory: str) -> None:
+        self.loop, self.path = loop, directory + "/b"
+        self.spans: dict[bytes, Span] = {}
+        self.channels: dict[int, Channel] = {}
+        self.number = 0
+        self.socket: Stream | None = None
+
+    def open(self, token: bytes, request: Request) -> None:
+        """From now on programs that know the token speak with this request's client."""
+        if self.socket is None:
+            self.socket = stream.listen(self.path, 0o600, CHANNELS)
+            self.loop.watch(self.socket.fileno(), self._accept)
+        old = self.spans.get(token)
+        if old is not None:  # its client has come back by another connection
+            old.close()
+        span = self.spans[token] = Span(self, token, request)
+        request.abandoned = span.close
+        request.on_room = span.go_on
+        request.event({"socket": self.path})
+
+    def find(self, token: bytes) -> Span | None:
+        found = [span for known, span in self.spans.items() if _compare_digest(known, token)]
+        return found[0] if found else None
+
+    def _accept(self) -> None:
+        assert self.socket is not None, "it listens"
+        connection = stream.accept(self.socket)
+        if connection is None:
+            return
+        _, uid = stream.peer(connection)
+        if uid not in (0, getuid()) or len(self.channels) >= CHANNELS:
+            connection.close()
+            return
+        self.number += 1
+        self.channels[self.number] = Channel(self, self.number, connection)
+
+
+class Span:
+    """One client's side of the bridge."""
+
+    def __init__(self, bridge: Bridge, token: bytes, request: Request) -> None:
+        self.bridge, self.token, self.request = bridge, token, request
+        self.channels: set[Channel] = set()
+
+    def go_on(self) -> None:
+        """The client has room again."""
+        for channel in self.channels:
+            channel.listen()
+
+    def close(self) -> None:
+        """The client is gone: whoever waits for an answer of its sees the end of the stream."""
+        if self.bridge.spans.get(self.token) is self:
+            del self.bridge.spans[self.token]
+        for channel in list(self.channels):
+            channel.close()
+
+
+class Channel:
+    """One program's connection."""
+
+    def __init__(self, bridge: Bridge, number: int, connection: Stream) -> None:
+        self.bridge, self.number, self.connection = bridge, number, connection
+        self.span: Span | None = None
+        self.token = b""
+        self.feed = Feed(bridge.loop, dup(connection.fileno()))
+        self.watch: Watch | None = None
+        self.timer = bridge.loop.call_later(TOKEN_SECONDS, self.close)
+        self.listen()
+
+    def listen(self) -> None:
+        if self.watch is None:
+            self.watch = self.bridge.loop.watch(self.connection.fileno(), self._read)
+
+    def _pause(self) -> None:
+        if self.watch is not None:
+            self.bridge.loop.unwatch(self.watch)
+            self.watch = None
+
+    def _read(self) -> None:
+        buffer = self.bridge.loop.buffer
+        wanted = len(buffer) if self.span is not None else TOKEN_BYTES - len(self.token)
+        try:
+            count = self.connection.recv_into(buffer, wanted)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+        elif self.span is None:
+            self._greet(bytes(buffer[:count]))
+        else:
+            self._tell(self.span, bytes(buffer[:count]))
+
+    def _greet(self, data: bytes) -> None:
+        self.token += data
+        if len(self.token) < TOKEN_BYTES:
+            return
+        self.span = self.bridge.find(self.token)
+        self.timer.cancel()
+        if self.span is None:
+            self.close()
+        else:
+            self.span.channels.add(self)
+
+    def _tell(self, span: Span, data: bytes) -> None:
+        span.request.event({"channel": self.number}, data)
+        self.bridge.loop.stay_awake()
+        if not span.request.client.has_room:
+            self._pause()
+
+    def say(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
+        """Give bytes to the program; `taken(error)` once it has taken them in, or nearly."""
+        self.feed.write(data, taken)
+
+    def close(self) -> None:
+        if self.bridge.channels.pop(self.number, None) is None:
+            return
+        self.timer.cancel()
+        self._pause()
+        self.feed.drop()
+        self.connection.close()
+        if self.span is not None:
+            self.span.channels.discard(self)
+            self.span.request.event({"channel": self.number, "end": True})

@@ -405,11 +405,11 @@ async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path:
 
     async with opened(tmp_path) as box:
         box.toolbox.register(Tool("mine", "Fails.", Nothing, fail, missing=lambda: gone[0] if gone else None))
-        assert [schema["name"] for schema in box.toolbox.schemas("mcp")] == ["terminal", "process", "mine"]
+        assert [schema["name"] for schema in box.toolbox.schemas("mcp")][-1] == "mine"
         answer = json.loads(await box.toolbox.call("mine", {}))
         assert "RuntimeError: broken" in answer["error"]
         gone.append("no key")
-        assert [schema["name"] for schema in box.toolbox.schemas("mcp")] == ["terminal", "process"]
+        assert "mine" not in [schema["name"] for schema in box.toolbox.schemas("mcp")]
         answer = json.loads(await box.toolbox.call("mine", {}))
         assert (answer["status"], "no key" in answer["error"]) == ("disabled", True)
         with pytest.raises(ConfigError, match="replace=True"):

@@ -44,7 +44,7 @@ def resident_of(environment: hermetic.Environment) -> int:
 async def test_the_place_says_what_it_cannot_do(plain: str) -> None:
     async with hermetic.open(plain) as env:
         info = await env.info()
-        assert info.cannot == ("pty", "waiting_for_input", "jobs", "descriptors")
+        assert info.cannot == ("pty", "waiting_for_input", "jobs", "descriptors", "scripts")
         assert any("no python3" in sentence and "install" in sentence for sentence in info.weak)
         with pytest.raises(hermetic.Unsupported, match="without pty") as caught:
             await env.start("true", pty=True)

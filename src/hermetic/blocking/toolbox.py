@@ -5,6 +5,7 @@ from typing import Any
 
 from hermetic import toolbox as toolboxes
 from hermetic.blocking.faces import Fleet, fleet_of
+from hermetic.codemode.arguments import CodeOptions
 from hermetic.config.settings import Settings
 from hermetic.contract.notice import Notice
 from hermetic.contract.tool import Fields, Form, Tool
@@ -57,6 +58,7 @@ class Toolbox:
         policy: toolboxes.Policy | None = None, approver: Approver | None = None, limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
+        code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
         settings: Settings | None = None,
     ) -> None:  # fmt: skip
         self._portal = Portal()
@@ -64,7 +66,8 @@ class Toolbox:
             self._toolbox = self._portal.do(
                 toolboxes.Toolbox, environment=environment, options=options, policy=policy, approver=approver,
                 limits=limits, sudo_password=sudo_password, ask_password=ask_password, redact=redact,
-                on_notice=on_notice, webhook=webhook, on_activity=on_activity, settings=settings,
+                on_notice=on_notice, webhook=webhook, on_activity=on_activity, code=code,
+                on_progress=on_progress, settings=settings,
             )  # fmt: skip
         except BaseException:
             self._portal.close()

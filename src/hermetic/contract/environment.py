@@ -146,7 +146,7 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     bash: str | None = None
     weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
-    cannot: tuple[str, ...] = ()  # what it cannot do at all: "pty", "waiting_for_input", "jobs", "descriptors"
+    cannot: tuple[str, ...] = ()  # what it cannot do at all: "pty", "waiting_for_input", "jobs", "scripts" …
     sessions: int
     clients: int
     processes: int

@@ -44,6 +44,8 @@ def main() -> int:
         _write(arguments.svg, picture(report))
     if arguments.readme:
         fill(Path(arguments.readme), report, PICTURE)
+    if arguments.page:
+        fill(Path(arguments.page), report)
     return 0
 
 
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="write the report")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the report")
     parser.add_argument("--readme", metavar="FILE", help="put the table between the markers of a Markdown page")
+    parser.add_argument("--page", metavar="FILE", help="the same with every row and without the picture")
     parser.add_argument("--read", metavar="FILE", help="show a report written before instead of measuring")
     return parser
 

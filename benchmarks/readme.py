@@ -9,8 +9,8 @@ BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 HEADINGS = ("what", "ours (p95)", "limit", "ratio", "target", "met")
 
 
-def fill(page: Path, report: Report, picture: str) -> None:
-    """Puts the report's rows that have a target between the markers. Raises ValueError where there are none."""
+def fill(page: Path, report: Report, picture: str | None = None) -> None:
+    """Puts the report between the markers: with a picture what has a target, else all of it. Raises ValueError."""
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -18,10 +18,12 @@ def fill(page: Path, report: Report, picture: str) -> None:
     page.write_text(f"{before}{BEGIN}\n{markdown(report, picture)}\n{END}{after}", encoding="utf-8")
 
 
-def markdown(report: Report, picture: str) -> str:
+def markdown(report: Report, picture: str | None) -> str:
     """The picture, the table, and where the figures come from."""
-    rows = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(cells(row)) for row in _told(report))]
-    return "\n".join([f"![{summary(report)}]({picture})", "", *rows, "", f"{summary(report)}. {machine(report)}."])
+    above = [] if picture is None else [f"![{summary(report)}]({picture})", ""]
+    told = report.rows if picture is None else _told(report)
+    rows = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(cells(row)) for row in told)]
+    return "\n".join([*above, *rows, "", f"{summary(report)}. {machine(report)}."])
 
 
 def _told(report: Report) -> list[Row]:

@@ -72,6 +72,10 @@ def test_a_page_gets_its_figures_between_the_markers(tmp_path: Path) -> None:
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert "![" in text
+    assert "no target" not in text
+    fill(page, report(*some_rows()))
+    assert "![" not in page.read_text()
+    assert "no target" in page.read_text()
     page.write_text("no markers")
     with pytest.raises(ValueError, match="no lines"):
         fill(page, report(*some_rows()), "picture.svg")

@@ -30,6 +30,9 @@ class Box:
         given = {"action": action, **({"session_id": id} if id else {}), **more}
         return json.loads(await self.toolbox.call("process", given, task_id=task))
 
+    async def call(self, tool: str, task: str = "t", **given: Any) -> Any:
+        return json.loads(await self.toolbox.call(tool, given, task_id=task))
+
     async def next_notice(self) -> Notice:
         async for notice in self.toolbox.notices():
             return notice

@@ -311,7 +311,7 @@ async def test_schemas_name_the_tools_in_every_form(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         forms: tuple[Form, ...] = ("openai", "anthropic", "mcp")
         for form in forms:
-            assert len(box.toolbox.schemas(form)) >= 3
+            assert len(box.toolbox.schemas(form)) >= 4
         with pytest.raises(InvalidArgument, match="openai, anthropic, mcp"):
             box.toolbox.schemas("other")  # type: ignore[arg-type]
 

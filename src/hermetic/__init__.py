@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
+    from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
     from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
     from hermetic.contract.notice import Notice
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, Status
@@ -65,6 +65,7 @@ __all__ = [
     "Exited",
     "FileChanged",
     "FileContent",
+    "FilePage",
     "FileStatus",
     "Fleet",
     "FleetInfo",
@@ -116,7 +117,7 @@ _HOMES = {
     "contract.tool": "Tool",
     "contract.process": "Chunk ProcessEvent ProcessInfo Shown Status",
     "contract.verdict": "Part ShellState Verdict",
-    "contract.files": "Bounds FileContent FileStatus Written",
+    "contract.files": "Bounds FileContent FilePage FileStatus Written",
     "contract.fleet": "FleetInfo Removed TaskInfo",
     "fleet.fleet": "Fleet",
     "policy.assess": "assess",

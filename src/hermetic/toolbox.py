@@ -19,6 +19,9 @@ from hermetic.config.settings import Settings
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
+from hermetic.files.memory import FileMemory
+from hermetic.files.read import read_file_tool
+from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Fleet
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.tool import process_tool
@@ -71,8 +74,12 @@ class Toolbox:
             code or CodeOptions(), self._usable, self._call_from_script,
             tell=on_progress or (lambda task_id, text: None), apart=self._apart.use,
         )  # fmt: skip
-        tools = terminal_tool(self._desks), process_tool(), self._code.tool()
-        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in tools}
+        self._files = FileMemory()
+        tools: tuple[Tool[Any], ...] = (
+            terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
+            write_file_tool(self._files, said.files.write_root),
+        )  # fmt: skip
+        self._tools = {tool.name: tool for tool in tools}
         self._running: dict[str, set[Task]] = {}
         self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
         self._caller = secrets.token_hex(4)
@@ -127,6 +134,10 @@ class Toolbox:
             for task in list(self._running.get(id, ())):
                 if self._loop is not None:
                     self._loop.call_soon_threadsafe(task.interrupted.set)
+
+    def forget_reads(self, task_id: str = "default") -> None:
+        """The task's model has lost what it was told: reading the same again is no repetition."""
+        self._files.forget_questions(task_id)
 
     def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
         """What there is to tell of background processes, as it comes."""
@@ -222,7 +233,8 @@ class Toolbox:
 def _limits_of(settings: Settings) -> ToolLimits:
     terminal = settings.terminal
     return ToolLimits(
-        foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters
+        foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters,
+        read=settings.files.read_characters,
     )
 
 

@@ -30,6 +30,12 @@ COMPARED: dict[str, float] = {
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
     "worker.ANSWER_BYTES": limits.WORKER_ANSWER.value,
+    "file_lines.AT_ONCE_BYTES": limits.FILE_SCAN.value,
+    "file_lines.BLOCK_BYTES": limits.SCAN_BLOCK.value,
+    "file_lines.KEPT": limits.SCANS.value,
+    "file_lines.MOST_BLOCKS": limits.SCAN_BLOCKS.value,
+    "file_lines.PAGE_BYTES": limits.PAGE.value,
+    "file_lines.SAMPLE_BYTES": limits.FILE_SAMPLE.value,
     "flock.COPIES": limits.COPIES.value,
     "flock.PROOF_SECONDS": limits.COPY_REPORT.value,
     "session.BESIDE_SECONDS": limits.BESIDE_REPORT.value,
@@ -80,6 +86,7 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "bare_files.HEAD_BYTES": "how much of a file a script sends ahead to tell what it is",
     "file_changes.TURNS": "how often a name that others keep changing is looked up again",
     "walking.MOST_LINKS": "a number of the kernel: how many links a path may lead through",
     "walking._STEP": "a number of the kernel: flags of open",

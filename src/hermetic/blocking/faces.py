@@ -9,9 +9,9 @@ import msgspec
 from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
-from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
+from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
 from hermetic.contract.fleet import FleetInfo, Removed
-from hermetic.contract.limits import GRACE
+from hermetic.contract.limits import FRAME_BODY, GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
 from hermetic.fleet import fleet as fleets
 from hermetic.session import environment as environments
@@ -181,9 +181,22 @@ class Session:
         """A file's content and what the file is like."""
         return self._portal.call(self._session.read_content, path, bounds=bounds)
 
-    def file_status(self, path: str, *, bounds: Bounds | None = None) -> FileStatus:
+    def read_lines(
+        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY.value,
+        bounds: Bounds | None = None,
+    ) -> FilePage:  # fmt: skip
+        """Some lines of a file of any size, and how many it has."""
+        return self._portal.call(
+            self._session.read_lines, path, first, count, width=width, budget=budget, bounds=bounds
+        )
+
+    def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
+        """The names in a directory, sorted."""
+        return self._portal.call(self._session.list_names, path, bounds=bounds)
+
+    def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
         """What a file is like."""
-        return self._portal.call(self._session.file_status, path, bounds=bounds)
+        return self._portal.call(self._session.file_status, path, missing=missing, bounds=bounds)
 
     def write_file(
         self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,

@@ -98,6 +98,10 @@ class Toolbox:
         """Ends what the task's calls wait for, of all tasks without one; from any thread."""
         return self._toolbox.interrupt(task_id)
 
+    def forget_reads(self, task_id: str = "default") -> None:
+        """The task's model has lost what it was told: reading the same again is no repetition."""
+        return self._portal.do(self._toolbox.forget_reads, task_id)
+
     def notices(self, task_id: str | None = None) -> Notices:
         """What there is to tell of background processes, as it comes."""
         return Notices(self._portal, self._toolbox.notices(task_id))

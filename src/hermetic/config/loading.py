@@ -12,7 +12,14 @@ from hermetic.config.files import SettingsFile, is_ours, project_file, read, use
 from hermetic.config.given import Given, typed
 from hermetic.config.kinds import checked, default_image, option_types
 from hermetic.config.projects import of_project
-from hermetic.config.settings import EnvironmentSettings, RedactionSettings, Settings, SudoSettings, TerminalSettings
+from hermetic.config.settings import (
+    EnvironmentSettings,
+    FilesSettings,
+    RedactionSettings,
+    Settings,
+    SudoSettings,
+    TerminalSettings,
+)
 from hermetic.config.variables import of_the_original, ours
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
@@ -42,6 +49,7 @@ def load(directory: str | None = None, *, environ: Mapping[str, str] | None = No
         environment=environment,
         options=_options(environment, chosen, notes),
         terminal=_section("terminal", TerminalSettings, chosen),
+        files=_section("files", FilesSettings, chosen),
         redaction=_section("redaction", RedactionSettings, chosen),
         sudo=_section("sudo", SudoSettings, chosen),
         approvals=_approvals([*_of(project), *_of(user)]),

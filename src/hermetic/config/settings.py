@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.limits import FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT
+from hermetic.contract.limits import FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT, READ_CHARACTERS
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -30,6 +30,13 @@ class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
     output_characters: Characters = MODEL_OUTPUT.value  # most output in an answer
 
 
+class FilesSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file tools may do, and how much they answer."""
+
+    write_root: str | None = None  # nothing is written outside of this directory of the environment
+    read_characters: Characters = READ_CHARACTERS.value  # most of a file in an answer
+
+
 class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which secrets models do not see."""
 
@@ -52,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     environment: EnvironmentSettings = EnvironmentSettings()
     options: Mapping[str, Any] = {}  # for `hermetic.open(environment.kind, **options)`
     terminal: TerminalSettings = TerminalSettings()
+    files: FilesSettings = FilesSettings()
     redaction: RedactionSettings = RedactionSettings()
     sudo: SudoSettings = SudoSettings()
     approvals: Mapping[str, Any] = {}  # as it is written; whoever asks for approvals reads it
@@ -70,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "environment": EnvironmentSettings,
     "terminal": TerminalSettings,
+    "files": FilesSettings,
     "redaction": RedactionSettings,
     "sudo": SudoSettings,
 }

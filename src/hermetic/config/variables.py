@@ -99,6 +99,7 @@ ORIGINAL: tuple[_Old, ...] = (
     _Old("TERMINAL_DOCKER_EXTRA_ARGS", _each(_ENGINES, "extra_args"), _json(_TEXTS)),
     _Old("TERMINAL_DOCKER_NETWORK", _each(_ENGINES, "network"), _json(bool | str)),
     _Old("HERMES_REDACT_SECRETS", ("redaction.enabled",), _json(bool)),
+    _Old("HERMES_WRITE_SAFE_ROOT", ("files.write_root",)),
     _Old("SUDO_PASSWORD", ("sudo.password",)),
 )
 

@@ -10,7 +10,7 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A file at one moment. `signature` differs when it was changed or replaced; that of a missing file is ""."""
 
     path: str  # the true one: whole, without links
-    kind: Literal["file", "directory", "other"]
+    kind: Literal["file", "directory", "other", "missing"]
     size: int  # bytes
     mode: int
     mtime: float  # seconds since 1970
@@ -22,6 +22,21 @@ class FileContent(msgspec.Struct, frozen=True, kw_only=True):
 
     data: bytes
     status: FileStatus
+
+
+class FilePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some lines of a file, and how many there are."""
+
+    status: FileStatus
+    text: str = ""  # the lines, joined by newlines; a carriage return at the end of one stays
+    first: int = 1  # the number of the first, from 1
+    lines: int = 0  # how many are here
+    total: int = 0  # how many the file has
+    cut: dict[int, int] = {}  # of lines that are not whole: number → bytes of the line (in bare mode: at least)
+    encoding: str = "utf-8"
+    mark: bytes = b""  # the byte order mark that the file begins with
+    is_binary: bool = False  # then there are no lines
+    head: bytes = b""  # of a binary file, how it begins
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,3 +54,4 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     root: str | None = None  # nowhere but below it
     deny: Sequence[str] = ()  # patterns of true paths: `*` is anything, `~/` the home directory there
+    exact: bool = False  # the path is the true one: by now no link leads elsewhere

@@ -148,6 +148,19 @@ SPARE_INTERPRETER = Limit("spare_interpreter", 300, "seconds", "that an interpre
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
+READ_CHARACTERS = Limit("read_characters", 100_000, "characters", "most of a file in the answer to read_file")
+READ_LINES = Limit("read_lines", 2000, "lines", "most of a file in the answer to read_file")
+LONG_LINE = Limit("long_line", 2000, "characters", "of a line that read_file shows; the rest is cut")
+LARGE_FILE = Limit("large_file", 512_000, "bytes", "size beyond which read_file advises to search instead")
+DOCUMENT = Limit("document", 32 << 20, "bytes", "largest part of an office document that is shown as text")
+REMEMBERED_FILES = Limit("remembered_files", 4096, "files", "that a toolbox remembers who has read and written")
+FILE_SCAN = Limit("file_scan", 1 << 20, "bytes", "largest file whose lines the resident counts itself; a child others")
+SCAN_BLOCK = Limit("scan_block", 1 << 17, "bytes", "least stretch of a file whose lines are counted together")
+SCAN_BLOCKS = Limit("scan_blocks", 1 << 16, "blocks", "most of one file that are counted apart")
+SCANS = Limit("scans", 8, "files", "whose lines stay counted, the last ones used")
+PAGE = Limit("page", 4 << 20, "bytes", "longest stretch of lines that is read at once; a longer one goes line by line")
+FILE_SAMPLE = Limit("file_sample", 8192, "bytes", "of a file that are looked at to tell text from anything else")
+
 MODEL_OUTPUT = Limit("model_output", 50_000, "characters", "most output in a tool's result; a line says how to read on")
 
 LIMITS: tuple[Limit[int] | Limit[float], ...] = (
@@ -171,5 +184,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
     CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SPARE_INTERPRETER,
     SCREEN_REPLAY, SEARCH_WINDOW,
+    READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, REMEMBERED_FILES,
+    FILE_SCAN, SCAN_BLOCK, SCAN_BLOCKS, SCANS, PAGE, FILE_SAMPLE,
     MODEL_OUTPUT,
 )  # fmt: skip

@@ -127,6 +127,24 @@ class FilePiece(msgspec.Struct, frozen=True):
     signature: str = ""
 
 
+class LinesPiece(msgspec.Struct, frozen=True):
+    """Which lines of a file the body holds, and what the file is like."""
+
+    path: str
+    kind: Literal["file", "directory", "other"]
+    size: Count
+    mode: int
+    mtime: float
+    signature: str
+    total: Count = 0
+    first: Count = 1
+    lines: Count = 0
+    cut: tuple[tuple[Count, Count], ...] = ()
+    encoding: Literal["utf-8", "utf-16-le", "utf-16-be"] = "utf-8"
+    mark: bytes = b""
+    binary: bool = False
+
+
 class Size(msgspec.Struct, frozen=True):
     """How large a blob or file is now."""
 
@@ -162,6 +180,8 @@ exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
 file_piece = msgspec.msgpack.Decoder(FilePiece)
 size = msgspec.msgpack.Decoder(Size)
 file_status = msgspec.msgpack.Decoder(FileStatus)
+lines_piece = msgspec.msgpack.Decoder(LinesPiece)
+names = msgspec.msgpack.Decoder(list[str])  # a body
 written = msgspec.msgpack.Decoder(Written)
 info = msgspec.msgpack.Decoder(EnvironmentInfo)
 refusal = msgspec.msgpack.Decoder(Refusal)

@@ -8,7 +8,7 @@ for a directory it made, and at last `=SIZE MODE MTIME SIGNATURE CREATED PATH`.
 from __future__ import annotations
 
 # Fields: 1 token, 2 path, 3 root or "", 4 patterns of what is denied, each ended by a newline, 5 m: missing directories
-# are made, l: a link at the end is not followed, 6 the expected signature, or - for any.
+# are made, l: a link at the end is not followed, x: no link is, 6 the expected signature, or - for any.
 SETTLE = r"""
 __h_t=$'\377'${__h[1]} p=${__h[2]} asked=${__h[2]} root=${__h[3]} how=${__h[5]} expect=${__h[6]}
 unset CDPATH
@@ -27,6 +27,9 @@ fail() {
 }
 bound() {
   local x
+  if [[ $how == *x* && $1 != "$asked" ]]; then
+    refuse "FileChanged $asked leads elsewhere by now: look at it again, then decide anew"
+  fi
   if [[ $root && $1 != "$root"/* ]]; then
     refuse "NotPermitted $1 is outside of $root, and nothing may be written there; choose a path below it"
   fi
@@ -91,8 +94,33 @@ tell 0 -L
 if ((${__h[7]})); then tail -c +$((${__h[7]} + 1)) "./$n" | head -c "${__h[8]}"; else head -c "${__h[8]}" "./$n"; fi
 """
 
+# Fields besides: 7 the first line, 8 how many, 9 the most bytes of each, 10 the most of all. Tells `#` and how many
+# newlines there are, 1 if the last byte is one, 1 if there is a NUL. The first 64 bytes come before the lines.
+LINES = SETTLE + r"""
+[[ -d $p ]] && refuse 'IsADirectoryError Is a directory'
+settle
+[[ -r ./$n && ! -d ./$n ]] || fail 'cannot be read' 1
+if [[ ! -f ./$n ]]; then say "=0 1000 0 - 0 $p"; exit; fi
+a=$(head -c 8192 "./$n" | wc -c) b=$(head -c 8192 "./$n" | tr -d '\0' | wc -c)
+say "#$(wc -l <"./$n") $(tail -c 1 "./$n" | wc -l) $((a != b))"
+head -c 64 "./$n"
+((a != b)) || tail -n "+${__h[7]}" "./$n" | head -n "${__h[8]}" | cut -b "1-${__h[9]}" | head -c "${__h[10]}"
+tell 0 -L
+"""
+
+# Tells nothing of a directory; its names come, each ended by NUL.
+NAMES = SETTLE + r"""
+cd -P -- "$p" 2>/dev/null || fail '' 1
+here; p=${w:-/} n=.; bound "$p"
+shopt -s nullglob dotglob
+f=(*)
+((${#f[@]})) && printf '%s\0' "${f[@]:0:${__h[7]}}"
+tell 0
+"""
+
 STATUS = SETTLE + r"""
 if [[ -d $p ]]; then cd -P -- "$p" 2>/dev/null || fail '' 1; here; p=${w:-/} n=.; bound "$p"
+elif [[ ${__h[7]} && ! -e $p ]]; then p=$(readlink -m "$p" 2>/dev/null || printf %s "$p"); say "=0 0 0 - 0 $p"; exit
 else settle; [[ -e ./$n || -L ./$n ]] || fail '' 1; fi
 tell 0
 """
@@ -134,7 +162,7 @@ settle; unchanged
 [[ -e ./$n || -L ./$n ]] || fail '' 1
 [[ -d ./$n && ! -L ./$n ]] && refuse 'IsADirectoryError Is a directory'
 exec 3<.
-from=/proc/$$/fd/3/$n p=${__h[7]} asked=${__h[7]} how=ml
+from=/proc/$$/fd/3/$n p=${__h[7]} asked=${__h[7]} how=ml${how//[!x]/}
 settle
 [[ -d ./$n ]] && refuse 'IsADirectoryError Is a directory'
 if [[ ${__h[8]} ]]; then i=$(mv -fT "$from" "./$n" 2>&1) || fail "$i"

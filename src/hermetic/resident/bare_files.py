@@ -10,7 +10,7 @@ from . import fields as take
 from . import frames
 from .bare_line import ERR, Complaints, Line
 from .bare_scripts import order
-from .file_changes import Turns
+from .file_changes import MISSING, Turns
 from .file_requests import FileDesk, content
 from .resident import Refusal
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
     from .bare_requests import BareRequests
     from .bare_resident import BareResident
+    from .frames import Fields
     from .server import Request
+
+    Shape = Callable[[Fields, str, bytes], "tuple[Fields, bytes]"]  # an answer from what a script told
+
+
+HEAD_BYTES = 64  # of a file, that come before its lines
 
 
 class BareFileDesk(FileDesk):
@@ -37,8 +43,32 @@ class BareFileDesk(FileDesk):
         limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
         self._begin(request, scripts.READ, "", (b"%d" % offset, b"%d" % limit))
 
+    def read_lines(self, request: Request) -> None:
+        first = take.number(request.fields, "first", 1, 1)
+        lines = take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS)
+        width = take.number(request.fields, "width", 8000, 2) // 2 * 2
+        budget = take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY - HEAD_BYTES)
+
+        def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
+            return _page(answer, counts, data, first, width, budget)
+        more = (b"%d" % first, b"%d" % lines, b"%d" % (width + 1), b"%d" % budget)
+        self._begin(request, scripts.LINES, "", more, shape=shape)
+
+    def list_names(self, request: Request) -> None:
+        most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
+
+        def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
+            names = [os.fsdecode(name) for name in data.split(b"\0")[:-1]]
+            return answer, frames.pack(sorted(names))
+        self._begin(request, scripts.NAMES, "", (b"%d" % most,), shape=shape)
+
     def file_status(self, request: Request) -> None:
-        self._begin(request, scripts.STATUS, "", ())
+        missing = b"1" if take.flag(request.fields, "missing") else b""
+
+        def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
+            is_missing = answer["mode"] == 0 and answer["kind"] == "other" and answer["signature"] == "-"
+            return dict(answer, kind="missing", signature=MISSING) if is_missing else answer, b""
+        self._begin(request, scripts.STATUS, "", (missing,), shape=shape)
 
     def write_file(self, request: Request) -> None:
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
@@ -61,7 +91,7 @@ class BareFileDesk(FileDesk):
 
     def _begin(
         self, request: Request, script: str, how: str, more: tuple[bytes, ...], source: int | None = None,
-        changes: list[str] | None = None,
+        changes: list[str] | None = None, shape: Shape | None = None,
     ) -> None:
         """Runs a script once the session is known, and once no other change of the same files is under way."""
         given = take.path(request.fields, "path", "")
@@ -69,11 +99,12 @@ class BareFileDesk(FileDesk):
 
         def ready(_: object) -> None:
             path = self.resident.resolve_path(session, given)
-            fields = (os.fsencode(path), *self._bounds(request), how.encode(), self._expected(request), *more)
+            flags = how + ("x" if take.flag(request.fields, "exact") else "")
+            fields = (os.fsencode(path), *self._bounds(request), flags.encode(), self._expected(request), *more)
             keys: list[object] = [self.path(request, field) for field in changes or ()]
 
             def work(done: Callable[[], None]) -> None:
-                FileWork(self.resident, request, path, script, fields, source, done)
+                FileWork(self.resident, request, path, script, fields, source, done, shape)
             self.turns.take(keys, work)
         session.exports.ask(ready)
 
@@ -110,9 +141,10 @@ class FileWork:
 
     def __init__(
         self, resident: BareResident, request: Request, path: str, script: str, fields: tuple[bytes, ...],
-        source: int | None, done: Callable[[], None],
+        source: int | None, done: Callable[[], None], shape: Shape | None = None,
     ) -> None:
-        self.request, self.path, self.done = request, path, done
+        self.request, self.path, self.done, self.shape = request, path, done, shape
+        self.counts = ""
         self.offset = take.number(request.fields, "offset")
         self.body, self.complaints, self.record = Body(), Complaints(), b""
         self.made: list[str] = []
@@ -133,6 +165,8 @@ class FileWork:
     def _told(self, stream: int, record: bytes) -> None:
         if stream == ERR and record[:1] == b"+":
             self.made.append(os.fsdecode(record[1:]))
+        elif stream == ERR and record[:1] == b"#":
+            self.counts = record[1:].decode()
         elif stream == ERR:
             self.record = record
 
@@ -154,7 +188,30 @@ class FileWork:
             self.request.refuse(Refusal("EnvironmentUnavailable", "the place did not do it: %s" % said))
             return
         data = b"".join(self.body.parts)
+        if self.shape is not None:
+            self.request.reply(*self.shape(answer, self.counts, data))
+            return
         self.request.reply(dict(answer, end=self.offset + len(data)), data)
+
+
+def _page(answer: Fields, counts: str, data: bytes, first: int, width: int, budget: int) -> tuple[Fields, bytes]:
+    """The answer to `read_lines`. Where a line was cut is known there, how long it is is not."""
+    if not counts:  # no file
+        return answer, b""
+    newlines, is_ended, is_binary = map(int, counts.split())
+    head, text = data[:HEAD_BYTES], data[min(HEAD_BYTES, answer["size"]):]
+    if is_binary:
+        return dict(answer, binary=True), head
+    mark = head[:3] if head[:3] == b"\xef\xbb\xbf" else b""
+    if first == 1:
+        text = text[len(mark):]
+    lines = text.split(b"\n")
+    total = newlines + (answer["size"] > len(mark) and not is_ended)
+    if (len(text) >= budget and len(lines) > 1) or not lines[-1]:
+        lines.pop()  # the last one is not whole, or there is none
+    cut = [[number, len(line)] for number, line in enumerate(lines) if len(line) > width]
+    return dict(answer, total=total, first=first, lines=len(lines), cut=cut, encoding="utf-8", mark=mark), b"\n".join(
+        line[:width] for line in lines)
 
 
 def _kind(mode: int) -> str:

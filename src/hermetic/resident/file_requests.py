@@ -15,6 +15,7 @@ from .worker import Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .frames import Fields
     from .requests import Requests
@@ -35,8 +36,14 @@ class FileDesk:
         self.resident, self.loop = requests.resident, requests.loop
         self.rules = Rules(self.resident.environ.get("HOME", "/"))
         self.turns = changes.Turns()
+        self.pages: Any = None
 
     # -- reading
+    def read_lines(self, request: Request) -> None:
+        if self.pages is None:
+            self.pages = __import__("file_lines", globals(), None, ["Pages"], 1).Pages(self)
+        self.pages.read_lines(request)
+
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
         limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
@@ -50,12 +57,29 @@ class FileDesk:
         request.reply(dict(said, end=offset + len(data)), data)
 
     def file_status(self, request: Request) -> None:
-        with self.place(request) as place, refusing(place.path):
-            status = place.status()
-            if status is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            said = changes.describe(place, status)
+        try:
+            with self.place(request) as place, refusing(place.path):
+                status = place.status()
+                if status is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                said = changes.describe(place, status)
+        except Refusal as refusal:
+            if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
+                raise
+            said = {"path": os.path.realpath(self.path(request)), "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0,
+                    "signature": changes.MISSING}
         request.reply(said)
+
+    def list_names(self, request: Request) -> None:
+        most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
+        with self.place(request) as place, refusing(place.path):
+            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                names = sorted(os.listdir(fd))[:most]
+                said = changes.describe(place, os.fstat(fd))
+            finally:
+                os.close(fd)
+        request.reply(said, frames.pack(names))
 
     # -- changing
     def write_file(self, request: Request) -> None:
@@ -128,8 +152,11 @@ class FileDesk:
         path = self.path(request, field)
         root = take.path(request.fields, "root")
         deny = take.texts(request.fields, "deny")
+        exact = path if take.flag(request.fields, "exact") else None
 
         def allow(place: Place) -> None:
+            if exact is not None and place.path != exact:
+                raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % exact)
             self.rules.check(place, root, deny)
         with refusing(path):
             return changes.settle(path, allow, make, follow)

@@ -37,7 +37,8 @@ LISTED = 1500  # processes in one answer
 COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
-OF_FILES = frozenset(("read_file", "file_status", "write_file", "delete_file", "move_file"))
+OF_FILES = frozenset((
+    "read_file", "read_lines", "file_status", "write_file", "delete_file", "move_file", "list_names", "search_files"))
 
 
 class Requests(PasswordRequests, BridgeRequests):

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import BinaryIO
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
+from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
 from hermetic.contract.limits import FILE, FRAME_BODY
+from hermetic.edits.encoding import decode
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
@@ -38,10 +39,32 @@ class Files:
         )  # fmt: skip
         return FileContent(data=data, status=status)
 
-    async def status(self, path: str, bounds: Bounds | None = None) -> FileStatus:
+    async def status(self, path: str, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
         """What a file is like."""
-        call = Call({"op": "file_status", **self._where(path, bounds)}, answers.file_status)
+        call = Call({"op": "file_status", "missing": missing, **self._where(path, bounds)}, answers.file_status)
         return (await self._link.finish(call))[0]
+
+    async def lines(
+        self, path: str, first: int, count: int, width: int, budget: int, bounds: Bounds | None
+    ) -> FilePage:
+        """Some lines of a file."""
+        wish: dict[str, object] = {"first": first, "lines": count, "width": width, "budget": budget}
+        fields = {"op": "read_lines", **wish, **self._where(path, bounds)}
+        said, body = await self._link.finish(Call(fields, answers.lines_piece))
+        status = FileStatus(
+            path=said.path, kind=said.kind, size=said.size, mode=said.mode, mtime=said.mtime, signature=said.signature
+        )
+        if said.binary:
+            return FilePage(status=status, is_binary=True, head=body)
+        return FilePage(
+            status=status, text=_decoded(body, said.encoding), first=said.first, lines=said.lines, total=said.total,
+            cut={said.first + number: length for number, length in said.cut}, encoding=said.encoding, mark=said.mark,
+        )  # fmt: skip
+
+    async def names(self, path: str, bounds: Bounds | None = None) -> list[str]:
+        """The names in a directory, sorted."""
+        call = Call({"op": "list_names", **self._where(path, bounds)}, answers.done)
+        return self._link.decode(answers.names, (await self._link.finish(call))[1])
 
     async def write(
         self, path: str, content: bytes, *, expect: str | None = None, mode: int | None = None,
@@ -90,6 +113,7 @@ class Files:
             if bounds.root is not None:
                 fields["root"] = encode_path(bounds.root, "root")
             fields["deny"] = list(bounds.deny)
+            fields["exact"] = bounds.exact
         return fields
 
     async def _pieces(
@@ -129,6 +153,18 @@ class Files:
             return await self._write(path, b"", blob, bounds, more)
 
         return await with_blob(self._link, pieces, use)
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    """A page as text; one that is more likely in an old encoding than in UTF-8 is read so."""
+    if encoding != "utf-8":
+        return data.decode(encoding, "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        if b"\0" in data:
+            return data.decode("utf-8", "replace")
+        return decode(data)[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:

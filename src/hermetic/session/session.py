@@ -10,7 +10,7 @@ from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileContent, FileStatus, Written
+from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
@@ -171,9 +171,27 @@ class Session:
         """A file's content and what the file is like, read together. Raises OSErrors, NotPermitted."""
         return await self._files.read(path, bounds)
 
-    async def file_status(self, path: str, *, bounds: Bounds | None = None) -> FileStatus:
-        """What a file is like. Raises FileNotFoundError and other OSErrors, NotPermitted."""
-        return await self._files.status(path, bounds)
+    async def read_lines(
+        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY.value,
+        bounds: Bounds | None = None,
+    ) -> FilePage:  # fmt: skip
+        """Some lines of a file of any size, and how many it has.
+
+        Lines are cut to `width` bytes; what goes beyond `budget` bytes is left out. Raises OSErrors, NotPermitted.
+        """
+        check_count(first, "first", least=1)
+        return await self._files.lines(path, first, check_count(count, "count"), width, budget, bounds)
+
+    async def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
+        """The names in a directory, sorted, at most 10,000. Raises OSErrors, NotPermitted."""
+        return await self._files.names(path, bounds)
+
+    async def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
+        """What a file is like; with `missing` one that does not exist is no error, and its kind says so.
+
+        Raises: FileNotFoundError and other OSErrors, NotPermitted.
+        """
+        return await self._files.status(path, missing, bounds)
 
     async def write_file(
         self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,

@@ -8,7 +8,15 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hermetic.contract.errors import NotPermitted
-from hermetic.contract.limits import ACTIVITY, FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT, RUNNING, TOOL_COMMAND
+from hermetic.contract.limits import (
+    ACTIVITY,
+    FOREGROUND,
+    LONGEST_FOREGROUND,
+    MODEL_OUTPUT,
+    READ_CHARACTERS,
+    RUNNING,
+    TOOL_COMMAND,
+)
 from hermetic.contract.process import ProcessInfo
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
@@ -28,6 +36,7 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     output: int = MODEL_OUTPUT.value  # characters
     command: int = TOOL_COMMAND.value  # characters
     running: int = RUNNING.value  # processes of one task
+    read: int = READ_CHARACTERS.value  # characters of a file
 
 
 class Door(Protocol):
@@ -89,6 +98,9 @@ class Show(Protocol):
 
     def unfinished(self, text: str) -> int:
         """How many characters at its end may be the start of a secret that goes on."""
+
+    def file(self, text: str, path: str) -> str:
+        """Lines of a file with this name: without secrets, all else as it is."""
 
 
 class Task:

@@ -1,6 +1,6 @@
 """What a command printed, as a model may see it: no escape sequences, no secrets."""
 
-from hermetic.terminal.content import content_of_command
+from hermetic.terminal.content import content_of_command, content_of_file
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
 
@@ -27,3 +27,7 @@ class Showing:
     def unfinished(self, text: str) -> int:
         """How many characters at its end may be the start of a secret that goes on."""
         return self.redactor.unfinished(text) if self.redactor else 0
+
+    def file(self, text: str, path: str) -> str:
+        """Lines of a file with this name: without secrets, all else as it is."""
+        return self.redactor.redact(text, content_of_file(path)) if self.redactor else text

@@ -1,0 +1,108 @@
+"""The write_file tool: a whole file, with what the old one had kept."""
+
+from functools import partial
+
+from hermetic.contract.errors import FileChanged, InvalidArgument
+from hermetic.contract.files import Bounds, FilePage, FileStatus, Written
+from hermetic.contract.tool import Fields, Tool
+from hermetic.files.arguments import WRITE_DESCRIPTION, WriteFileArguments
+from hermetic.files.checking import fault, lint, looks_numbered
+from hermetic.files.memory import FileMemory, place_of
+from hermetic.files.protected import write_bounds
+from hermetic.session.environment import Environment
+from hermetic.session.task import Task
+
+TRIES = 3  # for a file that others change at the same time
+SAMPLE_LINES = 200  # of the old file, by which its line endings are known
+
+
+async def write_file(memory: FileMemory, root: str | None, task: Task, asked: WriteFileArguments) -> Fields:
+    """What was written."""
+    if looks_numbered(asked.content):
+        raise InvalidArgument(
+            "content looks like what read_file shows, with line numbers and bars; give the text without them",
+            argument="content",
+        )
+    bounds = write_bounds(root)
+    async with task.place() as environment:
+        status = await environment.file_status(asked.path, missing=True, bounds=bounds)
+        if status.kind == "directory":
+            raise InvalidArgument(f"{asked.path} is a directory; name a file in it", argument="path")
+        await task.interruptible(task.door.write(task.id, [status.path], environment))
+        async with memory.working_on(place_of(environment), [status.path]):
+            return await _write(memory, task, environment, status.path, asked.content, bounds)
+
+
+async def _write(
+    memory: FileMemory, task: Task, environment: Environment, path: str, content: str, bounds: Bounds
+) -> Fields:
+    exact = Bounds(root=bounds.root, deny=bounds.deny, exact=True)
+    for last in (False,) * (TRIES - 1) + (True,):
+        status = await environment.file_status(path, missing=True, bounds=exact)
+        warning = memory.warning(task.id, place_of(environment), path, status.signature) if status.signature else None
+        old = await _old(environment, path, status, exact)
+        told = _check(path, content, await _old_text(environment, path, old, exact))
+        try:
+            written = await environment.write_file(path, _encoded(content, old), expect=status.signature, bounds=exact)
+        except FileChanged:
+            if last:
+                raise
+            continue
+        memory.wrote(task.id, place_of(environment), written.path, written.signature)
+        return _answer(written, told, warning)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _old(environment: Environment, path: str, status: FileStatus, bounds: Bounds) -> FilePage | None:
+    """How the file that is replaced begins; None where there is none that is text."""
+    if status.kind != "file":
+        return None
+    page = await environment.read_lines(path, 1, SAMPLE_LINES, bounds=bounds)
+    return None if page.is_binary else page
+
+
+async def _old_text(environment: Environment, path: str, old: FilePage | None, bounds: Bounds) -> str | None:
+    """All of it, where its mistakes matter."""
+    if old is None or not path.endswith((".json", ".toml", ".yaml", ".yml", ".py", ".pyi")):
+        return None
+    if old.lines == old.total:
+        return old.text
+    return (await environment.read_content(path, bounds=bounds)).data.decode("utf-8", "replace")
+
+
+def _check(path: str, content: str, old: str | None) -> Fields:
+    """What is new to say about the text. Raises InvalidArgument for one that breaks a file which was whole."""
+    answer: Fields = {}
+    if (why := fault(path, content)) is not None:
+        if old is None or fault(path, old) is None:
+            raise InvalidArgument(f"{path} was not written: its content is broken: {why}", argument="content")
+        answer["lint"] = {"status": "error", "output": f"{why} (the file was broken before)"}
+    if (mistake := lint(path, content)) is not None and (old is None or lint(path, old) != mistake):
+        answer["lint"] = {"status": "error", "output": mistake}
+    return answer
+
+
+def _encoded(content: str, old: FilePage | None) -> bytes:
+    """The bytes of the file, with line endings, byte order mark and wide encoding of the old one."""
+    if old is None:
+        return content.encode("utf-8", "surrogateescape")
+    lines = old.text.split("\n")[: old.lines]
+    windows = sum(line.endswith("\r") for line in lines)
+    if windows * 2 > len(lines) and "\r\n" not in content:
+        content = content.replace("\n", "\r\n")
+    if old.mark and content.startswith("\ufeff"):
+        content = content[1:]
+    return old.mark + content.encode(old.encoding, "surrogateescape" if old.encoding == "utf-8" else "strict")
+
+
+def _answer(written: Written, told: Fields, warning: str | None) -> Fields:
+    answer: Fields = {
+        "bytes_written": written.size, "dirs_created": bool(written.made), "resolved_path": written.path,
+        "files_modified": [written.path], **told,
+    }  # fmt: skip
+    return answer | ({"_warning": warning} if warning else {})
+
+
+def write_file_tool(memory: FileMemory, root: str | None) -> Tool[WriteFileArguments]:
+    """The tool, with what its toolbox remembers and the directory that it must not leave, if there is one."""
+    return Tool("write_file", WRITE_DESCRIPTION, WriteFileArguments, partial(write_file, memory, root))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from hermetic.processes.following import nothing
 from hermetic.processes.notices import Notices
 from hermetic.processes.webhook import Webhook
 from hermetic.terminal.showing import Showing
-from tests.boxes import everywhere, opened
+from tests.boxes import everywhere, opened, place
 from tests.programs import need
 
 
@@ -177,6 +178,61 @@ async def test_who_waits_is_told_and_nobody_else(tmp_path: Path) -> None:
         last = await box.terminal("exit 6", background=True, notify_on_complete=True)
         await until_told(box, last["session_id"])
         assert told == [last["session_id"]]
+
+
+CALLER = """
+import asyncio, json, sys
+from hermetic.toolbox import Toolbox
+
+async def take(notice):
+    print(notice.id, flush=True)
+    if sys.argv[3] == "dies":
+        await asyncio.sleep(1000)
+
+async def main():
+    sink = None if sys.argv[3] == "nobody" else take
+    toolbox = Toolbox(environment=sys.argv[1], options=json.loads(sys.argv[2]), on_notice=sink)
+    given = {"command": "exit 3", "background": True, "notify_on_complete": True}
+    id = json.loads(await toolbox.call("terminal", given, task_id="t"))["session_id"]
+    async with toolbox.fleet.use("t") as environment:
+        process = await environment.process(id)
+        await process.wait()
+        if sys.argv[3] == "nobody":
+            print("ended", flush=True)
+        while sys.argv[3] == "takes" and not json.loads(process.info.tag).get("told"):
+            process = await environment.process(id)
+    if sys.argv[3] == "takes":
+        print("done", flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@everywhere
+@pytest.mark.parametrize(("how", "is_repeated"), [("nobody", False), ("dies", True), ("takes", None)])
+async def test_what_a_caller_that_was_killed_may_have_had_is_marked(
+    tmp_path: Path, kind: str, how: str, is_repeated: bool | None
+) -> None:
+    words = (sys.executable, "-c", CALLER, kind, json.dumps(place(kind, tmp_path)), how)
+    async with asyncio.timeout(60), opened(tmp_path, kind) as box:
+        caller = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+        assert caller.stdout is not None
+        said = [(await caller.stdout.readline()).decode().strip()]
+        if how == "takes":
+            said.append((await caller.stdout.readline()).decode().strip())
+            assert said[1] == "done"
+        caller.kill()
+        await caller.wait()
+        await box.process("list")
+        if is_repeated is None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(box.next_notice(), 0.5)
+        else:
+            notice = await box.next_notice()
+            assert (notice.exit_code, notice.repeated) == (3, is_repeated)
+            assert not is_repeated or notice.id == said[0]
+        await box.toolbox.fleet.close_task("t", remove=True)
 
 
 @everywhere

@@ -13,6 +13,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     task_id: str
     id: str = ""  # the same one when, after a crash, the same thing is told again
+    repeated: bool = False  # an earlier caller was given it and died before it was known to have taken it
     session_id: str = ""  # of the process; "" for what concerns all of them
     command: str = ""
     exit_code: int | None = None
@@ -35,6 +36,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     searched: int = 0  # bytes of its output that were searched
     strikes: int = 0
     matches: int = 0  # that were told
+    given: str = ""  # the id of the notice that was handed out last, perhaps to somebody who died over it
     origin: Literal["background", "yielded", "foreground"] = "background"
     ended_by: str = ""  # who ended it, when that was one of the tools
 

@@ -34,8 +34,8 @@ class Teller(Protocol):
 
     show: Show
 
-    def tell(self, notice: Notice, taken: Mark) -> None:
-        """Puts a notice on its way; `taken` is called once somebody has it."""
+    def tell(self, notice: Notice, taken: Mark, giving: Mark = nothing) -> None:
+        """Puts a notice on its way; `giving` is called before somebody gets it, `taken` once he has it."""
 
     async def unattended(self, id: str) -> None:
         """Returns when no call is about to tell of its end."""
@@ -52,7 +52,6 @@ class Following:
         self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches) if wishes.watch else None
         self._matches = 0  # on their way
         self._is_over = False
-        self._reports = 0
 
     def __repr__(self) -> str:
         return f"<Following {self._process.id}>"
@@ -140,10 +139,8 @@ class Following:
         while True:
             await asyncio.sleep(self.wishes.every)
             shown = await self._tail(PROGRESS_CHARACTERS)
-            self._reports += 1
-            self._tell(
-                "progress", f"still runs; the end of its output:\n{shown}", id=f"progress-{self._reports}", output=shown
-            )
+            age = round(self._process.info.duration)  # the next caller's reports are others
+            self._tell("progress", f"still runs; the end of its output:\n{shown}", id=f"progress-{age}", output=shown)
 
     async def _tell_end(self, ending: Ending) -> None:
         output = "" if isinstance(ending, Lost) else await self._tail(FINAL_OUTPUT.value)
@@ -160,8 +157,9 @@ class Following:
     def _tell(self, kind: Kind, text: str, *, id: str = "", taken: Mark = nothing, **more: Any) -> None:
         command, process = self._teller.show(self._process.info.command, ""), self._process.id
         said = f"[IMPORTANT: background process {process} ({command[:100]}) {text}]"
+        name = id or kind
         notice = Notice(
-            kind=kind, task_id=self.wishes.task, id=f"{process}-{id or kind}", session_id=process, command=command,
-            text=said, **more,
+            kind=kind, task_id=self.wishes.task, id=f"{process}-{name}", session_id=process, command=command,
+            text=said, repeated=self.wishes.given == name, **more,
         )  # fmt: skip
-        self._teller.tell(notice, taken)
+        self._teller.tell(notice, taken, partial(self.amend, given=name))

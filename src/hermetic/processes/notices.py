@@ -26,10 +26,10 @@ _log = logging.getLogger("hermetic.notices")
 
 
 class Pending:
-    """A notice on its way, and what has to be remembered once somebody has it."""
+    """A notice on its way, and what has to be remembered before somebody gets it and once he has it."""
 
-    def __init__(self, notice: Notice, taken: Mark) -> None:
-        self.notice, self.taken = notice, taken
+    def __init__(self, notice: Notice, taken: Mark = nothing, giving: Mark = nothing) -> None:
+        self.notice, self.taken, self.giving = notice, taken, giving
 
 
 class Notices:
@@ -42,6 +42,7 @@ class Notices:
         self.show = show
         self._sinks = sinks
         self._waiting: deque[Pending] = deque()
+        self._giving: list[Pending] = []  # of which that is being remembered
         self._handed: list[Pending] = []  # to readers that have not asked for the next one
         self._missed: Counter[str] = Counter()  # by task: notices that fell out
         self._came = asyncio.Event()
@@ -74,9 +75,9 @@ class Notices:
 
     async def told(self, process: Process) -> None:
         """The caller has learned of its end otherwise: it is not told again."""
-        self._waiting = deque(
-            one for one in self._waiting if one.notice.session_id != process.id or one.notice.kind != "completed"
-        )
+        ends = (process.id, "completed")
+        self._waiting = deque(one for one in self._waiting if (one.notice.session_id, one.notice.kind) != ends)
+        self._giving = [one for one in self._giving if (one.notice.session_id, one.notice.kind) != ends]
         wishes = read_wishes(process.info.tag)
         if wishes is not None and wishes.is_open:
             await self.amend(process, told=True)
@@ -111,7 +112,7 @@ class Notices:
         """Nothing of it is left to be told."""
         self._followed.pop(id, None)
 
-    def tell(self, notice: Notice, taken: Mark) -> None:
+    def tell(self, notice: Notice, taken: Mark, giving: Mark = nothing) -> None:
         """Puts a notice on its way, unless there are too many of them."""
         if notice.kind == "matched":
             passed = self._breaker.pass_on(time.monotonic())
@@ -121,11 +122,12 @@ class Notices:
                 return
             if passed == "silence":
                 text = "[Too many matches at once: none is told for a while. Use the process tool to look.]"
-                notice, taken = Notice(kind="silenced", task_id=notice.task_id, text=text), nothing
+                self._queue(Pending(Notice(kind="silenced", task_id=notice.task_id, text=text)))
+                return
             if passed == "resume":
                 text = "[Matches are told again.]"
-                self._queue(Pending(Notice(kind="resumed", task_id=notice.task_id, text=text), nothing))
-        self._queue(Pending(notice, taken))
+                self._queue(Pending(Notice(kind="resumed", task_id=notice.task_id, text=text)))
+        self._queue(Pending(notice, taken, giving))
 
     def _queue(self, pending: Pending) -> None:
         if len(self._waiting) >= NOTICES.value:
@@ -143,7 +145,7 @@ class Notices:
             if task_id in (None, task):
                 count = self._missed.pop(task)
                 text = f"[{count} notices were dropped because nobody took them. Use process(action='list') to look.]"
-                return Pending(Notice(kind="missed", task_id=task, suppressed=count, text=text), nothing)
+                return Pending(Notice(kind="missed", task_id=task, suppressed=count, text=text))
         for pending in self._waiting:
             if task_id in (None, pending.notice.task_id):
                 self._waiting.remove(pending)
@@ -158,6 +160,8 @@ class Notices:
                 self._came.clear()
                 await self._came.wait()
                 continue
+            if not await self._give(pending):
+                continue
             self._handed.append(pending)
             try:
                 yield pending.notice
@@ -170,12 +174,33 @@ class Notices:
         """Hands notices to the sinks in their order, one after the other, each until it is taken."""
         try:
             while pending := self._next(None):
+                if not await self._give(pending):
+                    continue
                 for sink in self._sinks:
                     await _persist(sink, pending.notice)
                 with contextlib.suppress(ExecutionError):
                     await pending.taken()
         finally:
             self._is_delivering = False
+
+    async def _give(self, pending: Pending) -> bool:
+        """Remembers that somebody gets it: should we die over that, the next caller says that it is repeated.
+
+        False when meanwhile it was told otherwise.
+        """
+        self._giving.append(pending)
+        try:
+            with contextlib.suppress(ExecutionError):
+                await pending.giving()
+        except BaseException:  # nobody waits for it any more
+            if pending in self._giving:
+                self._waiting.appendleft(pending)
+            raise
+        finally:
+            is_open = pending in self._giving
+            if is_open:
+                self._giving.remove(pending)
+        return is_open
 
     async def close(self) -> None:
         """Stops following; what was not told stays noted with its process."""

@@ -10,8 +10,8 @@ class Indentation:
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._known = dict(reversed(pairs))  # the first line with an indentation decides for it
-        self._added = _common_prefix_added(list(self._known.items()))
-        self._removed = _common_prefix_added([(there, here) for here, there in self._known.items()])
+        self._added = _common_prefix_added(pairs)
+        self._removed = _common_prefix_added([(there, here) for here, there in pairs])
         self._scale = _scale(list(self._known.items()))
 
     @property
@@ -55,7 +55,7 @@ class _Scale:
         return None if rest or total < 0 else self._there * total
 
 
-def _common_prefix_added(pairs: list[Pair]) -> str | None:
+def _common_prefix_added(pairs: Sequence[Pair]) -> str | None:
     """The text that stands before each of the first to make the second; None where there is no such text."""
     added = {there[: len(there) - len(here)] if there.endswith(here) else None for here, there in pairs}
     return added.pop() if len(added) == 1 else None

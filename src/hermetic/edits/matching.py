@@ -56,7 +56,9 @@ def line_ends(text: str, old: str, new: str) -> list[Found]:
 
 
 def shifted(text: str, old: str, new: str) -> list[Found]:
-    """The same lines, all shifted to another indentation."""
+    """The same lines, all shifted to another indentation; of one line alone that says nothing."""
+    if len(old.split("\n")) - old.split("\n").count("") < 2:
+        return []
     return [found for found in trimmed_lines(text, old, new) if _is_shift(text, found)]
 
 

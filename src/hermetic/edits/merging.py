@@ -21,7 +21,8 @@ def merge(old: str, here: str, new: str, *, line_end: str, whole_lines: bool) ->
     `whole_lines` says that `here` begins where a line does.
     """
     olds, heres, news = _lines(old), split_lines(here), _lines(new)
-    heres += [""] * (len(olds) - len(heres))  # the old text ends in the white space of a line that is empty here
+    ends_file = old.endswith("\n") and (not here.endswith("\n") or len(heres) < len(olds))
+    heres += [""] * (len(olds) - len(heres))  # the old text ends in a line that is empty here
     skip = 0 if whole_lines else 1
     indents = Indentation(known_indents(olds[skip:], heres[skip:]))
     result: list[str] = []
@@ -30,9 +31,11 @@ def merge(old: str, here: str, new: str, *, line_end: str, whole_lines: bool) ->
             content, own_end = bare(heres[i]), ending(heres[i])
         else:
             content, own_end = _moved(news[j], indents, olds[0] if j == 0 and not whole_lines else None), ""
-            content = _carried(olds[i], heres[i], content) if tag == "change" else content
+            if tag == "change":
+                content = _like(olds[i], heres[i], news[j], content) if whole_lines or i else content
+                content = _carried(olds[i], heres[i], content)
         result.append(content + ((own_end or line_end) if news[j].endswith("\n") else ""))
-    if result and old.endswith("\n") and not here.endswith("\n"):  # it ends with the file, which has no last line end
+    if result and ends_file:  # which has no line end there
         result[-1] = bare(result[-1])
     return "".join(result)
 
@@ -67,10 +70,17 @@ def _moved(line: str, indents: Indentation, partial: str | None) -> str:
     return indents.move(bare(line))
 
 
+def _like(old: str, here: str, new: str, content: str) -> str:
+    """A line that stands for another at the same depth is indented as that is."""
+    is_same = indentation(old) == indentation(new) and here.strip() and new.strip()
+    return indentation(here) + content.lstrip(" \t") if is_same else content
+
+
 def _carried(old: str, here: str, new: str) -> str:
     """The new line with the typography of the file, where the edit does not change that."""
     old, here, lead = bare(old).strip(), bare(here).strip(), indentation(new)
-    if here.isascii() or fold(here) == here or gist(old) != gist(here) or len(here) > LONGEST_LINE:
+    is_spelt_alike = fold(here) == here and fold(old) == old
+    if is_spelt_alike or gist(old) != gist(here) or len(here) > LONGEST_LINE:
         return new
     ours, theirs = _CLUSTER.findall(old), _CLUSTER.findall(here)
     if len(ours) != len(theirs):

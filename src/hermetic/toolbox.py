@@ -20,6 +20,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Execut
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.files.memory import FileMemory
+from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
 from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Fleet
@@ -77,7 +78,7 @@ class Toolbox:
         self._files = FileMemory()
         tools: tuple[Tool[Any], ...] = (
             terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
-            write_file_tool(self._files, said.files.write_root),
+            write_file_tool(self._files, said.files.write_root), patch_tool(self._files, said.files.write_root),
         )  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
         self._running: dict[str, set[Task]] = {}

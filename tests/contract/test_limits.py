@@ -28,6 +28,7 @@ COMPARED: dict[str, float] = {
     "bridge.CHANNELS": limits.CHANNELS.value,
     "bridge.TOKEN_SECONDS": limits.CHANNEL_TOKEN.value,
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
+    "file_batches.MOST_CHANGES": limits.PATCHED_FILES.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
     "worker.ANSWER_BYTES": limits.WORKER_ANSWER.value,
     "file_lines.AT_ONCE_BYTES": limits.FILE_SCAN.value,
@@ -87,6 +88,7 @@ COMPARED: dict[str, float] = {
 
 NOT_LIMITS = {
     "bare_files.HEAD_BYTES": "how much of a file a script sends ahead to tell what it is",
+    "file_batches._NEW": "a number of the kernel: flags of open",
     "file_changes.TURNS": "how often a name that others keep changing is looked up again",
     "walking.MOST_LINKS": "a number of the kernel: how many links a path may lead through",
     "walking._STEP": "a number of the kernel: flags of open",

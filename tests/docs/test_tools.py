@@ -5,7 +5,7 @@ import pytest
 
 from hermetic.codemode.arguments import CodeArguments, CodeLimits, CodeOptions
 from hermetic.contract.notice import Notice
-from hermetic.files.arguments import ReadFileArguments, WriteFileArguments
+from hermetic.files.arguments import PatchArguments, ReadFileArguments, WriteFileArguments
 from hermetic.processes.arguments import ProcessArguments
 from hermetic.processes.tool import ACTIONS
 from hermetic.session.task import ToolLimits
@@ -13,8 +13,8 @@ from hermetic.terminal.arguments import TerminalArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (
-    TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, CodeArguments, CodeLimits, CodeOptions,
-    Notice, ToolLimits,
+    TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, PatchArguments, CodeArguments,
+    CodeLimits, CodeOptions, Notice, ToolLimits,
 )  # fmt: skip
 
 

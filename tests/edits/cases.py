@@ -59,7 +59,7 @@ def _case(family: str, head: str, lines: list[str], file: str) -> Case:
             words["all"] = "yes"
         elif line and not line.startswith("## "):
             word, colon, rest = line.partition(": ")
-            assert colon and word in ("refused", "says", "by"), f"{head}: {line!r} cannot be read"
+            assert f"{word}{colon}" in ("refused: ", "says: ", "by: "), f"{head}: {line!r} cannot be read"
             words[word] = rest
     assert ("gives" in blocks) != ("refused" in words), f"{head}: gives or refused"
     assert "hunks" in blocks or {"old", "new"} <= {*blocks}, f"{head}: hunks, or old and new"

@@ -7,6 +7,7 @@ from typing import Any, Literal, Unpack
 import msgspec
 
 from hermetic.contract.command import Result, RunOptions
+from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
 from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
@@ -214,6 +215,17 @@ class Session:
     ) -> Written:
         """Gives a file another path."""
         return self._portal.call(self._session.move_file, path, target, expect=expect, replace=replace, bounds=bounds)
+
+    def patch(
+        self, path: str | None = None, old_string: str | None = None, new_string: str | None = None, *,
+        replace_all: bool = False, patch: str | None = None, bounds: Bounds | None = None,
+        oversight: Oversight | None = None,
+    ) -> Patched:  # fmt: skip
+        """Edits files: a text becomes another in one file, or what a `patch` asks for; or nothing is done."""
+        return self._portal.call(
+            self._session.patch, path, old_string, new_string, replace_all=replace_all, patch=patch, bounds=bounds,
+            oversight=oversight,
+        )
 
     def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""

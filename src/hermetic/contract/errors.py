@@ -31,7 +31,7 @@ class EditRefused(InvalidArgument):
 
     def __init__(self, message: str, *, reason: str, path: str = "", argument: str = "") -> None:
         super().__init__(message, argument=argument)
-        self.reason = reason  # missing, ambiguous, unchanged, malformed, conflict, stale, encoding, binary, too_large
+        self.reason = reason  # missing, ambiguous, unchanged, malformed, broken, conflict, stale, encoding, binary, …
         self.path = path
 
 

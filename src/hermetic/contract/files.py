@@ -49,6 +49,15 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     made: tuple[str, ...] = ()  # directories that were missing
 
 
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file is to hold, or that it is to go."""
+
+    path: str
+    content: bytes | None  # None: it goes
+    expect: str | None = None  # the signature it must have; "" is that of a missing file
+    mode: int | None = None  # None: that of the file before
+
+
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Where files may be read or changed; held to in the environment itself, by the true path."""
 

@@ -160,6 +160,11 @@ SCAN_BLOCKS = Limit("scan_blocks", 1 << 16, "blocks", "most of one file that are
 SCANS = Limit("scans", 8, "files", "whose lines stay counted, the last ones used")
 PAGE = Limit("page", 4 << 20, "bytes", "longest stretch of lines that is read at once; a longer one goes line by line")
 FILE_SAMPLE = Limit("file_sample", 8192, "bytes", "of a file that are looked at to tell text from anything else")
+PATCHED_FILE = Limit("patched_file", 4 << 20, "bytes", "largest file that is edited; larger ones need a program")
+PATCHED_FILES = Limit("patched_files", 256, "files", "most files in one patch")
+PATCH_DIFF = Limit("patch_diff", 20_000, "characters", "most of a diff in the answer to an edit")
+PATCH_TRIES = Limit("patch_tries", 100, "tries", "of an edit whose file others change meanwhile")
+PATCH_MISSES = Limit("patch_misses", 3, "misses", "of edits of one file in a row, before it is to be read again first")
 
 MODEL_OUTPUT = Limit("model_output", 50_000, "characters", "most output in a tool's result; a line says how to read on")
 
@@ -186,5 +191,6 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     SCREEN_REPLAY, SEARCH_WINDOW,
     READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, REMEMBERED_FILES,
     FILE_SCAN, SCAN_BLOCK, SCAN_BLOCKS, SCANS, PAGE, FILE_SAMPLE,
+    PATCHED_FILE, PATCHED_FILES, PATCH_DIFF, PATCH_TRIES, PATCH_MISSES,
     MODEL_OUTPUT,
 )  # fmt: skip

@@ -61,4 +61,4 @@ def _is_mostly_utf8(text: str) -> bool:
     if text.isascii():
         return True
     stray = sum("\udc80" <= character <= "\udcff" for character in text)
-    return stray == 0 or stray < sum(character >= "\x80" for character in text) - stray
+    return 2 * stray <= sum(character >= "\x80" for character in text)

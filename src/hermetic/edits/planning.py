@@ -3,22 +3,12 @@
 import posixpath
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
+from hermetic.contract.edits import Change
 from hermetic.contract.errors import EditRefused
 from hermetic.edits.diff import unified_diff
 from hermetic.edits.encoding import decode
 from hermetic.edits.hunks import apply_hunks
 from hermetic.edits.v4a import Add, Delete, Operation, Update
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A file before and after; None is a file that is not there."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    source: str | None = None  # the path it had before, whose mode it keeps
 
 
 def paths_of(operations: Sequence[Operation]) -> list[str]:

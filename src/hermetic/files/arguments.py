@@ -17,6 +17,23 @@ Searches files below a directory: target="content" for lines that match a regula
 whose name matches a glob. Hidden files and what .gitignore and .ignore files leave out are not searched. Use it \
 instead of grep, rg and find."""
 
+PATCH_DESCRIPTION = """\
+Changes parts of files. mode="replace": old_string, which must stand in one place of the file at path unless \
+replace_all, becomes new_string; give a few lines around it, without line numbers. White space, quotes and a line \
+between may differ a little. mode="patch": a patch for many files, all of it or nothing:
+*** Begin Patch
+*** Update File: a.py
+@@ def f():
+ a line that stays
+-a line that goes
++a line that comes
+*** Add File: b.txt
++its text
+*** Delete File: c.txt
+*** Move File: d.txt -> e.txt
+*** End Patch
+Use it instead of sed. The answer holds a unified diff, or says what stands nearest to a text that is not there."""
+
 
 class ReadFileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `read_file`."""
@@ -49,3 +66,18 @@ class SearchFilesArguments(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Lines that match, only the files they are in, or how many there are in each file."),
     ] = "content"
     context: Annotated[int, Meta(description="Lines to show before and after each match.", ge=0)] = 0
+
+
+class PatchArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `patch`."""
+
+    mode: Annotated[
+        Literal["replace", "patch"], Meta(description="Replace a text in one file, or apply a patch to many.")
+    ] = "replace"
+    path: Annotated[
+        str | None, Meta(description="replace: the file; relative to the shell's directory, ~/ at home.")
+    ] = None
+    old_string: Annotated[str | None, Meta(description="replace: the text as it stands in the file.")] = None
+    new_string: Annotated[str | None, Meta(description="replace: the text to put there; empty to delete.")] = None
+    replace_all: Annotated[bool, Meta(description="replace: change all places, not the only one.")] = False
+    patch: Annotated[str | None, Meta(description="patch: the text from *** Begin Patch to *** End Patch.")] = None

@@ -183,6 +183,7 @@ file_status = msgspec.msgpack.Decoder(FileStatus)
 lines_piece = msgspec.msgpack.Decoder(LinesPiece)
 names = msgspec.msgpack.Decoder(list[str])  # a body
 written = msgspec.msgpack.Decoder(Written)
+changed = msgspec.msgpack.Decoder(list[Written])  # a body
 info = msgspec.msgpack.Decoder(EnvironmentInfo)
 refusal = msgspec.msgpack.Decoder(Refusal)
 

@@ -89,6 +89,10 @@ class BareFileDesk(FileDesk):
         target = os.fsencode(self.resident.resolve_path(session, given))
         self._begin(request, scripts.MOVE, "l", (target, replace), changes=["path", "target"])
 
+    def change_files(self, request: Request) -> None:
+        message = "no python3 in this place, so files are changed one after the other"
+        raise Refusal("Unsupported", message, capability="change_files")
+
     def _begin(
         self, request: Request, script: str, how: str, more: tuple[bytes, ...], source: int | None = None,
         changes: list[str] | None = None, shape: Shape | None = None,

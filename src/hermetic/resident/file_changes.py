@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 
 from .resident import Refusal
 from .walking import find
@@ -23,34 +24,46 @@ TURNS = 16  # tries to get hold of a name that others keep changing
 
 
 class Turns:
-    """One change at a time for each file. `work(done)` begins when nobody else works on it, and calls `done` once."""
+    """One change at a time for each file. `work(done)` begins when nobody else works on any of its files."""
 
     def __init__(self) -> None:
-        self.waiting: dict[object, list[Callable[[], None]]] = {}
+        self.busy: set[object] = set()
+        self.waiting: list[tuple[frozenset[object], Callable[[Callable[[], None]], None]]] = []
+        self.looking = self.again = False
 
     def take(self, keys: list[object], work: Callable[[Callable[[], None]], None]) -> None:
-        """Keys are taken in one order everywhere, so that two who want the same ones never wait for each other."""
-        ordered = sorted(set(keys), key=repr)
-        if not ordered:
-            work(lambda: None)
+        """Who came first is first; `work` calls `done` once, at once or later."""
+        self.waiting.append((frozenset(keys), work))
+        self._look()
+
+    def _look(self) -> None:
+        self.again = True
+        if self.looking:  # one that is done at once lets the next one begin, and does not wait for it
             return
-        first, rest = ordered[0], ordered[1:]
+        self.looking = True
+        try:
+            while self.again:
+                self.again = False
+                self._begin()
+        finally:
+            self.looking = False
 
-        def begin() -> None:
-            self.take(rest, lambda done: work(lambda: self._leave(first, done)))
-        if first in self.waiting:
-            self.waiting[first].append(begin)
-        else:
-            self.waiting[first] = []
-            begin()
+    def _begin(self) -> None:
+        taken, waiting, self.waiting = set(self.busy), self.waiting, []
+        ready = []
+        for keys, work in waiting:
+            if keys & taken:
+                self.waiting.append((keys, work))
+            else:
+                self.busy |= keys
+                ready.append((keys, work))
+            taken |= keys
+        for keys, work in ready:
+            work(lambda keys=keys: self._leave(keys))  # type: ignore[misc]
 
-    def _leave(self, key: object, then: Callable[[], None]) -> None:
-        then()
-        waiting = self.waiting[key]
-        if waiting:
-            waiting.pop(0)()
-        else:
-            del self.waiting[key]
+    def _leave(self, keys: frozenset[object]) -> None:
+        self.busy -= keys
+        self._look()
 
 
 def signature(status: os.stat_result | None) -> str:
@@ -87,10 +100,10 @@ def write(place: Place, body: bytes, source: int | None, mode: int | None, expec
     fd = os.open(aside, flags, 0o600, dir_fd=place.directory)
     try:
         _fill(fd, body, source)
-        _take_over(fd, old, mode)
+        take_over(fd, old, mode)
         status = os.fstat(fd)
         check_expected(place, expect)
-        _rename(aside, place.directory, place, replace=expect != MISSING)
+        rename(aside, place.directory, place, replace=expect != MISSING)
     except BaseException as error:
         os.unlink(aside, dir_fd=place.directory)
         if isinstance(error, OSError) and error.errno == errno.EBUSY and old is not None:
@@ -113,8 +126,11 @@ def _fill(fd: int, body: bytes, source: int | None) -> None:
             pass
 
 
-def _take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
+def take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
     """Owner and mode of the file that is replaced. Another owner's rights are not given to a file that is ours."""
+    # The kernel's own stamp may be milliseconds coarse, and inode numbers are used again: two files of the same size
+    # that replaced each other within that time would have one signature.
+    os.utime(fd, ns=(time.time_ns(), time.time_ns()))
     if old is None:
         umask = os.umask(0o022)
         os.umask(umask)
@@ -156,12 +172,12 @@ def move(place: Place, target: Place, expect: str | None, replace: bool) -> Fiel
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     check_expected(target, None if replace else MISSING)
-    _rename(place.name, place.directory, target, replace)
+    rename(place.name, place.directory, target, replace)
     status = os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
     return dict(describe(target, status), made=target.made)
 
 
-def _rename(name: str, directory: int, target: Place, replace: bool) -> None:
+def rename(name: str, directory: int, target: Place, replace: bool) -> None:
     """Without `replace` it fails where there is something by then, also what came in the last moment."""
     if not replace:
         try:

@@ -6,21 +6,25 @@ import errno
 import os
 
 from . import fields as take
+from . import file_batches as batches
 from . import file_changes as changes
 from . import frames
 from .resident import Refusal
+from .shell import in_memory
 from .walking import Rules
 from .worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Union
 
     from .frames import Fields
     from .requests import Requests
     from .server import Request
     from .walking import Place
+
+    Said = Union[Fields, list[Fields]]
 
 _ERRORS: dict[int | None, str] = {
     errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
@@ -112,8 +116,28 @@ class FileDesk:
             raise
         self._change(request, [place, target], lambda: changes.move(place, target, expect, replace))
 
+    def change_files(self, request: Request) -> None:
+        """All of them or none. What they are is at the beginning of the body, what they hold in the rest or a blob."""
+        named = take.number(request.fields, "named", 0, 0, len(request.body))
+        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
+        session = self.resident.session(take.text(request.fields, "session"))
+
+        def place(item: Fields, is_written: bool) -> Place:
+            path = self.resident.resolve_path(session, take.path(item, "path", ""))
+            return self._settled(request, path, is_written, is_written)
+        found = batches.read_changes(request.body[:named], place)
+        try:
+            source = content(request, blob)
+        except Refusal:
+            batches.unmake(found)
+            batches.close(found)
+            raise
+        opened = in_memory(request.body[named:]) if source is None else source
+        places = [change.place for change in found]
+        self._change(request, places, lambda: batches.change_all(found, opened, refusing), opened)
+
     def _change(
-        self, request: Request, places: list[Place], work: Callable[[], Fields], source: int | None = None
+        self, request: Request, places: list[Place], work: Callable[[], Said], source: int | None = None
     ) -> None:
         """Do it when no other change of the same files is under way; a large one in a child."""
         path = places[0].path
@@ -134,7 +158,7 @@ class FileDesk:
 
             def told(data: bytes) -> None:
                 end()
-                request.reply(frames.unpack(data))
+                reply(request, frames.unpack(data))
 
             def failed(refusal: Refusal) -> None:
                 end()
@@ -149,7 +173,9 @@ class FileDesk:
     # -- where
     def place(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> Place:
         """The place that a field names, inside the bounds that the request has. Raises Refusal."""
-        path = self.path(request, field)
+        return self._settled(request, self.path(request, field), make, follow)
+
+    def _settled(self, request: Request, path: str, make: bool, follow: bool) -> Place:
         root = take.path(request.fields, "root")
         deny = take.texts(request.fields, "deny")
         exact = path if take.flag(request.fields, "exact") else None
@@ -180,7 +206,7 @@ class refusing:  # read as a verb: `with refusing(path):`
             raise Refusal(_ERRORS.get(error.errno, "OSError"), "%s: %s" % (self.path, error.strerror)) from error
 
 
-def answer(request: Request, path: str, work: Callable[[], Fields]) -> None:
+def answer(request: Request, path: str, work: Callable[[], Said]) -> None:
     """Reply with what the work gives, or say why it gives nothing."""
     try:
         with refusing(path):
@@ -188,7 +214,15 @@ def answer(request: Request, path: str, work: Callable[[], Fields]) -> None:
     except Refusal as refusal:
         request.refuse(refusal)
         return
-    request.reply(said)
+    reply(request, said)
+
+
+def reply(request: Request, said: Said) -> None:
+    """What is said of one file goes in the header, of several in the body."""
+    if isinstance(said, list):
+        request.reply({}, frames.pack(said))
+    else:
+        request.reply(said)
 
 
 def content(request: Request, blob: str | None) -> int | None:

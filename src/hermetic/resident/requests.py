@@ -38,7 +38,8 @@ COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and ba
 
 
 OF_FILES = frozenset((
-    "read_file", "read_lines", "file_status", "write_file", "delete_file", "move_file", "list_names", "search_files"))
+    "read_file", "read_lines", "file_status", "write_file", "delete_file", "move_file", "change_files", "list_names",
+    "search_files"))
 
 
 class Requests(PasswordRequests, BridgeRequests):

@@ -107,9 +107,16 @@ class Place:
         extra = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         return os.open(self.name, flags | extra, dir_fd=self.directory)
 
+    def keep_last(self) -> None:
+        """Hold only the directory itself open, not those above it: for who holds many places."""
+        for at, (name, fd, identity) in enumerate(self.way[:-1]):
+            os.close(fd)
+            self.way[at] = (name, -1, identity)
+
     def close(self) -> None:
         for _, fd, _ in self.way:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
         self.way = []
 
     def __enter__(self) -> Place:

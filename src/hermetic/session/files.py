@@ -3,11 +3,13 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
+import msgspec
+
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
+from hermetic.contract.files import Bounds, FileChange, FileContent, FilePage, FileStatus, Written
 from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.edits.encoding import decode
 from hermetic.link import answers
@@ -87,6 +89,25 @@ class Files:
         fields = {"op": "move_file", **more, **self._where(path, bounds)}
         return (await self._link.finish(Call(fields, answers.written, repeats=False)))[0]
 
+    async def change(self, changes: Sequence[FileChange], bounds: Bounds | None) -> Sequence[Written]:
+        """Writes and deletes several files: all, or none. Raises Unsupported where there is no such step."""
+        content = b"".join(change.content or b"" for change in changes)
+        named = [
+            {"path": encode_path(one.path, "path"), "size": None if one.content is None else len(one.content),
+             "expect": one.expect, "mode": one.mode}
+            for one in changes
+        ]  # fmt: skip
+        head = msgspec.msgpack.encode(named)
+        fields = {"op": "change_files", "named": len(head), "session": self._session, **_limits(bounds)}
+
+        async def use(blob: str | None, body: bytes = b"") -> Sequence[Written]:
+            call = Call({**fields, "blob": blob}, answers.done, head + body, repeats=False)
+            return self._link.decode(answers.changed, (await self._link.finish(call))[1])
+
+        if len(head) + len(content) <= FRAME_BODY.value:
+            return await use(None, content)
+        return await with_blob(self._link, lambda: cut(content), use)
+
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine here."""
         with await asyncio.to_thread(open, source, "rb") as file:
@@ -108,13 +129,7 @@ class Files:
 
     def _where(self, path: str, bounds: Bounds | None) -> dict[str, object]:
         """The fields of a request that say which file it is about."""
-        fields: dict[str, object] = {"path": encode_path(path, "path"), "session": self._session}
-        if bounds is not None:
-            if bounds.root is not None:
-                fields["root"] = encode_path(bounds.root, "root")
-            fields["deny"] = list(bounds.deny)
-            fields["exact"] = bounds.exact
-        return fields
+        return {"path": encode_path(path, "path"), "session": self._session, **_limits(bounds)}
 
     async def _pieces(
         self, path: str, *, most: int | None, bounds: Bounds | None = None
@@ -165,6 +180,14 @@ def _decoded(data: bytes, encoding: str) -> str:
         if b"\0" in data:
             return data.decode("utf-8", "replace")
         return decode(data)[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _limits(bounds: Bounds | None) -> dict[str, object]:
+    """The fields of a request that say where files may be read or changed."""
+    if bounds is None:
+        return {}
+    root = {} if bounds.root is None else {"root": encode_path(bounds.root, "root")}
+    return {"deny": list(bounds.deny), "exact": bounds.exact, **root}
 
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:

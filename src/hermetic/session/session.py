@@ -1,12 +1,14 @@
 """One shell's state in an environment, and the commands that run in it."""
 
 import asyncio
+import importlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 from hermetic.contract.command import Result
+from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
@@ -214,6 +216,26 @@ class Session:
     ) -> Written:
         """Gives a file another path. Raises FileChanged where there is one unless `replace`, NotPermitted, OSErrors."""
         return await self._files.move(path, target, expect, replace, bounds)
+
+    async def patch(
+        self, path: str | None = None, old_string: str | None = None, new_string: str | None = None, *,
+        replace_all: bool = False, patch: str | None = None, bounds: Bounds | None = None,
+        oversight: Oversight | None = None,
+    ) -> Patched:  # fmt: skip
+        """Edits files: `old_string` becomes `new_string` in the file at `path`, or what a `patch` asks for; or nothing.
+
+        The old text must stand in one place, unless `replace_all`; white space and typography may differ.
+        Raises: EditRefused, NotPermitted, OSErrors.
+        """
+        module = importlib.import_module("hermetic.session.patching")  # on first use: most callers edit nothing
+        patching = module.Patching(self._files, bounds, oversight)
+        if patch is not None:
+            if (path, old_string, new_string) != (None, None, None):
+                raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")
+            return cast(Patched, await patching.patch(patch))
+        if path is None or old_string is None or new_string is None:
+            raise InvalidArgument("give path, old_string and new_string, or patch", argument="path")
+        return cast(Patched, await patching.replace(path, old_string, new_string, replace_all=replace_all))
 
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""

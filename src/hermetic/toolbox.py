@@ -73,7 +73,8 @@ class Toolbox:
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
             code or CodeOptions(), self._usable, self._call_from_script,
-            tell=on_progress or (lambda task_id, text: None), apart=self._apart.use,
+            tell=on_progress or (lambda task_id, text: None),
+            apart=lambda task_id: self._apart.use(f"scripts of {task_id}"),
         )  # fmt: skip
         self._files = FileMemory()
         tools: tuple[Tool[Any], ...] = (

@@ -98,7 +98,7 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, environment"),
+        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec"),
         ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: l"),
         ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
@@ -159,7 +159,8 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
 def test_every_setting_can_be_a_variable(machine: Machine) -> None:
     for section, shape in SECTIONS.items():
         for name in shape.__struct_fields__:
-            text = {"kind": "sandbox", "enabled": "no", "variables": "A,B"}.get(name, "5000")
+            words = {"kind": "sandbox", "enabled": "no", "variables": "A,B", "passthrough": "A", "isolated": "yes"}
+            text = {**words, "warm": "no"}.get(name, "5000")
             settings = machine.load(**{f"HERMETIC_{section}_{name}".upper(): text})
             assert getattr(getattr(settings, section), name) != getattr(shape(), name), name
 
@@ -171,6 +172,7 @@ class TestAProject:
         "text",
         [
             "[sudo]\npassword = 'x'",
+            "[code_execution]\npassthrough = ['AWS_SECRET_ACCESS_KEY']",
             "[redaction]\nenabled = false",
             "[environments.docker]\nvolumes = ['/:/host']",
             "[environments.docker]\nextra_args = ['--privileged']",

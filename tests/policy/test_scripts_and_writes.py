@@ -3,7 +3,8 @@
 import pytest
 
 from hermetic.contract.environment import Isolation
-from hermetic.policy import assess_python, assess_writes
+from hermetic.policy import examine_python, examine_writes
+from hermetic.policy.assess import Surroundings
 
 CONTAINER = Isolation(kind="docker", separate_files=True, separate_processes=True, separate_user=True)
 
@@ -22,7 +23,7 @@ CONTAINER = Isolation(kind="docker", separate_files=True, separate_processes=Tru
     ],
 )
 def test_a_script_is_judged_by_what_it_calls(source: str, label: str) -> None:
-    assert assess_python(source).label == label
+    assert examine_python(source).verdict.label == label
 
 
 @pytest.mark.parametrize(
@@ -47,14 +48,14 @@ def test_a_script_is_judged_by_what_it_calls(source: str, label: str) -> None:
     ],
 )  # fmt: skip
 def test_a_protected_path_is_not_written_without_being_asked_about(path: str, label: str) -> None:
-    assert assess_writes([path]).label == label
+    assert examine_writes([path]).verdict.label == label
 
 
 def test_one_bad_path_among_good_ones_decides() -> None:
-    verdict = assess_writes(["/home/dev/project/a", "/home/dev/.netrc", "/home/dev/project/b"])
+    verdict = examine_writes(["/home/dev/project/a", "/home/dev/.netrc", "/home/dev/project/b"]).verdict
     assert verdict.label == "dangerous"
     assert "/home/dev/.netrc" in verdict.reason
 
 
 def test_a_place_of_its_own_keeps_its_system_to_itself() -> None:
-    assert assess_writes(["/etc/passwd"], isolation=CONTAINER).label == "caution"
+    assert examine_writes(["/etc/passwd"], Surroundings(isolation=CONTAINER)).verdict.label == "caution"

@@ -16,6 +16,8 @@ Effect = Literal[
     "changes shared state",
 ]
 
+Source = Literal["program", "redirect", "text"]
+
 LABELS: tuple[Label, ...] = ("safe", "caution", "dangerous")
 
 
@@ -32,6 +34,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     decoded: str  # the command after quotes, variables and decoders are resolved
     effects: tuple[Effect, ...] = ()
     hardline: bool = False  # never to be run, whatever the mode
+    argv: tuple[str, ...] = ()  # the program that does it, with its words
+    path: str = ""  # the file or directory it concerns, whole
+    source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
+    exact: str = ""  # equal only for the same words, input, directory and variables; empty when those are not known
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

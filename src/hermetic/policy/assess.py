@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
 
+from .acts import Act
 from .call import Call
 from .commands.catalog import all_judges
+from .commands.environment import judge_variable
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .effects import write
 from .evaluator import Evaluator, Overflow
 from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
-from .protected import protect
+from .protected import PROTECTED_WRITE, protect
 from .python_code import judge_python
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
@@ -43,9 +47,30 @@ DOUBTFUL = Rule(
     catches=("exec 3<>notes.txt",),
     spares=("echo hi",),
 )
-RULES = (UNREADABLE, DOUBTFUL)
+RULES = (UNREADABLE, DOUBTFUL, PROTECTED_WRITE)
 
 _JUDGES = all_judges()
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text meets when it runs, as far as that is known."""
+
+    cwd: str | None = None
+    workspace: str | None = None
+    state: ShellState | None = None
+    isolation: Isolation | None = None
+    stdin: str | None = None  # its whole input
+    env: Mapping[str, str] = {}  # variables for it alone
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """A verdict, and everything that the text does, harmless or not."""
+
+    verdict: Verdict
+    acts: tuple[Act, ...] = ()
+
+
+NOTHING_KNOWN = Surroundings()
 
 
 def assess(
@@ -60,75 +85,15 @@ def assess(
 
     Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's home on a real host.
     """
-    findings = _findings(command, Shell(state, cwd, workspace), state)
-    return verdict_of(findings, command, isolation)
+    around = Surroundings(cwd=cwd, workspace=workspace, state=state, isolation=isolation)
+    return examine_command(command, around).verdict
 
 
-def assess_python(
-    source: str,
-    *,
-    cwd: str | None = None,
-    workspace: str | None = None,
-    state: ShellState | None = None,
-    isolation: Isolation | None = None,
-) -> Verdict:
-    """The verdict on a Python text, judged without running anything."""
-    if len(source) > MAX_CHARACTERS:
-        finding = Finding(TOO_LARGE, f"is too long to be read ({len(source)} characters)", 0, len(source), source[:200])
-        return verdict_of([finding], source, isolation)
-    return _by_call(["python3", "script.py"], source, Shell(state, cwd, workspace), isolation, _judge_source)
-
-
-def assess_writes(
-    paths: Sequence[str],
-    *,
-    cwd: str | None = None,
-    workspace: str | None = None,
-    state: ShellState | None = None,
-    isolation: Isolation | None = None,
-) -> Verdict:
-    """The verdict on writing, changing or deleting these files, without a shell in between."""
-    text = "\n".join(paths)
-    return _by_call(["write", *paths], text, Shell(state, cwd, workspace), isolation, _judge_writes)
-
-
-def _by_call(
-    argv: list[str], text: str, shell: Shell, isolation: Isolation | None, judge: Callable[[Call, str], None]
-) -> Verdict:
-    """The verdict by a judge of one program, with no shell text around it."""
-    evaluator = Evaluator(_JUDGES)
-    evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
-    found = evaluator.findings
-    try:
-        judge(Call([to_bytes_text(word) for word in argv], shell, None, {}, evaluator), text)
-        evaluator.finish()
-    except (Overflow, RecursionError):
-        found.append(Finding(TOO_LARGE, "asks for more work than a check may take", 0, len(text), text[:200]))
-    except Exception as problem:  # a judge's mistake must never let anything pass unread
-        found.append(Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, len(text), text[:200]))
-    return verdict_of(found, text, isolation)
-
-
-def _judge_source(call: Call, source: str) -> None:
-    judge_python(call, to_bytes_text(source))
-
-
-def _judge_writes(call: Call, text: str) -> None:
-    for path in call.args:
-        one = call.again(["write", path])
-        protect(one, path)
-        write(one, path)
-
-
-def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
-    """The verdict that findings amount to, where the command runs."""
-    return _verdict(command, _distinct(tuple(_part(finding, command, isolation) for finding in findings)))
-
-
-def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Finding]:
+def examine_command(command: str, around: Surroundings = NOTHING_KNOWN) -> Examined:
+    """What a shell text would do."""
     size = len(command)
     if size > MAX_CHARACTERS:
-        return [Finding(TOO_LARGE, f"is too long to be read ({size} characters)", 0, size, command[:200])]
+        return _too_large(command, around)
     found: list[Finding] = []
     deceptive = deception_in(command)
     if deceptive:
@@ -137,37 +102,89 @@ def _findings(command: str, shell: Shell, state: ShellState | None) -> list[Find
         )
     text = to_bytes_text(command.replace("\r\n", "\n").rstrip("\r"))
     if _nested(text) > MAX_NESTED:
-        return [*found, Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200])]
-    evaluator = Evaluator(_JUDGES)
-    _prepare(evaluator, shell, state)
-    try:
+        found.append(Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200]))
+        return Examined(verdict_of(found, command, around.isolation))
+    shell, evaluator = Shell(around.state, around.cwd, around.workspace), Evaluator(_JUDGES)
+    _prepare(evaluator, shell, around.state)
+
+    def walk() -> None:
         reader = Reader(text)
-        evaluator.run(reader.read(), shell, None)
-        evaluator.finish()
-    except Unreadable as problem:
-        return [
-            *found,
-            *evaluator.findings,
-            Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, command[:200]),
-        ]
-    except (Overflow, RecursionError):
-        return [
-            *found,
-            *evaluator.findings,
-            Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, command[:200]),
-        ]
-    except Exception as problem:  # a judge's mistake must never let a command pass unread
-        return [
-            *found,
-            *evaluator.findings,
-            Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, command[:200]),
-        ]
+        sequence = reader.read()
+        _set_variables(evaluator, shell, around.env)
+        evaluator.run(sequence, shell, None if around.stdin is None else to_bytes_text(around.stdin))
+
+    problem = _walked(evaluator, walk, command)
     found += evaluator.findings
-    if is_doubtful(command):
+    if problem is not None:
+        found.append(problem)
+    elif is_doubtful(command):
         found.append(
             Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
         )
-    return found
+    return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
+
+
+def examine_python(source: str, around: Surroundings = NOTHING_KNOWN) -> Examined:
+    """What a Python text would do."""
+    if len(source) > MAX_CHARACTERS:
+        return _too_large(source, around)
+    text = to_bytes_text(source)
+    return _examine_call(["python3", "-c", text], source, around, lambda call: judge_python(call, text))
+
+
+def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -> Examined:
+    """What writing, changing or deleting these files means, without a shell in between."""
+
+    def judge(call: Call) -> None:
+        for path in call.args:
+            one = call.again(["write", path])
+            protect(one, path)
+            write(one, path)
+
+    return _examine_call(["write", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
+
+
+def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None]) -> Examined:
+    """By the judge of one program, with no shell text around it."""
+    evaluator, shell = Evaluator(_JUDGES), Shell(around.state, around.cwd, around.workspace)
+    evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
+    problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
+    found = [*evaluator.findings, *([problem] if problem else [])]
+    return Examined(verdict_of(found, text, around.isolation), tuple(evaluator.acts))
+
+
+def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> Finding | None:
+    """Does the evaluation; what kept it from its end is a finding, so that nothing passes unread."""
+    size = len(text)
+    try:
+        walk()
+        evaluator.finish()
+    except Unreadable as problem:
+        return Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, text[:200])
+    except (Overflow, RecursionError):
+        return Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, text[:200])
+    except Exception as problem:  # a judge's mistake must never let a command pass unread
+        return Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, text[:200])
+    return None
+
+
+def _too_large(text: str, around: Surroundings) -> Examined:
+    size = len(text)
+    finding = Finding(TOO_LARGE, f"is too long to be read ({size} characters)", 0, size, text[:200])
+    return Examined(verdict_of([finding], text, around.isolation))
+
+
+def _set_variables(evaluator: Evaluator, shell: Shell, env: Mapping[str, str]) -> None:
+    """Judge and set the variables that hold for this text alone."""
+    call = Call(["env"], shell, None, {}, evaluator)
+    for name, value in env.items():
+        judge_variable(call, name, to_bytes_text(value), temporary=True)
+        shell.variables[name] = to_bytes_text(value)
+
+
+def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
+    """The verdict that findings amount to, where the command runs."""
+    return _verdict(command, _distinct(tuple(_part(finding, command, isolation) for finding in findings)))
 
 
 def _nested(text: str) -> int:
@@ -195,8 +212,9 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
         source = text if "()" in text.split("{", 1)[0] else f"{name} () {text}"
         try:
             evaluator.run(Reader(source, (0, 0)).read(), shell, None)
-        except (Unreadable, Overflow):
+        except (Unreadable, Overflow):  # whatever it does, nobody has seen it
             evaluator.findings.clear()
+            evaluator.run(Reader(f'{name} () {{ eval "$__unreadable"; }}', (0, 0)).read(), shell, None)
 
 
 def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
@@ -219,6 +237,10 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
         decoded=shown(finding.decoded),
         effects=effects,
         hardline=hardline,
+        argv=finding.argv,
+        path=shown(finding.path or ""),
+        source=finding.source,
+        exact=finding.exact,
     )
 
 

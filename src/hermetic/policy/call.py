@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from .acts import Deed
 from .marks import LOCAL, shown
 from .paths import Place, classify, resolve
 from .rules import Rule
@@ -16,9 +17,13 @@ Judge = Callable[["Call"], "str | None"]  # gives what the program prints, None 
 class Machine(Protocol):
     """What evaluates nested commands and collects findings."""
 
+    carriers: list[list[str]]  # the programs that are being run, each by the one before
     forking: int  # how many pipelines and background commands surround the program
 
-    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
+    def report(
+        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
+    ) -> None: ...
+    def note(self, deed: Deed, value: str) -> None: ...
     def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str: ...
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
     def probe_argv(self, argv: list[str], shell: Shell) -> bool: ...
@@ -50,7 +55,7 @@ class Call:
 
     def report(self, rule: Rule, reason: str, path: str | None = None) -> None:
         """Record that a rule applies to this program."""
-        self.machine.report(rule, reason, self.text(), path, self.shell)
+        self.machine.report(rule, reason, self.text(), path, self.shell, self)
 
     def text(self) -> str:
         """The command as a person should see it."""

@@ -40,7 +40,9 @@ def is_contained(finding: Finding, isolation: Isolation) -> bool:
         return True
     if finding.path is None:
         return category not in _ANYWHERE
-    return _of_image(finding.path) and not any(_overlaps(finding.path, path) for path in isolation.shared_paths)
+    # A sandbox shows what it shares under its own name, so all else is its own or cannot be written.
+    is_own = isolation.kind == "sandbox" or _of_image(finding.path)
+    return is_own and not any(_overlaps(finding.path, path) for path in isolation.shared_paths)
 
 
 def _leads_out(shared: str) -> bool:

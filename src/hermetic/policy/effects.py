@@ -7,6 +7,7 @@ from hermetic.policy.tables import names
 from .call import Call
 from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
 from .paths import below_home, classify, follow, is_env_file, is_secret, resolve
+from .protected import protect_ours
 from .rules import Rule
 
 ROOT_DELETE = Rule(
@@ -221,6 +222,8 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     if behind != full and (path.endswith("/") or full not in call.shell.links):
         full, place = call.place(behind)  # a link itself may go, what lies behind it is deleted with `link/`
     name = shown(path)
+    call.machine.note("delete", full)
+    protect_ours(call, full, name)
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
         what = (
             "a path that cannot be known"
@@ -276,6 +279,8 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
     full = follow(resolve(path, call.shell), call.shell)
     place = classify(full, call.shell)
     name = shown(path)
+    call.machine.note("write", full)
+    protect_ours(call, full, name)
     call.shell.files[full] = content
     if place == "disk":
         call.report(DISK_WRITE, f"overwrites a disk: {name}", full)
@@ -323,6 +328,7 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     if not path or path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
         return call.input() if path else ""
     full = follow(resolve(path, call.shell), call.shell)
+    call.machine.note("read", full)
     held = call.shell.files.get(full)
     if held is not None:
         return held

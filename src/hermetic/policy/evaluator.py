@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .acts import Act, Deed
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
 from .call import Call, Judge, program_name
+from .circumstances import of_call
 from .commands.catalog import FALLBACK, find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
@@ -29,6 +31,7 @@ from .syntax import (
     Node,
     Pipe,
     Proc,
+    Redirect,
     Seq,
     Simple,
     Sub,
@@ -39,6 +42,7 @@ from .words import MAX_TEXT, Folder
 MAX_STEPS = 30_000
 MAX_NESTING = 60
 MAX_PROBES = 4
+MAX_ACTS = 2000
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
@@ -64,6 +68,9 @@ class Evaluator:
         self.processes = 0
         self.endless = 0
         self.probing = 0
+        self.redirecting = 0  # the streams of a command are being opened, not the command itself
+        self.acts: list[Act] = []
+        self.carriers: list[list[str]] = []  # the programs that are being run, each by the one before
         self.later: list[tuple[str, Shell, tuple[int, int]]] = []  # code that runs when its shell ends
 
     # --- the face to words and commands
@@ -74,9 +81,17 @@ class Evaluator:
         if self.steps > MAX_STEPS:
             raise Overflow
 
-    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None:
+    def report(
+        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
+    ) -> None:
         """Record a finding at the command being evaluated."""
-        self.findings.append(Finding(rule, reason, *self.span, decoded, path, shell.remote))
+        finding = Finding(rule, reason, *self.span, decoded, path, shell.remote)
+        self.findings.append(finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0))
+
+    def note(self, deed: Deed, value: str) -> None:
+        """Record that something is written, deleted, read or reached."""
+        if not self.probing and len(self.acts) < MAX_ACTS:
+            self.acts.append(Act("reach", host=value) if deed == "reach" else Act(deed, path=value))
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
@@ -246,7 +261,7 @@ class Evaluator:
     def _redirected(self, node: Node, shell: Shell, stdin: str | None) -> str:
         assert not isinstance(node, Simple | Pipe | Function | Coproc)
         folder = Folder(self, shell)
-        streams = open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
+        streams = self._open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
         output = run_compound(self, node, shell, streams.stdin, folder)
         return self._close(streams, output, self._call(["{"], shell, stdin, {}))
 
@@ -271,7 +286,7 @@ class Evaluator:
                 assign(self, one, shell, folder)
                 self.span = self.span if self.fixed else (node.start, node.end)
         call = self._call(argv or [">"], shell, stdin, env)
-        streams = open_streams(node.redirects, folder, call, stdin)
+        streams = self._open_streams(node.redirects, folder, call, stdin)
         self.span = self.span if self.fixed else (node.start, node.end)
         if not argv:
             if len(node.redirects) == 1 and node.redirects[0].op == "<":
@@ -301,13 +316,17 @@ class Evaluator:
         """Evaluate a program with its arguments; gives what it prints."""
         self._enter()
         self.spend(12)
+        self.carriers.append(argv)
         try:
             call = self._call(argv, shell, stdin, env)
+            if not self.probing and len(self.acts) < MAX_ACTS:
+                self.acts.append(Act("run", tuple(argv)))
             output = self._dispatch(call)
             if output is None:
                 return _default_output(call)
             return output if len(output) <= MAX_TEXT else unknown_like(output)
         finally:
+            self.carriers.pop()
             self.nesting -= 1
 
     def _dispatch(self, call: Call) -> str | None:
@@ -411,6 +430,13 @@ class Evaluator:
     def _call(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> Call:
         return Call(argv, shell, stdin, env, self)
 
+    def _open_streams(self, redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None) -> Streams:
+        self.redirecting += bool(redirects)
+        try:
+            return open_streams(redirects, folder, call, stdin)
+        finally:
+            self.redirecting -= bool(redirects)
+
     def _close(self, streams: Streams, output: str, call: Call) -> str:
         """Send output where the redirections say; gives what is left for the next in line."""
         if not streams.outputs and "1" in call.shell.descriptors and "1" not in streams.opened:
@@ -421,6 +447,13 @@ class Evaluator:
         return "" if streams.captured else output
 
     def _send(self, target: str, output: str, call: Call) -> None:
+        self.redirecting += 1
+        try:
+            self._check_sent(target, output, call)
+        finally:
+            self.redirecting -= 1
+
+    def _check_sent(self, target: str, output: str, call: Call) -> None:
         full = resolve(target, call.shell)
         if classify(full, call.shell) == "network":
             check_commands(call, output)

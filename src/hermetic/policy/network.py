@@ -102,6 +102,7 @@ def is_metadata(url: str) -> bool:
 
 def check_address(call: Call, url: str) -> None:
     """Report an address that hands out credentials."""
+    call.machine.note("reach", host_of(literal_globs(url)))
     if is_metadata(url):
         call.report(METADATA, "asks the cloud's metadata service for credentials")
 

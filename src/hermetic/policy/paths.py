@@ -324,6 +324,8 @@ def classify(path: str, shell: Shell) -> Place:
     path = _concrete_top(path)
     if path.startswith("/dev"):
         return _device(path)
+    if shell.home.startswith("/tmp/") and _under(path, shell.home):  # a home is one wherever it lies
+        return _in_home(path[len(shell.home) :].strip("/"), path, shell)
     for temp in ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders"):
         if _under(path, temp):
             return "temp"

@@ -82,6 +82,7 @@ def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
     number = fd or "1"
     streams.opened[number] = full
     if network:
+        call.machine.note("reach", full.split("/")[3])
         streams.to_network = True
     else:
         before = call.shell.files.get(full, "") if op in (">>", "&>>") else ""

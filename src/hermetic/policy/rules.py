@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hermetic.contract.verdict import Effect, Label
+from hermetic.contract.verdict import Effect, Label, Source
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,3 +30,6 @@ class Finding(msgspec.Struct, frozen=True):
     decoded: str
     path: str | None = None
     inside: bool = False  # concerns another machine or a container, not this host
+    argv: tuple[str, ...] = ()  # of the program that does it
+    source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
+    exact: str = ""  # what tells it from all other acts; empty when that cannot be known

@@ -14,7 +14,7 @@ Value = str | list[str] | dict[str, str]
 
 DEFAULT_HOME = "/home/dev"
 DEFAULT_WORKSPACE = "/home/dev/project"
-_SECRET_NAME = re.compile(
+SECRET_NAME = re.compile(
     (
         r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|"
         r"CREDENTIALS?|PAT)(_|$)|_KEY$"
@@ -153,7 +153,7 @@ UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM
             )
         if self.complete:
             return None
-        return TOKEN if _SECRET_NAME.search(name) else None
+        return TOKEN if SECRET_NAME.search(name) else None
 
     def is_set(self, name: str) -> bool:
         """True when the variable has a known or conventional value."""

@@ -20,6 +20,7 @@ from hermetic.policy.effects import (
 from hermetic.policy.marks import ENDLESS, STAR, has_glob, is_known, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.protected import protect_ours
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -84,6 +85,7 @@ def judge_truncate(call: Call) -> str | None:
         return None
     options = parse_options(call.args, "srl" if call.name == "fallocate" else "sr", ("size", "reference", "length"))
     for path in options.operands:
+        call.machine.note("write", call.place(path)[0])
         _overwrite(call, path)
     return ""
 
@@ -110,6 +112,8 @@ def judge_mv(call: Call) -> str | None:
 def _move_away(call: Call, path: str) -> None:
     full, place = call.place(path)
     name = shown(path)
+    call.machine.note("delete", full)
+    protect_ours(call, full, name)
     if place == "git":
         call.report(GIT_DELETE, f"takes the repository's history away: {name}", full)
     elif place in ("system", "root", "device", "disk", "kernel", "home"):
@@ -244,6 +248,7 @@ def judge_touch(call: Call) -> str | None:
     operands = options.operands[:1] if call.name == "mknod" else options.operands
     for path in operands:
         full, place = call.place(path)
+        call.machine.note("write", full)
         if place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history", "log") and not (
             call.name == "mkdir" and place == "startup"
         ):

@@ -99,6 +99,7 @@ def judge_chmod(call: Call) -> str | None:
     if call.name == "chmod" and (sets_uid(mode) or _SET_UID_PROGRAMS.search(reference or "")):
         call.report(SET_UID, f"lets a program run with its owner's rights: {shown(mode)}")
     for path in operands:
+        call.machine.note("write", call.place(path)[0])
         _permission(call, path, mode, recursive)
     return ""
 

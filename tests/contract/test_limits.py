@@ -89,6 +89,10 @@ COMPARED: dict[str, float] = {
 NOT_LIMITS = {
     "bare_files.HEAD_BYTES": "how much of a file a script sends ahead to tell what it is",
     "file_batches._NEW": "a number of the kernel: flags of open",
+    "readers.TIOCGPGRP": "a number of the kernel",
+    "readers.READERS": "how many programs are named that may read the same input: only the first few matter",
+    "readers.WORDS": "how much of a program's words is told: enough to know what it reads",
+    "readers.WORD_BYTES": "how much of a program's words is told: enough to know what it reads",
     "file_changes.TURNS": "how often a name that others keep changing is looked up again",
     "walking.MOST_LINKS": "a number of the kernel: how many links a path may lead through",
     "walking._STEP": "a number of the kernel: flags of open",

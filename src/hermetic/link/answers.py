@@ -63,6 +63,30 @@ class Place(msgspec.Struct, frozen=True):
     cwd: str
 
 
+class Defined(msgspec.Struct, frozen=True):
+    """Where a session is, and how often its state may have changed; the body holds what it has defined."""
+
+    cwd: str
+    changes: int
+    is_there: bool = True
+    is_same: bool = False  # as what the client knows: no body
+    fits: bool = True  # the body; else it was too long for a frame
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A program that reads what is typed."""
+
+    pid: int
+    program: str
+    argv: tuple[str, ...] = ()
+
+
+class Readers(msgspec.Struct, frozen=True):
+    """Who reads what is typed into a process."""
+
+    readers: tuple[Reader, ...]
+
+
 class ReadFromLog(msgspec.Struct, frozen=True):
     """Which bytes of a log the body holds."""
 
@@ -175,6 +199,8 @@ bridged = msgspec.msgpack.Decoder(Bridged)
 said = msgspec.msgpack.Decoder(Said)
 process_news = msgspec.msgpack.Decoder(ProcessNews)
 place = msgspec.msgpack.Decoder(Place)
+defined = msgspec.msgpack.Decoder(Defined)
+readers = msgspec.msgpack.Decoder(Readers)
 processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body
 exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
 file_piece = msgspec.msgpack.Decoder(FilePiece)

@@ -15,7 +15,7 @@ from .bare_jobs import BareCommand, Report, Start
 from .bare_keeper import BareSweep
 from .bare_line import OUT, Complaints, Line
 from .command import assignments
-from .exports import Exports, parse_exports
+from .exports import Definitions, Exports, parse_exports
 from .flock import Flock
 from .loop import Waiters
 from .session import Session
@@ -46,6 +46,7 @@ class State:
         # A function may have the name of a builtin.
         plain = b"".join(b"builtin %s\n" % line for line in lines.splitlines())
         self.text = unset + declarations + functions + rest + plain + traps
+        self.definitions = b"\0".join((variables, functions, lines, b""))
         self._exports: dict[str, str] | None = None
 
     @property
@@ -76,6 +77,8 @@ class BareSession(Session):
         self.notes: list[str] = []  # for the next result
         self.flock = Flock(resident, self)  # empty: there are no living shells
         self.exports = BareExports(self)
+        self.definitions = BareDefinitions(self)
+        self.start_timer = None
         self.when_started = Waiters()
         self.closed = False
         if resident.first_state is not None:
@@ -208,6 +211,7 @@ class BareSession(Session):
         if command.order.cwd is not None and self.state is not None:
             state.logical, state.physical = self.state.logical, self.state.physical
         self.state = state
+        self.exports.changed()
 
     def _stand_where(self, cwd: str, command: BareCommand) -> None:
         """A directory that is gone is gone for the next command too; it is told once."""
@@ -244,5 +248,16 @@ class BareExports(Exports):
         session = self.session
         if session.state is not None or session.closed:
             answer(dict(session.state.exports if session.state is not None else session.resident.environ))
+        else:
+            session.when_started.add(lambda: self.ask(answer))
+
+
+class BareDefinitions(Definitions):
+    session: BareSession
+
+    def ask(self, answer: Callable[[bytes], None]) -> None:
+        session = self.session
+        if session.state is not None or session.closed:
+            answer(session.state.definitions if session.state is not None else b"")
         else:
             session.when_started.add(lambda: self.ask(answer))

@@ -1,4 +1,4 @@
-"""The variables a session exports, as its own shell tells them."""
+"""What a session's own shell tells of itself: the variables it exports, and all that it has defined."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ class Exports:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.known: dict[str, str] | None = None
+        self.changes = 1  # how often the shell's state may have changed
 
     def changed(self) -> None:
         self.known = None
+        self.changes += 1
 
     def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
         """Call `answer(variables)`; from a copy while the lane is busy."""
@@ -28,31 +30,57 @@ class Exports:
         if self.known is not None:
             answer(self.known)
             return
-        if session.start_timer is not None and not session.closed:
-            session.when_started.add(lambda: self.ask(answer))
-            return
-        shell = session.lane
-        if shell is None or shell.command is not None:
-            if session.flock.ordered and not session.closed:  # the newest state is in a copy that has still to report
-                session.flock.when_reported.add(lambda: self.ask(answer))
-                session.await_proof()
-                return
-            shell = session.flock.copies[-1] if session.flock.copies else None
-        if shell is None or session.closed:
-            answer(dict(session.resident.environ))
-            return
-        session.ask(shell, b"E", lambda data: self._told(shell, data, answer))
 
-    def _told(self, shell: Shell, data: bytes | None, answer: Callable[[dict[str, str]], None]) -> None:
+        def told(shell: Shell | None, data: bytes) -> None:
+            if shell is None:
+                answer(dict(session.resident.environ))
+            else:
+                self._told(shell, data, answer)
+        ask_newest(session, b"E", told)
+
+    def _told(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
         session = self.session
-        if data is None:
-            session.loop.call_soon(lambda: self.ask(answer))  # the shell died before it told
-            return
         exports = parse_exports(data) or dict(session.resident.environ)
         exports.pop("HERMETIC_COMMAND", None)
         if shell is session.lane:
             self.known = exports
         answer(exports)
+
+
+class Definitions:
+    """Variables, functions, aliases and traps, in the words of bash: three texts, a NUL behind each."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def ask(self, answer: Callable[[bytes], None]) -> None:
+        ask_newest(self.session, b"D", lambda shell, data: answer(data))
+
+
+def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, bytes], None]) -> None:
+    """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
+    def again() -> None:
+        ask_newest(session, verb, answer)
+    if session.start_timer is not None and not session.closed:
+        session.when_started.add(again)
+        return
+    shell = session.lane
+    if shell is None or shell.command is not None:
+        if session.flock.ordered and not session.closed:  # the newest state is in a copy that has still to report
+            session.flock.when_reported.add(again)
+            session.await_proof()
+            return
+        shell = session.flock.copies[-1] if session.flock.copies else None
+    if shell is None or session.closed:
+        answer(None, b"")
+        return
+
+    def told(data: bytes | None) -> None:
+        if data is None:
+            session.loop.call_soon(again)  # the shell died before it told
+        else:
+            answer(shell, data)
+    session.ask(shell, verb, told)
 
 
 def parse_exports(data: bytes) -> dict[str, str]:

@@ -12,6 +12,7 @@ from .bridge_requests import BridgeRequests
 from .command import Command, Order
 from .feed import InputClosed
 from .following import Follow, wait_for_log
+from .looking_requests import LookingRequests
 from .output_log import open_unnamed
 from .password_requests import PasswordRequests
 from .process import Process
@@ -42,7 +43,7 @@ OF_FILES = frozenset((
     "search_files"))
 
 
-class Requests(PasswordRequests, BridgeRequests):
+class Requests(PasswordRequests, BridgeRequests, LookingRequests):
     """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
 
     def __init__(self, resident: Resident, life: Life) -> None:

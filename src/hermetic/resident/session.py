@@ -13,7 +13,7 @@ import signal
 from collections import deque
 
 from .command import Vocabulary, may_set_traps
-from .exports import Exports
+from .exports import Definitions, Exports
 from .flock import Flock
 from .job import ending_of
 from .loop import Waiters
@@ -56,6 +56,7 @@ class Session:
         self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
+        self.definitions = Definitions(self)
         self.move_soon = False
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far

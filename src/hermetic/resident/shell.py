@@ -2,7 +2,8 @@
 
 Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. It knows how
 to run a text (R; Q where it has input or its errors are kept apart; T where it may set traps), fork a copy of itself
-that listens on another channel (F), and tell its exported variables (E) or its whole state (S). Anything else ends it.
+that listens on another channel (F), and tell its exported variables (E), what its words mean (D) or its whole state
+(S). Anything else ends it.
 Nothing is inherited: channels, output and input are opened by path for as long as they are needed, so there is no
 control descriptor that a command could close, reuse or leak.
 """
@@ -52,6 +53,8 @@ builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[3]}"; builtin eval "$__h_t" ) & )
 """
 _TELL = r"""
 E) __h_i=1; builtin export -p >|"$__h_p${__h[3]}" ;;
+D) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin printf '\0'; builtin alias -p;
+builtin printf '\0'; } >|"$__h_p${__h[3]}" ;;
 S) __h_i=1; { builtin declare -p; builtin printf '\0'; builtin declare -f; builtin declare -F; builtin alias -p;
 builtin umask -p; for __h_y in c d f n s t u v; do builtin printf 'builtin ulimit -S -%s %s; builtin ulimit -H -%s %s\n'
 $__h_y "$(builtin ulimit -S -$__h_y)" $__h_y "$(builtin ulimit -H -$__h_y)"; done;

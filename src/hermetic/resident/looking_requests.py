@@ -1,0 +1,48 @@
+"""Requests of a client that judges what may run: what a shell's words mean, and who reads what is typed."""
+
+from __future__ import annotations
+
+import os
+
+from . import fields as take
+from . import frames
+from .process import Process
+from .readers import readers_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .job import Job
+    from .resident import Resident
+    from .server import Request
+
+
+class LookingRequests:
+    resident: Resident
+
+    def do_definitions(self, request: Request) -> None:
+        """What a session's shell has defined; nothing but a number where that is known, and no shell is started."""
+        session = self.resident.sessions.get(take.text(request.fields, "session"))
+        if session is None:
+            request.reply({"cwd": self.resident.cwd, "changes": 0, "is_there": False})
+            return
+        known = request.fields.get("known")
+
+        def answer(data: bytes) -> None:
+            fits = len(data) <= frames.MAX_BODY
+            request.reply({"cwd": session.cwd, "changes": session.exports.changes, "is_there": True, "fits": fits},
+                          data if fits else b"")
+        if known == session.exports.changes and session.start_timer is None:
+            request.reply({"cwd": session.cwd, "changes": known, "is_there": True, "is_same": True})
+        else:
+            session.definitions.ask(answer)
+
+    def do_readers(self, request: Request) -> None:
+        """The programs that read what is typed into a process now."""
+        job: Job = self.resident.job(take.text(request.fields, "process"))
+        if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_place is None:
+            request.reply({"readers": []})
+            return
+        terminal = job.feed.fd if job.pty and job.feed is not None else None
+        request.reply({"readers": [
+            {"pid": pid, "program": program, "argv": [os.fsdecode(word) for word in argv]}
+            for pid, program, argv in readers_of(job.members(), job.input_place, terminal)]})

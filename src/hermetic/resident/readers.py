@@ -1,0 +1,66 @@
+"""Who reads what is typed: the group in a terminal's foreground, or whoever has the pipe as standard input."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from .tree import stat_fields
+from .waiting import place_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Reader = tuple[int, str, list[bytes]]  # pid, the name of its program, its words
+
+TIOCGPGRP = 0x540F
+READERS = 32  # that are told of
+WORDS = 8  # of each
+WORD_BYTES = 256
+
+
+def readers_of(pids: Iterable[int], place: tuple[int, int], terminal: int | None) -> list[Reader]:
+    """Each process that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
+    group = None if terminal is None else _foreground(terminal)
+    found = []
+    for pid in pids:
+        fields = stat_fields(pid)
+        if len(fields) < 3 or fields[0] == "Z":
+            continue
+        if group is not None and fields[2] != str(group):
+            continue
+        if terminal is None and not _has_as_input(pid, place):
+            continue
+        found.append(_described(pid))
+    return found[:READERS]
+
+
+def _foreground(terminal: int) -> int | None:
+    """The group that the terminal gives its input to; None when nobody has been put there."""
+    try:
+        group: int = struct.unpack("i", fcntl.ioctl(terminal, TIOCGPGRP, bytes(4)))[0]
+    except OSError:
+        return None
+    return group if group > 0 else None
+
+
+def _has_as_input(pid: int, place: tuple[int, int]) -> bool:
+    try:
+        return place_of(os.stat("/proc/%d/fd/0" % pid)) == place
+    except OSError:
+        return False
+
+
+def _described(pid: int) -> Reader:
+    try:
+        program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        program = ""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            words = file.read(WORDS * WORD_BYTES).split(b"\0")[:WORDS]
+    except OSError:
+        words = []
+    return pid, program, [word[:WORD_BYTES] for word in words if word]

@@ -7,6 +7,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 
 if TYPE_CHECKING:
     from hermetic import blocking
+    from hermetic.contract.approval import Approval, ApprovalRequest
     from hermetic.contract.command import Result
     from hermetic.contract.edits import Patched
     from hermetic.contract.endings import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     )
     from hermetic.contract.environment import Isolation
     from hermetic.contract.errors import (
+        ApprovalRequired,
         BridgeError,
         ConfigError,
         EditRefused,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         InputClosed,
         InvalidArgument,
         NotPermitted,
+        UnknownApproval,
         UnknownProcess,
         Unreachable,
         Unsupported,
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Approval",
+    "ApprovalRequest",
+    "ApprovalRequired",
     "Bounds",
     "BridgeError",
     "Cancelled",
@@ -93,6 +99,7 @@ __all__ = [
     "Tool",
     "ToolLimits",
     "Toolbox",
+    "UnknownApproval",
     "UnknownProcess",
     "Unreachable",
     "Unsupported",
@@ -108,8 +115,9 @@ __all__ = [
 
 _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
-    "contract.errors": "BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError FileChanged "
-    "InputClosed InvalidArgument NotPermitted UnknownProcess Unreachable Unsupported",
+    "contract.approval": "Approval ApprovalRequest",
+    "contract.errors": "ApprovalRequired BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError "
+    "FileChanged InputClosed InvalidArgument NotPermitted UnknownApproval UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",
     "contract.edits": "Patched",
     "contract.environment": "Isolation",

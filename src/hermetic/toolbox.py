@@ -8,14 +8,18 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 from weakref import WeakSet
 
 import msgspec
 
-from hermetic.codemode.arguments import CodeLimits, CodeOptions
+from hermetic.approvals.answering import Approvals
+from hermetic.approvals.making import make_desk
+from hermetic.codemode.arguments import CodeOptions
 from hermetic.codemode.tool import CodeMode
 from hermetic.config.settings import Settings
+from hermetic.contract.approval import Approver, Mode, Reviewer
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
@@ -23,12 +27,14 @@ from hermetic.files.memory import FileMemory
 from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
 from hermetic.files.write import write_file_tool
-from hermetic.fleet.fleet import Fleet
+from hermetic.fleet.fleet import Fleet, backend_for_new
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.tool import process_tool
 from hermetic.processes.webhook import Webhook
-from hermetic.session.door import Approver, PolicyDoor
+from hermetic.session.batch import approval_tool
+from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
+from hermetic.session.spot import Spot
 from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
 from hermetic.terminal.known_secrets import KnownSecret
 from hermetic.terminal.redaction import Redactor
@@ -36,7 +42,7 @@ from hermetic.terminal.showing import Showing
 from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
 from hermetic.terminal.tool import terminal_tool
 
-Policy = Literal["deny", "allow", "off"]
+Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
 
 _log = logging.getLogger("hermetic.toolbox")
 
@@ -44,13 +50,15 @@ _log = logging.getLogger("hermetic.toolbox")
 class Toolbox:
     """What models call. Use it in `async with`, or close it; one event loop.
 
-    `policy`: None and "deny" refuse what is dangerous unless `approver` allows it, "allow" refuses only what is never
-    to be run, "off" asks nothing. What is given beside `settings` goes before what they say.
+    `policy`: "ask" has what is dangerous allowed by somebody, and refuses it where nobody can be asked; "deny" refuses
+    it; "allow" refuses only what is never to be run or what a rule denies; "sandbox-first" runs in a sandbox and asks
+    for what is to leave it; "off" judges nothing. What is given beside `settings` goes before what they say.
     """
 
     def __init__(
         self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
-        policy: Policy | None = None, approver: Approver | None = None, limits: ToolLimits | None = None,
+        policy: Policy | None = None, approver: Approver | None = None, reviewer: Reviewer | None = None,
+        limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
         code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
@@ -59,12 +67,20 @@ class Toolbox:
         said = settings or Settings()
         kind = environment or said.environment.kind
         own = said.options if kind == said.environment.kind else {}  # they are of that kind alone
-        self._fleet = Fleet(kind, **{**own, **(options or {})})
-        self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(approver, allows=policy == "allow")
+        wanted = {**own, **(options or {})}
+        mode: Mode = said.approvals.mode if policy is None or policy == "off" else policy
+        self._around = Fleet(kind, **wanted) if mode == "sandbox-first" and kind == "local" else None
+        self._fleet = Fleet(kind, **wanted) if self._around is None else Fleet("sandbox", **_sandboxed(wanted))
         self._limits = limits or _limits_of(said)
         self._secrets = said.known_secrets(os.environ)
         is_redacting = said.redaction.enabled if redact is None else redact
         self._show = Showing(Redactor(self._secrets) if is_redacting else None)
+        desk = make_desk(
+            said.approvals, mode=mode, approver=approver, reviewer=reviewer, keeps=settings is not None,
+            redact=lambda text: self._show(text, ""),
+        )  # fmt: skip
+        self._approvals = Approvals(desk)
+        self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(desk)
         password = said.sudo.password if sudo_password is None else sudo_password
         self._desks = SudoDesks(Passwords(password, ask_password), self._learn)
         self._activity = on_activity
@@ -72,14 +88,14 @@ class Toolbox:
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
-            code or _code_of(said), self._usable, self._call_from_script,
-            tell=on_progress or (lambda task_id, text: None),
-            apart=lambda task_id: self._apart.use(f"scripts of {task_id}"),
+            code or CodeOptions(), self._usable, self._call_from_script,
+            tell=on_progress or (lambda task_id, text: None), apart=self._apart.use,
         )  # fmt: skip
         self._files = FileMemory()
         tools: tuple[Tool[Any], ...] = (
             terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
             write_file_tool(self._files, said.files.write_root), patch_tool(self._files, said.files.write_root),
+            approval_tool(desk),
         )  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
         self._running: dict[str, set[Task]] = {}
@@ -94,6 +110,11 @@ class Toolbox:
     def fleet(self) -> Fleet:
         """The environments, one for each task."""
         return self._fleet
+
+    @property
+    def approvals(self) -> Approvals:
+        """Questions that wait for an answer, and what was allowed before."""
+        return self._approvals
 
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
         """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
@@ -179,6 +200,8 @@ class Toolbox:
         await self._apart.close(remove=True)
         await self._notices.close()
         await self._fleet.close(remove=remove)
+        if self._around is not None:
+            await self._around.close(remove=remove)
 
     async def __aenter__(self) -> "Toolbox":
         return self
@@ -212,7 +235,14 @@ class Toolbox:
         return Task(
             task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
             limits=self._limits, activity=self._activity, caller=self._caller, is_scripted=is_scripted,
+            unopened=lambda: self._unopened(task_id),
+            outside=None if self._around is None else partial(self._around.use, task_id),
         )  # fmt: skip
+
+    def _unopened(self, task_id: str) -> Spot | None:
+        """The task's place as far as it is known before it is opened."""
+        backend = backend_for_new(self._fleet, task_id)
+        return None if backend is None else Spot(backend.kind, backend.isolation, backend.options)
 
     @asynccontextmanager
     async def _place(self, task_id: str) -> AsyncIterator[Environment]:
@@ -232,20 +262,18 @@ class Toolbox:
                 self._show.redactor = Redactor(self._secrets)
 
 
+def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a sandbox around the directory that a place on this machine itself would begin in."""
+    kept = {name: value for name, value in options.items() if name in ("env", "lease", "unattended", "login")}
+    return {**kept, "workspace": os.path.abspath(options.get("cwd") or os.getcwd())}
+
+
 def _limits_of(settings: Settings) -> ToolLimits:
     terminal = settings.terminal
     return ToolLimits(
         foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters,
         read=settings.files.read_characters,
     )
-
-
-def _code_of(settings: Settings) -> CodeOptions:
-    said = settings.code_execution
-    return CodeOptions(
-        limits=CodeLimits(time=said.timeout, calls=said.max_tool_calls), timezone=said.timezone,
-        passthrough=said.passthrough, isolated=said.isolated, warm=said.warm,
-    )  # fmt: skip
 
 
 def _as_json(answer: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"fleet", "config"}),
     frozenset({"terminal", "processes", "files", "codemode", "webtools"}),
     frozenset({"session"}),
+    frozenset({"approvals"}),
     frozenset({"policy", "environments", "edits"}),
     frozenset({"link"}),
     frozenset({"contract"}),

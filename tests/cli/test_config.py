@@ -12,7 +12,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A settings file of the user's own."""
     path = tmp_path / "config.toml"
     path.write_text(
-        '[environments.local]\nlogin = false\n[sudo]\npassword = "hunter22"\n[approvals]\nmode = "manual"\n'
+        '[environments.local]\nlogin = false\n[sudo]\npassword = "hunter22"\n[approvals]\nmode = "deny"\n'
     )
     path.chmod(0o600)
     monkeypatch.setenv("HERMETIC_CONFIG", str(path))
@@ -27,7 +27,7 @@ def test_every_setting_is_shown_with_its_place_and_no_password(file: Path) -> No
     assert lines["environments.local.login"] == ["false", f"{file}:2"]
     assert lines["terminal.longest_timeout"] == ["600.0", "default"]
     assert lines["sudo.password"] == ["(hidden)", f"{file}:4"]
-    assert lines["approvals.mode"] == ["manual", f"{file}:6"]
+    assert lines["approvals.mode"] == ["deny", f"{file}:6"]
     assert b"hunter22" not in done.stdout + done.stderr
 
 

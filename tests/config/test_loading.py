@@ -98,7 +98,7 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec"),
+        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, environment"),
         ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: l"),
         ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
@@ -156,11 +156,17 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
     assert machine.load(HERMETIC_REDACTION_ENABLED=text).redaction.enabled is value
 
 
+SPELLED = {
+    "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
+    "wait": "no", "always_days": "7",
+    "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
+}  # fmt: skip
+
+
 def test_every_setting_can_be_a_variable(machine: Machine) -> None:
     for section, shape in SECTIONS.items():
         for name in shape.__struct_fields__:
-            words = {"kind": "sandbox", "enabled": "no", "variables": "A,B", "passthrough": "A", "isolated": "yes"}
-            text = {**words, "warm": "no"}.get(name, "5000")
+            text = SPELLED.get(name, "5000")
             settings = machine.load(**{f"HERMETIC_{section}_{name}".upper(): text})
             assert getattr(getattr(settings, section), name) != getattr(shape(), name), name
 
@@ -172,7 +178,6 @@ class TestAProject:
         "text",
         [
             "[sudo]\npassword = 'x'",
-            "[code_execution]\npassthrough = ['AWS_SECRET_ACCESS_KEY']",
             "[redaction]\nenabled = false",
             "[environments.docker]\nvolumes = ['/:/host']",
             "[environments.docker]\nextra_args = ['--privileged']",
@@ -217,12 +222,77 @@ class TestAProject:
         assert "belongs to another user" in settings.notes[0]
 
 
-def test_approvals_are_passed_on_as_they_are_and_the_user_goes_before_a_project(machine: Machine) -> None:
-    settings = machine.load(
-        user="[approvals]\nmode = 'manual'\n[approvals.rules]\ngit = ['push']\n",
-        project="[approvals]\nmode = 'off'\ndeny = ['rm *']\n",
+RULE = "[[approvals.rules]]\ndecision = '{}'\ncommand = ['git', 'push']\nmatches = ['git push']\n"
+
+
+class TestApprovals:
+    def test_what_users_and_projects_deny_and_rule_adds_up(self, machine: Machine) -> None:
+        settings = machine.load(
+            user="[approvals]\nanswers = 'queue'\ndeny = ['npm publish*']\n" + RULE.format("allow"),
+            project="[approvals]\ndeny = ['rm *']\n" + RULE.format("ask"),
+        )
+        assert settings.approvals.answers == "queue"
+        assert settings.approvals.deny == ("npm publish*", "rm *")
+        assert [rule.decision for rule in settings.approvals.rules] == ["allow", "ask"]
+
+    @pytest.mark.parametrize(
+        "text",
+        ["mode = 'allow'", "mode = 'ask'", "nobody = 'allow'", "file = '/tmp/x'", "timeout = 1", "answers = 'queue'"],
     )
-    assert settings.approvals == {"mode": "manual", "deny": ["rm *"], "rules": {"git": ["push"]}}
+    def test_a_project_only_tightens(self, machine: Machine, text: str) -> None:
+        with pytest.raises(ConfigError, match="a project cannot set"):
+            machine.load(project=f"[approvals]\n{text}\n")
+        with pytest.raises(ConfigError, match="a project cannot set"):
+            machine.load(project=RULE.format("allow"))
+        assert machine.load(project="[approvals]\nmode = 'deny'\n").approvals.mode == "deny"
+
+    def test_variables_add_to_what_is_denied(self, machine: Machine) -> None:
+        variables = {"HERMETIC_APPROVALS_DENY": "git push*, rm *"}
+        settings = machine.load(user="[approvals]\ndeny = ['x']\n", **variables)
+        assert settings.approvals.deny == ("x", "git push*", "rm *")
+
+    @pytest.mark.parametrize(
+        ("variable", "text", "name", "value"),
+        [
+            ("HERMES_YOLO_MODE", "1", "mode", "allow"),
+            ("HERMES_INTERACTIVE", "1", "answers", "terminal"),
+            ("HERMES_GATEWAY_SESSION", "1", "answers", "queue"),
+            ("HERMES_EXEC_ASK", "true", "answers", "queue"),
+        ],
+    )
+    def test_the_variables_of_the_original_are_understood(
+        self, machine: Machine, variable: str, text: str, name: str, value: str
+    ) -> None:
+        settings = machine.load(**{variable: text})
+        assert getattr(settings.approvals, name) == value
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("[approvals]\nmode = 'yolo'\n", "approvals.mode cannot be 'yolo'"),
+            ("[approvals]\nmod = 'ask'\n", "no setting 'mod'"),
+            ("[approvals]\ndeny = ['']\n", "empty text"),
+            ("[[approvals.rules]]\ndecision = 'allow'\n", "one of command, path and network"),
+            ("[[approvals.rules]]\ndecision = 'maybe'\n", "approvals.rules cannot be"),
+            ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\n", "needs matches"),
+            ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatches = ['y']\n", "does not apply to 'y'"),
+            (
+                "[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatches = ['x']\nspares = ['x 1']\n",
+                "it spares",
+            ),
+            ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatch = ['x']\n", "unknown field"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_with_its_reason(self, machine: Machine, text: str, problem: str) -> None:
+        with pytest.raises(ConfigError, match=problem):
+            machine.load(user=text)
+
+    @pytest.mark.parametrize("mode", [0o666, 0o602, 0o622 | 0o002])
+    def test_a_file_that_anybody_can_write_is_refused(self, machine: Machine, mode: int) -> None:
+        machine.load(user="[approvals]\nmode = 'deny'\n")
+        machine.user_file.chmod(mode)
+        with pytest.raises(ConfigError, match="can be written by anybody"):
+            machine.load()
 
 
 def test_a_password_that_others_can_read_is_refused_and_none_is_shown(machine: Machine) -> None:

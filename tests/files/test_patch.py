@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.config.settings import FilesSettings, Settings
-from hermetic.session.door import ApprovalRequest
+from hermetic.contract.approval import ApprovalRequest
 from tests.boxes import everywhere, opened
 
 PATCH = """\

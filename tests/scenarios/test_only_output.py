@@ -31,7 +31,7 @@ async def test_a_chain_in_the_background_does_not_hold_the_call_and_is_not_rewri
     async with hermetic.open("local") as env:
         await env.run("true")
         began = time.perf_counter()
-        result = await env.run(f"{chain}\necho now \"{chain}\"", timeout=60)
+        result = await env.run(f'{chain}\necho now "{chain}"', timeout=60)
         assert time.perf_counter() - began < 10
         assert result.output == f"now {chain}\n"
         assert (await env.run("jobs -p | wc -l")).output.strip() == "1"

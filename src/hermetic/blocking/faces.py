@@ -6,6 +6,7 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
+from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending
@@ -23,14 +24,19 @@ from hermetic.session import session as sessions
 from hermetic.session.portal import Portal
 
 
-def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> "Environment":
+def open(
+    kind: str, *, task: str | None = None, replace: bool = False, policy: Mode | None = None,
+    approver: Approver | None = None, **options: Any,
+) -> "Environment":  # fmt: skip
     """An environment of this kind, ready; also a context manager. See `hermetic.open`."""
-    return _through_portal(lambda: opening.open(kind, task=task, replace=replace, **options))
+    return _through_portal(
+        lambda: opening.open(kind, task=task, replace=replace, policy=policy, approver=approver, **options)
+    )
 
 
-def attach(task_or_id: str) -> "Environment":
+def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> "Environment":
     """The living environment of a task, or with this id, whoever opened it. See `hermetic.attach`."""
-    return _through_portal(lambda: opening.attach(task_or_id))
+    return _through_portal(lambda: opening.attach(task_or_id, policy=policy, approver=approver))
 
 
 def _through_portal(make: Callable[[], opening.Opening]) -> "Environment":

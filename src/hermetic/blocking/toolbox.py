@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from hermetic import toolbox as toolboxes
+from hermetic.approvals.answering import Approvals
 from hermetic.blocking.faces import Fleet, fleet_of
 from hermetic.codemode.arguments import CodeOptions
 from hermetic.config.settings import Settings
+from hermetic.contract.approval import Approver, Reviewer
 from hermetic.contract.notice import Notice
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.processes.notices import Sink
-from hermetic.session.door import Approver
 from hermetic.session.portal import Portal
 from hermetic.session.task import ToolLimits
 from hermetic.terminal.sudo import AskPassword
@@ -55,7 +56,8 @@ class Toolbox:
 
     def __init__(
         self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
-        policy: toolboxes.Policy | None = None, approver: Approver | None = None, limits: ToolLimits | None = None,
+        policy: toolboxes.Policy | None = None, approver: Approver | None = None, reviewer: Reviewer | None = None,
+        limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
         code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
@@ -65,7 +67,7 @@ class Toolbox:
         try:
             self._toolbox = self._portal.do(
                 toolboxes.Toolbox, environment=environment, options=options, policy=policy, approver=approver,
-                limits=limits, sudo_password=sudo_password, ask_password=ask_password, redact=redact,
+                reviewer=reviewer, limits=limits, sudo_password=sudo_password, ask_password=ask_password, redact=redact,
                 on_notice=on_notice, webhook=webhook, on_activity=on_activity, code=code,
                 on_progress=on_progress, settings=settings,
             )  # fmt: skip
@@ -81,6 +83,11 @@ class Toolbox:
     def fleet(self) -> Fleet:
         """The environments, one for each task."""
         return fleet_of(self._portal, self._toolbox.fleet)
+
+    @property
+    def approvals(self) -> Approvals:
+        """Questions that wait for an answer, and what was allowed before; all but `attend` may be called from here."""
+        return self._toolbox.approvals
 
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
         """Adds a tool; its function is called on the event loop."""

@@ -45,8 +45,7 @@ def _listed(settings: Settings) -> dict[str, Any]:
             is_secret = section == "sudo" and value is not None
             listed[f"{section}.{name}"] = "(hidden)" if is_secret else value
     kind = settings.environment.kind
-    listed |= {f"environments.{kind}.{name}": value for name, value in settings.options.items()}
-    return listed | {f"approvals.{name}": value for name, value in settings.approvals.items()}
+    return listed | {f"environments.{kind}.{name}": value for name, value in settings.options.items()}
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from hermetic.codemode.answer import answer_of
 from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
@@ -23,7 +22,7 @@ from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script
-from hermetic.session.task import Task
+from hermetic.session.task import Judge, Task
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
@@ -47,7 +46,6 @@ class CodeMode:
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
         self._modules = Modules("")
-        self._sockets: WeakKeyDictionary[Environment, str] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
 
     def __repr__(self) -> str:
@@ -69,8 +67,7 @@ class CodeMode:
         """Runs the script; the answer says how it ended and what it printed."""
         try:
             _check(asked)
-            async with self._place(task) as environment:
-                await task.interruptible(task.door.code(task.id, asked.code, environment))
+            async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
                 return await self._run(task, asked, environment)
         except NotPermitted:
             raise
@@ -80,12 +77,14 @@ class CodeMode:
             }  # fmt: skip
 
     @asynccontextmanager
-    async def _place(self, task: Task) -> AsyncIterator[Environment]:
+    async def _place(self, task: Task, judge: Judge | None = None) -> AsyncIterator[Environment]:
         if not self._options.isolated:
-            async with task.place() as environment:
+            async with task.place(judge) as environment:
                 yield environment
         else:
             async with self._apart(task.id) as environment:
+                if judge is not None:
+                    await task.interruptible(judge(environment))
                 yield environment
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
@@ -101,7 +100,7 @@ class CodeMode:
         bridge = Bridge(environment, calls.serve)
         is_yielded = False
         try:
-            script = self._script(asked, bridge.token + await self._socket(environment, bridge), seconds)
+            script = await self._script(asked, bridge, seconds)
             async with task.alive():
                 result = await _until_stopped(environment, script, limits.stdout + 2 * SLACK, task, calls)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
@@ -113,14 +112,8 @@ class CodeMode:
                 await bridge.close()
         return answer
 
-    async def _socket(self, environment: Environment, bridge: Bridge) -> str:
-        """Where scripts connect, which is the same as long as the environment lives."""
-        if environment not in self._sockets:
-            self._sockets[environment] = await bridge.socket()
-        return self._sockets[environment]
-
-    def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
-        variables = {"HERMETIC_BRIDGE": way}
+    async def _script(self, asked: CodeArguments, bridge: Bridge, seconds: float) -> ScriptStart:
+        variables = {"HERMETIC_BRIDGE": bridge.token + await bridge.socket()}
         return ScriptStart(
             boot=boot(), input=self._modules.bundle(asked.code, variables), title=_title(asked.code),
             keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ PROJECT_FILE = "hermetic.toml"
 USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 MOST_BYTES = 1 << 20
 
-_TABLES = (*SECTIONS, "environments", "approvals")
+_TABLES = (*SECTIONS, "environments")
 _TRUSTED = "trusted_projects"
 _HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
@@ -61,7 +62,9 @@ def is_ours(path: Path) -> bool:
 
 
 def read(path: Path) -> SettingsFile:
-    """What the file says. Raises ConfigError with file and line."""
+    """What the file says. Raises ConfigError with file and line, and for a file that anybody can write."""
+    if _mode(path) & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be written by anybody; look at what it says, then run chmod o-w {path}")
     text = _text(path)
     try:
         content = tomllib.loads(text)
@@ -76,6 +79,13 @@ def read(path: Path) -> SettingsFile:
             f"{path}:{lines.get(_TRUSTED, 1)}: {_TRUSTED} must be a list of directories", setting=_TRUSTED
         )
     return SettingsFile(path, tuple(_given(path, content, lines)), tuple(trusted))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; change its permissions or take it away") from None
 
 
 def _text(path: Path) -> str:

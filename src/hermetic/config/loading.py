@@ -1,5 +1,6 @@
 """All settings: of the user's file, the project's, the original's variables and ours; the last one wins."""
 
+import importlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,12 +9,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hermetic.approvals.settings import ApprovalSettings
 from hermetic.config.files import SettingsFile, is_ours, project_file, read, user_file
 from hermetic.config.given import Given, typed
 from hermetic.config.kinds import checked, default_image, option_types
 from hermetic.config.projects import of_project
 from hermetic.config.settings import (
-    CodeSettings,
     EnvironmentSettings,
     FilesSettings,
     RedactionSettings,
@@ -30,6 +31,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 # Homes on somebody's own machine: a directory there is not meant for a place that has files of its own.
 _HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
 _OWN_FILES = ("docker", "podman", "apptainer", "ssh")
+_ADDED = ("approvals.deny", "approvals.rules")
 _COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
 
 
@@ -42,19 +44,21 @@ def load(directory: str | None = None, *, environ: Mapping[str, str] | None = No
     project = _project(here, notes)
     layers = [*_of(user), *(of_project(project, user) if project else ())]
     layers += [*of_the_original(environ, str(here)), *ours(environ)]
-    chosen = {given.setting: given for given in _canonical(layers)}
+    chosen = _merged(_canonical(layers))
     environment = _section("environment", EnvironmentSettings, chosen)
     kind = checked(environment.kind, _place(chosen, "environment.kind"))
     environment = msgspec.structs.replace(environment, kind=kind)
+    approvals = _section("approvals", ApprovalSettings, chosen)
+    if approvals.rules or approvals.deny:  # the policy takes its time to be imported
+        importlib.import_module("hermetic.approvals.rules").Rules(approvals.rules, approvals.deny)
     return Settings(
         environment=environment,
         options=_options(environment, chosen, notes),
         terminal=_section("terminal", TerminalSettings, chosen),
         files=_section("files", FilesSettings, chosen),
-        code_execution=_section("code_execution", CodeSettings, chosen),
         redaction=_section("redaction", RedactionSettings, chosen),
         sudo=_section("sudo", SudoSettings, chosen),
-        approvals=_approvals([*_of(project), *_of(user)]),
+        approvals=approvals,
         places={setting: given.place for setting, given in chosen.items()},
         notes=tuple(notes),
     )
@@ -140,9 +144,16 @@ def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list
     return True
 
 
-def _approvals(layers: Iterable[Given]) -> dict[str, Any]:
-    """The table as it is written; what the user says goes before what a project says."""
-    return {given.setting.partition(".")[2]: given.value for given in layers if given.setting.startswith("approvals.")}
+def _merged(layers: Iterable[Given]) -> dict[str, Given]:
+    """The last value of each setting; what approvals deny and rule adds up, so that nobody takes another's away."""
+    chosen: dict[str, Given] = {}
+    for given in layers:
+        before = chosen.get(given.setting)
+        if before is not None and given.setting in _ADDED:
+            wanted = tuple[str, ...] if given.setting == "approvals.deny" else list[Any]
+            given = given._replace(value=[*typed(before, wanted), *typed(given, wanted)], is_text=False)
+        chosen[given.setting] = given
+    return chosen
 
 
 def _place(chosen: Mapping[str, Given], setting: str) -> str:

@@ -30,14 +30,22 @@ def of_project(project: SettingsFile, user: SettingsFile | None) -> Iterator[Giv
         yield given
 
 
+def _tightens(name: str, value: object) -> bool:
+    """Whether a setting of approvals only forbids or asks for more."""
+    if name == "rules":
+        rules = value if isinstance(value, list) else [None]
+        return all(isinstance(rule, dict) and rule.get("decision") in ("ask", "deny") for rule in rules)
+    return name == "deny" or (name == "mode" and value == "deny")
+
+
 def _opens_more(given: Given, kind: Given | None) -> bool:
     section, _, rest = given.setting.partition(".")
     if section == "sudo" or (given.setting == "redaction.enabled" and given.value is not True):
         return True
-    if given.setting in ("code_execution.passthrough", "code_execution.isolated"):
-        return given.setting.endswith("passthrough") or given.value is not True
     if given.setting == "environment.kind":
         return given.value == "local" and kind is not None and kind.value != "local"
+    if section == "approvals":
+        return not _tightens(rest, given.value)
     if section != "environments":
         return False
     name, _, option = rest.partition(".")

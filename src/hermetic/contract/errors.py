@@ -6,10 +6,12 @@ ExecutionError
 │  └─ FileChanged                        a file is not as it was when the caller read it            argument
 ├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
+│  └─ ApprovalRequired                   it waits for somebody's answer                             request
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
 │  └─ Unreachable                        the way there is broken; it may live on                    environment
 ├─ Unsupported                           this place cannot do that; says what could                 capability
 ├─ UnknownProcess, InputClosed                                                                      process_id
+├─ UnknownApproval                       no question with that id waits
 └─ BridgeError                           a script broke the call protocol
 """
 
@@ -56,6 +58,14 @@ class NotPermitted(ExecutionError):
         self.reason = reason
 
 
+class ApprovalRequired(NotPermitted):
+    """Nobody has answered yet; the same again may pass once somebody has."""
+
+    def __init__(self, message: str, *, rule: str = "", reason: str = "", request: str = "") -> None:
+        super().__init__(message, rule=rule, reason=reason)
+        self.request = request
+
+
 class EnvironmentUnavailable(ExecutionError):
     """The environment never came up, or is gone."""
 
@@ -90,6 +100,10 @@ class InputClosed(ExecutionError):
     def __init__(self, message: str, *, process_id: str = "") -> None:
         super().__init__(message)
         self.process_id = process_id
+
+
+class UnknownApproval(ExecutionError):
+    """No question with that id waits for an answer."""
 
 
 class BridgeError(ExecutionError):

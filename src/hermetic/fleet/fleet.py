@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hermetic.contract.environment import Backend
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
 from hermetic.environments import catalog
@@ -246,6 +247,13 @@ class Fleet:
         if os.getpid() == self._pid and ids:
             with contextlib.suppress(Exception):
                 asyncio.run(_end_all(ids))
+
+
+def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
+    """What would be started for a task; None where its environment is kept or known to live."""
+    if task in fleet.tasks or Records(runtime_root()).of_task(task):
+        return None
+    return catalog.find(fleet.kind)({**fleet._options, **fleet._overrides.get(task, {})})
 
 
 async def _end_all(ids: list[str]) -> None:

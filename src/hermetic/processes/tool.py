@@ -16,6 +16,7 @@ from hermetic.processes.describing import KILLED_HERE, described, listing
 from hermetic.processes.handles import Handles
 from hermetic.processes.reading import lines, news, tail
 from hermetic.session.environment import Environment
+from hermetic.session.keys import encode_keys
 from hermetic.session.process import Process
 from hermetic.session.task import Interrupted, Task
 
@@ -203,10 +204,15 @@ async def _submit(asked: Asked) -> Fields:
 
 
 async def _keys(asked: Asked) -> Fields:
-    return await _type(asked, asked.data, lambda: asked.process.keys(asked.data))
+    typed = encode_keys(asked.data).decode()
+    return await _type(asked, typed, lambda: asked.process.keys(asked.data))
 
 
 async def _close(asked: Asked) -> Fields:
+    await asked.process.status()
+    if asked.process.info.input == "open":  # what was typed so far is a whole line now
+        task = asked.task
+        await task.interruptible(task.door.input(task.id, "\n", asked.process.info, asked.environment))
     await asked.process.close_input()
     return {"session_id": asked.process.id, "status": "ok"}
 

@@ -1,73 +1,201 @@
-"""The one door: what may run, by the policy's verdict, and who is asked."""
+"""The one door: what is about to be done, with all that it meets, is put before the desk that decides."""
 
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
-import msgspec
-
-from hermetic.contract.errors import NotPermitted
+from hermetic.approvals.case import Case
+from hermetic.approvals.desk import Desk
+from hermetic.approvals.grants import Budget
+from hermetic.approvals.matching import Ground
+from hermetic.approvals.readers import language_of
+from hermetic.approvals.typed import Transcript
+from hermetic.contract.approval import Subject
+from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
 from hermetic.contract.process import ProcessInfo
-from hermetic.contract.verdict import Verdict
-from hermetic.policy.assess import assess, assess_python, assess_writes
+from hermetic.contract.verdict import ShellState, Verdict
+from hermetic.link import answers
+from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, examine_writes
+from hermetic.policy.shell import DEFAULT_HOME
+from hermetic.session.definitions import Definitions
 from hermetic.session.environment import Environment
+from hermetic.session.spot import Spot, relevant
 
-Answer = Literal["once", "session", "always", "deny"]
-
-
-class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is asked to allow."""
-
-    command: str
-    verdict: Verdict
-    task: str
-    environment: str  # its kind
-    scope: dict[str, str]  # answer → what exactly it would grant
-
-
-Approver = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+MOST_IN_A_BATCH = 1000
+BATCH_SECONDS = 3600.0
 
 
 class PolicyDoor:
-    """Lets through what is not dangerous; what is, only if somebody who can be asked allows it, each time anew."""
+    """Lets through what the desk allows. Nothing is created before it has."""
 
-    def __init__(self, approver: Approver | None = None, *, allows: bool = False) -> None:
-        self._approver = approver
-        self._allows = allows  # what is dangerous is let through, what is never to be run is not
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._spots: WeakKeyDictionary[Environment, Spot] = WeakKeyDictionary()
+        self._transcripts: WeakKeyDictionary[Environment, dict[str, tuple[int, Transcript]]] = WeakKeyDictionary()
 
-    async def command(self, task: str, text: str, environment: Environment) -> None:
-        """Raises NotPermitted before anything is started."""
-        await self._decide(task, text, assess(text, isolation=environment.isolation), environment)
+    def __repr__(self) -> str:
+        return f"<PolicyDoor: {self.desk!r}>"
+
+    async def command(
+        self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
+        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
+        """May this text run in a shell there?"""
+        around, spot = await self._around(environment, session, text, cwd)
+        changed = spot.changed(session, around.state)
+        given = stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
+        around = _with(around, stdin=given, env={**changed, **(env or {})})
+        await self._decide("command", task, text, examine_command(text, around), around, spot)
+        spot.accept(session, changed)
+        await self._see_first(environment, spot, session)
+
+    async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
+        """May this Python text run there?"""
+        around, spot = await self._around(environment, "", "", None)
+        await self._decide("code", task, source, examine_python(source, around), around, spot)
+
+    async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
+        """May these files, by their whole paths, be written, changed or deleted there?"""
+        around, spot = await self._around(environment, "", "", None)
+        paths = [_whole(path, around.cwd) for path in paths]
+        meant = [*paths, *(real for path in paths if (real := spot.real(path)) != path)]
+        await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, spot)
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
-        """Input to what already runs passes."""
-
-    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
-        """Raises NotPermitted before anything is written."""
-        verdict = assess_writes(paths, isolation=environment.isolation)
-        await self._decide(task, f"write {', '.join(paths)}", verdict, environment)
-
-    async def code(self, task: str, source: str, environment: Environment) -> None:
-        """Raises NotPermitted before anything is started."""
-        await self._decide(task, source, assess_python(source, isolation=environment.isolation), environment)
-
-    async def _decide(self, task: str, text: str, verdict: Verdict, environment: Environment) -> None:
-        if verdict.hardline:
-            raise _refused(verdict, "it is never run, whoever asks")
-        if verdict.label != "dangerous" or self._allows:
+        """May this be typed into that process? Into a shell or a Python it is code, judged when a text is complete."""
+        around, spot = await self._around(environment, "", "", process.cwd)
+        around = _with(around, state=_only_home(around.state))
+        transcript, program = await self._reader(process, environment)
+        if transcript is None:
+            await self._passed(task, f"{len(data)} characters typed into {program}", around, spot)
             return
-        if self._approver is None:
-            raise _refused(verdict, "nobody can be asked; do it in another way, or tell the user what you need")
-        asked = ApprovalRequest(
-            command=text, verdict=verdict, task=task, environment=environment.kind,
-            scope={"once": "this command, this time", "deny": "nothing"},
+        for typed in transcript.type(data, around):
+            try:
+                await self._decide("input", task, typed.text, typed.examined, around, spot)
+            except NotPermitted:
+                transcript.forget_last(typed.text)
+                raise
+
+    async def batch(
+        self, task: str, environment: Environment | Spot, *, count: int, under: str = "", words: Sequence[str] = (),
+        why: str = "",
+    ) -> None:  # fmt: skip
+        """Asks for so many writes below a directory, or runs of a program with these first words, in one question."""
+        if not 1 <= count <= MOST_IN_A_BATCH:
+            raise InvalidArgument(f"count must be 1 to {MOST_IN_A_BATCH}, not {count}", argument="count")
+        if bool(under) == bool(words):
+            raise InvalidArgument(
+                "a batch is of writes below a directory, or of one program: give one", argument="under"
+            )
+        around, spot = await self._around(environment, "", "", None)
+        if under and not under.startswith("/"):
+            under = _whole(under, around.cwd)
+        self.desk.check_batch(under, tuple(words))
+        what = f"up to {count} changes of files below {under}" if under else f"up to {count} × `{' '.join(words)} …`"
+        covers = f"{what}, for the task {task!r}, within {BATCH_SECONDS / 60:g} minutes"
+        case = self._case("batch", task, f"{covers}{f': {why}' if why else ''}", Examined(_HARMLESS), around, spot)
+        budget = Budget(
+            task=task, environment=spot.key, under=under, words=tuple(words), left=count,
+            expires=self.desk.now() + BATCH_SECONDS,
         )  # fmt: skip
-        answer = self._approver(asked)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer not in ("once", "session", "always"):
-            raise _refused(verdict, "the user said no; do not try it again")
+        await self.desk.allow_batch(case, budget, covers)
+
+    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+        """May this text leave its sandbox? Somebody is always asked."""
+        around, spot = await self._around(environment, "", text, None)
+        await self.desk.allow_outside(self._case("outside", task, text, examine_command(text, around), around, spot))
+
+    async def meet(self, environment: Environment) -> None:
+        """Looks at what a new session begins with, which is nobody's doing."""
+        await self._see_first(environment, self.spot(environment), "")
+
+    # -- circumstances
+    def spot(self, environment: Environment | Spot) -> Spot:
+        """The place as it is remembered here."""
+        if isinstance(environment, Spot):
+            return environment
+        if environment not in self._spots:
+            record = environment._record
+            self._spots[environment] = Spot(record.kind, environment.isolation, record.options)
+        return self._spots[environment]
+
+    async def _around(
+        self, environment: Environment | Spot, session: str, text: str, cwd: str | None
+    ) -> tuple[Surroundings, Spot]:
+        spot = self.spot(environment)
+        ask = None if isinstance(environment, Spot) else Definitions(environment._link, session)
+        state = await spot.state(session, ask)
+        here = cwd if cwd and cwd.startswith("/") else None
+        if state is not None:
+            state = relevant(state, text)
+            here = here or (_whole(cwd, state.cwd) if cwd else state.cwd)
+        here = here or spot.start
+        return Surroundings(cwd=here, workspace=spot.workspace, state=state, isolation=spot.isolation), spot
+
+    async def _see_first(self, environment: Environment | Spot, spot: Spot, session: str) -> None:
+        """What a new session begins with is nobody's doing: it is looked at before its first command runs."""
+        if not isinstance(environment, Spot) and not spot.was_seen(session):
+            named = environment if session == environment.name else environment.session(session)
+            await named.state()
+            await spot.state(session, Definitions(environment._link, session))
+
+    async def _reader(self, process: ProcessInfo, environment: Environment) -> tuple[Transcript | None, str]:
+        """What the program that reads has been typed so far, and its name; None when it runs no code from its input."""
+        try:
+            said, _ = await environment._link.ask("readers", answers.readers, process=process.id)
+        except Unsupported:
+            return None, "a program nobody knows"
+        kept = self._transcripts.setdefault(environment, {})
+        for reader in reversed(said.readers):
+            if language := language_of(reader.program, reader.argv):
+                pid, transcript = kept.get(process.id, (0, None))
+                if transcript is None or pid != reader.pid or transcript.language != language:
+                    transcript = Transcript(language, terminal=process.pty)
+                    kept[process.id] = (reader.pid, transcript)
+                return transcript, reader.program
+        return None, said.readers[-1].program if said.readers else "a program that has ended"
+
+    # -- deciding
+    async def _decide(
+        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot
+    ) -> None:
+        await self.desk.decide(self._case(subject, task, text, examined, around, spot))
+
+    async def _passed(self, task: str, what: str, around: Surroundings, spot: Spot) -> None:
+        await self.desk.decide(self._case("input", task, what, Examined(_HARMLESS), around, spot))
+
+    def _case(
+        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot
+    ) -> Case:
+        home = (around.state.home if around.state else None) or os.environ.get("HOME") or DEFAULT_HOME
+        return Case(
+            subject=subject, task=task, text=text, examined=examined, environment=spot.kind, place=spot.key,
+            ground=Ground(home, spot.workspace), around=_digest(around), contained=spot.kind == "sandbox",
+            program=lambda argv: spot.program(argv, around.state),
+        )  # fmt: skip
 
 
-def _refused(verdict: Verdict, why: str) -> NotPermitted:
-    return NotPermitted(f"not run: {verdict.reason} ({verdict.category}); {why}", rule=verdict.category, reason=why)
+_HARMLESS = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
+
+
+def _with(around: Surroundings, **changes: Any) -> Surroundings:
+    fields = {name: getattr(around, name) for name in around.__struct_fields__}
+    return Surroundings(**{**fields, **changes})
+
+
+def _whole(path: str, cwd: str | None) -> str:
+    return os.path.normpath(os.path.join(cwd or "/", path))
+
+
+def _only_home(state: ShellState | None) -> ShellState | None:
+    """What a program that was started from a session knows of it for certain."""
+    return None if state is None else ShellState(home=state.home)
+
+
+def _digest(around: Surroundings) -> str:
+    """What makes the same words mean something else."""
+    variables = {} if around.state is None else around.state.variables
+    told = [around.cwd or "", around.stdin or "", str(sorted(around.env.items())), str(sorted(variables.items()))]
+    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()

@@ -22,6 +22,7 @@ from hermetic.session.reading import follow_log, read_log
 from hermetic.session.session import Session
 
 if TYPE_CHECKING:
+    from hermetic.session.guard import Guard
     from hermetic.session.mirror import Mirror
 
 
@@ -66,9 +67,13 @@ class Environment(Session):
         isolation = self._backend.isolation
         return msgspec.structs.replace(isolation, notes=(*isolation.notes, *self._record.notes))
 
+    def _put_behind(self, guard: "Guard") -> None:
+        """From now on, what this caller does here has to be allowed."""
+        self._guard = guard
+
     def session(self, name: str) -> Session:
         """Another shell in the same place; it starts with its first command."""
-        return Session(self._link, check_id(name, "name"), self._before)
+        return Session(self._link, check_id(name, "name"), self._before, self._guard)
 
     async def processes(self) -> list[ProcessInfo]:
         """Everything that runs here, and what has ended as long as its log is kept."""

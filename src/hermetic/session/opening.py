@@ -1,5 +1,6 @@
 """Opening environments and attaching to living ones."""
 
+import importlib
 import os
 import secrets
 import shutil
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unreachable
 from hermetic.contract.limits import LEASE, UNATTENDED
@@ -41,12 +43,22 @@ class LivesOtherwise(ConfigError):
 class Opening:
     """An environment to come: await it, or use it in `async with`, which closes it at the end."""
 
-    def __init__(self, make: Callable[[], Awaitable[Environment]]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[Environment]],
+        guard: Callable[[Environment], None] = lambda environment: None,
+    ) -> None:
         self._make = make
+        self._guard = guard
         self._environment: Environment | None = None
 
     def __await__(self) -> Generator[Any, None, Environment]:
-        return self._make().__await__()
+        return self._opened().__await__()
+
+    async def _opened(self) -> Environment:
+        environment = await self._make()
+        self._guard(environment)
+        return environment
 
     async def __aenter__(self) -> Environment:
         self._environment = await self
@@ -57,18 +69,34 @@ class Opening:
             await self._environment.close()
 
 
-def open(kind: str, *, task: str | None = None, replace: bool = False, **options: Any) -> Opening:
+def open(
+    kind: str, *, task: str | None = None, replace: bool = False, policy: Mode | None = None,
+    approver: Approver | None = None, **options: Any,
+) -> Opening:  # fmt: skip
     """An environment of this kind. With `task`, a living one of that task is attached to.
 
+    With `policy` ("ask", "deny" or "allow"), what this caller runs, types and writes there is judged first, and
+    `approver` is asked about what is dangerous; without, the caller is trusted.
     Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
     `replace=True`; EnvironmentUnavailable when it does not come up.
     """
-    return Opening(lambda: open_environment(kind, task, options, replace=replace))
+    return Opening(lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver))
 
 
-def attach(task_or_id: str) -> Opening:
+def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> Opening:
     """The living environment of a task, or with this id, whoever opened it. Raises EnvironmentUnavailable."""
-    return Opening(lambda: _attach(task_or_id))
+    return Opening(lambda: _attach(task_or_id), _guarding(policy, approver))
+
+
+def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:
+    """What puts a guard before an environment. The policy is imported where it is wanted: it takes its time."""
+    if policy is None and approver is None:
+        return lambda environment: None
+    if policy not in (None, "ask", "deny", "allow"):
+        raise ConfigError(f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy")
+    guard = importlib.import_module("hermetic.session.guard")
+    door = guard.door_of(policy or "ask", approver)
+    return lambda environment: environment._put_behind(guard.Guard(door, environment))
 
 
 class Ordered(NamedTuple):

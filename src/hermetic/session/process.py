@@ -2,7 +2,7 @@
 
 import asyncio
 import signal as signals
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,12 +19,16 @@ from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Find, Search, compile_search, finding
 
+if TYPE_CHECKING:
+    from hermetic.session.guard import Guard
+
 
 class Process:
     """A process in an environment. It runs on whether or not anybody holds this."""
 
-    def __init__(self, link: Link, info: ProcessInfo) -> None:
+    def __init__(self, link: Link, info: ProcessInfo, guard: "Guard | None" = None) -> None:
         self._link = link
+        self._guard = guard
         self._info = info
         self._searched = 0  # offset behind the last match of wait_for
         self._screen: Screen | None = None
@@ -62,7 +66,9 @@ class Process:
 
     async def write(self, data: str | bytes) -> None:
         """Writes to its input; returns when all was taken in. Raises InputClosed."""
-        for piece in cut(encode_input(data, "data")):
+        given = encode_input(data, "data")
+        await self._may_type(given)
+        for piece in cut(given):
             await self._link.ask("write", answers.done, piece, repeats=False, process=self.id)
 
     async def submit(self, text: str) -> None:
@@ -77,6 +83,7 @@ class Process:
                 f"the secret has {len(line) - 1} bytes, the most is {FRAME_BODY.value - 1}; pass a longer one as stdin",
                 argument="text",
             )
+        await self._may_type(line)
         await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True)
 
     async def keys(self, names: str) -> None:
@@ -86,6 +93,7 @@ class Process:
 
     async def close_input(self) -> None:
         """Ends its input: it reads end of file after what was written."""
+        await self._may_type(b"\n")  # what was typed so far is a whole line now
         await self._link.ask("close_input", answers.done, process=self.id)
 
     async def set_tag(self, tag: str) -> None:
@@ -163,6 +171,10 @@ class Process:
         """What its terminal shows now: the lines, where the cursor is, whether a program has the whole screen."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
+
+    async def _may_type(self, data: bytes) -> None:
+        if self._guard is not None:
+            await self._guard.input(data, self._info)
 
     async def _has_application_keys(self) -> bool:
         """True when the program has asked its terminal for the other form of the cursor keys."""

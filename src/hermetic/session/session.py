@@ -5,7 +5,7 @@ import importlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from hermetic.contract.command import Result
 from hermetic.contract.edits import Oversight, Patched
@@ -33,6 +33,9 @@ from hermetic.session.files import Files
 from hermetic.session.live_output import LiveOutput
 from hermetic.session.process import Process
 
+if TYPE_CHECKING:
+    from hermetic.session.guard import Guard
+
 R = TypeVar("R")
 
 Fields = dict[str, object]
@@ -41,10 +44,13 @@ Fields = dict[str, object]
 class Session:
     """A shell that keeps its state from command to command: cwd, variables, functions, jobs."""
 
-    def __init__(self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None, guard: "Guard | None" = None
+    ) -> None:
         self._link = link
         self._name = name
         self._before = before  # every command and process
+        self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
         self._files = Files(link, name)
         tag = secrets.token_hex(3)  # other callers of the same resident choose ids too
         self._ids = map(f"{tag}-{{}}".format, itertools.count(1))
@@ -95,6 +101,8 @@ class Session:
             _add_place(fields, cwd, env)
         if on_output is not None:
             check_callback(on_output)
+        if self._guard is not None:
+            await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
         if self._before is not None:
             await self._before()
         if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
@@ -142,15 +150,17 @@ class Session:
             fields["stdin"] = stdin
         else:
             data = encode_input(stdin, "stdin")
+        if self._guard is not None:
+            await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
         if self._before is not None:
             await self._before()
         said = await self._with_command(fields, text, data, self._start)
-        return Process(self._link, said.process)
+        return Process(self._link, said.process, self._guard)
 
     async def process(self, id: str) -> Process:
         """The process with this id. Raises UnknownProcess."""
         said, _ = await self._link.ask("status", answers.described, process=check_id(id))
-        return Process(self._link, said.process)
+        return Process(self._link, said.process, self._guard)
 
     async def state(self) -> SessionState:
         """The cwd and the exported variables that the next command sees."""
@@ -205,16 +215,20 @@ class Session:
         when it still has that; "" is that of a file that does not exist.
         Raises: FileChanged, NotPermitted, OSErrors.
         """
-        return await self._files.write(path, encode_input(content, "content"), expect=expect, mode=mode, bounds=bounds)
+        data = encode_input(content, "content")
+        await self._may_write(path)
+        return await self._files.write(path, data, expect=expect, mode=mode, bounds=bounds)
 
     async def delete_file(self, path: str, *, expect: str | None = None, bounds: Bounds | None = None) -> Written:
         """Takes a file away; a link goes itself. Raises FileChanged, NotPermitted, OSErrors."""
+        await self._may_write(path)
         return await self._files.delete(path, expect, bounds)
 
     async def move_file(
         self, path: str, target: str, *, expect: str | None = None, replace: bool = False, bounds: Bounds | None = None
     ) -> Written:
         """Gives a file another path. Raises FileChanged where there is one unless `replace`, NotPermitted, OSErrors."""
+        await self._may_write(path, target)
         return await self._files.move(path, target, expect, replace, bounds)
 
     async def patch(
@@ -228,7 +242,8 @@ class Session:
         Raises: EditRefused, NotPermitted, OSErrors.
         """
         module = importlib.import_module("hermetic.session.patching")  # on first use: most callers edit nothing
-        patching = module.Patching(self._files, bounds, oversight)
+        asked = oversight if self._guard is None else self._guard.oversight(oversight)
+        patching = module.Patching(self._files, bounds, asked)
         if patch is not None:
             if (path, old_string, new_string) != (None, None, None):
                 raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")
@@ -239,11 +254,16 @@ class Session:
 
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""
+        await self._may_write(path)
         await self._files.upload(source, path)
 
     async def download(self, path: str, target: str) -> None:
         """Copies the file at `path` in the environment to the caller's machine."""
         await self._files.download(path, target)
+
+    async def _may_write(self, *paths: str) -> None:
+        if self._guard is not None:
+            await self._guard.write(*paths)
 
     async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Result:
         future = self._link.send(call)

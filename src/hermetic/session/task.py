@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from hermetic.contract.errors import NotPermitted
+from hermetic.contract.errors import ApprovalRequired, InvalidArgument, NotPermitted
 from hermetic.contract.limits import (
     ACTIVITY,
     FOREGROUND,
@@ -20,6 +20,7 @@ from hermetic.contract.limits import (
 from hermetic.contract.process import ProcessInfo
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.spot import Spot
 
 T = TypeVar("T")
 
@@ -39,36 +40,69 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     read: int = READ_CHARACTERS.value  # characters of a file
 
 
+Judge = Callable[[Environment | Spot], Awaitable[None]]
+
+
 class Door(Protocol):
     """Decides what may be done; raises NotPermitted before anything is created."""
 
-    async def command(self, task: str, text: str, environment: Environment) -> None:
+    async def command(
+        self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
+        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
         """May this text run in a shell there?"""
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process?"""
 
-    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
+    async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
 
-    async def code(self, task: str, source: str, environment: Environment) -> None:
+    async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """May this Python text run there?"""
+
+    async def batch(
+        self, task: str, environment: Environment, *, count: int, under: str = "", words: Sequence[str] = (),
+        why: str = "",
+    ) -> None:  # fmt: skip
+        """May so many files below a directory be changed, or so many runs of one program begin?"""
+
+    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+        """May this text run outside of its sandbox?"""
+
+    async def meet(self, environment: Environment) -> None:
+        """An environment was opened; what it begins with is nobody's doing."""
 
 
 class OpenDoor:
     """Lets everything through: for callers that are trusted."""
 
-    async def command(self, task: str, text: str, environment: Environment) -> None:
+    async def command(
+        self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
+        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
         """Anything may."""
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """Anything may."""
 
-    async def write(self, task: str, paths: Sequence[str], environment: Environment) -> None:
+    async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
         """Anything may."""
 
-    async def code(self, task: str, source: str, environment: Environment) -> None:
+    async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """Anything may."""
+
+    async def batch(
+        self, task: str, environment: Environment, *, count: int, under: str = "", words: Sequence[str] = (),
+        why: str = "",
+    ) -> None:  # fmt: skip
+        """Anything may."""
+
+    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+        """Anything may."""
+
+    async def meet(self, environment: Environment) -> None:
+        """Nothing is looked at."""
 
 
 class Watcher(Protocol):
@@ -109,9 +143,12 @@ class Task:
     def __init__(
         self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
         show: Show, limits: ToolLimits, activity: Callable[[str], object] | None = None,
-        caller: str = "", is_scripted: bool = False,
+        caller: str = "", is_scripted: bool = False, unopened: Callable[[], Spot | None] = lambda: None,
+        outside: Callable[[], AbstractAsyncContextManager[Environment]] | None = None,
     ) -> None:  # fmt: skip
         self.id = id
+        self._unopened = unopened  # its place as far as it is known before it is opened
+        self._outside = outside  # the place around its sandbox
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: what guards a model from repeating itself is off
         self._place = place
@@ -126,14 +163,34 @@ class Task:
         return f"<Task {self.id!r}>"
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[Environment]:
-        """Its environment for a block, opened where it is not. Raises Interrupted."""
-        place = self._place()
+    async def place(self, judge: Judge | None = None, *, outside: bool = False) -> AsyncIterator[Environment]:
+        """Its environment for a block, opened where it is not. Raises Interrupted.
+
+        `judge` is asked first, and for a new environment before it is opened: what it refuses costs nothing.
+        """
+        spot = self._unopened() if judge is not None and not outside else None
+        if judge is not None and spot is not None:
+            await self.interruptible(judge(spot))
+        place = self._opened(outside)
         environment = await self.interruptible(place.__aenter__())
         try:
+            if spot is not None:
+                await self.interruptible(self.door.meet(environment))
+            elif judge is not None:
+                await self.interruptible(judge(environment))
             yield environment
         finally:
             await place.__aexit__(None, None, None)
+
+    @property
+    def has_outside(self) -> bool:
+        """Whether it works in a sandbox that somebody may let it out of."""
+        return self._outside is not None
+
+    def _opened(self, outside: bool) -> AbstractAsyncContextManager[Environment]:
+        if outside and self._outside is None:
+            raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
+        return self._place() if self._outside is None or not outside else self._outside()
 
     async def interruptible(self, work: Awaitable[T]) -> T:
         """What the work gives. Raises Interrupted, the work cancelled, when somebody ends the call first."""
@@ -173,4 +230,7 @@ class Task:
 
 def refusal(error: NotPermitted) -> Mapping[str, Any]:
     """The answer of a tool that was not allowed to begin."""
+    if isinstance(error, ApprovalRequired):
+        status = {"status": "approval_required", "error": str(error), "approval_id": error.request}
+        return {"output": "", "exit_code": -1, **status}
     return {"output": "", "exit_code": -1, "status": "blocked", "error": str(error)}

@@ -34,6 +34,9 @@ class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
     environment: Annotated[
         dict[str, str] | None, Meta(description="Variables for this command alone, besides the shell's own.")
     ] = None
+    outside: Annotated[
+        bool, Meta(description="Only where commands run in a sandbox: ask the user to let this one run outside of it.")
+    ] = False
     pty: Annotated[bool, Meta(description="Give it a terminal of 30 rows and 120 columns.")] = False
     notify_on_complete: Annotated[
         bool, Meta(description="Background only: you are told once when it ends, with the end of its output.")

@@ -1,6 +1,7 @@
 """What to tell a model about a command that it waits for and that will not end, or that leaves something running."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from hermetic.terminal.invocations import Invocation, Statement, statements
@@ -34,6 +35,15 @@ _ONE_SHOT = {"vite": frozenset({"build", "optimize"}), "redis-server": frozenset
 _RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx", "poetry", "uv", "pdm", "hatch", "bundle"})
 
 BACKGROUND = "start it with background=true: it gets a session_id, and its output, input and end are the process tool's"
+
+_DENIED = re.compile(
+    r"Permission denied|Operation not permitted|Read-only file system|Network is unreachable|Could not resolve host"
+    r"|Temporary failure in name resolution|Connection refused|Name or service not known"
+)
+SANDBOXED = (
+    "the sandbox seems to have denied it something; if it has to reach the machine itself, call again with "
+    "outside=true, and the user is asked"
+)
 
 
 def foreground_hint(command: str) -> str | None:
@@ -107,3 +117,8 @@ def _leads_to(part: str, rest: Iterator[str]) -> bool:
 
 def _is_question(call: Invocation) -> bool:
     return bool(_QUESTIONS & set(call.arguments))
+
+
+def sandbox_hint(exit_code: int | None, output: str) -> str | None:
+    """What to do about a command that failed because of its sandbox, as far as what it printed tells."""
+    return SANDBOXED if exit_code and _DENIED.search(output[-4000:]) else None

@@ -15,11 +15,12 @@ from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.spot import Spot
 from hermetic.session.task import Interrupted, Task
 from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
 from hermetic.terminal.cutting import cut_output
 from hermetic.terminal.exit_codes import exit_code_meaning
-from hermetic.terminal.hints import foreground_hint
+from hermetic.terminal.hints import foreground_hint, sandbox_hint
 from hermetic.terminal.sudo import UNANSWERED, SudoDesks, told, unanswered
 
 ROWS, COLS = 30, 120
@@ -40,8 +41,7 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
             "put its data into stdin, or write a script in parts and run that",
             argument="command",
         )
-    async with task.place() as environment:
-        await task.interruptible(task.door.command(task.id, asked.command, environment))
+    async with task.place(partial(_judge, task, asked), outside=asked.outside) as environment:
         desk = desks.desk(task.id, environment, asked.command)
         before = (desk.refused, desk.cleared) if desk else (0, 0)
         if desk is not None and (more := await desk.variables(environment)):
@@ -59,6 +59,15 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
     return answer
 
 
+async def _judge(task: Task, asked: TerminalArguments, place: Environment | Spot) -> None:
+    if asked.outside:
+        await task.door.outside(task.id, asked.command, place)
+    else:
+        await task.door.command(
+            task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir
+        )
+
+
 async def _foreground(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
     timeout, note = _timeout(task, asked)
     async with task.alive():
@@ -73,6 +82,8 @@ async def _foreground(task: Task, asked: TerminalArguments, environment: Environ
     if note:
         answer["timeout_note"] = note
     if hint := foreground_hint(asked.command):
+        answer["hint"] = hint
+    if task.has_outside and not asked.outside and (hint := sandbox_hint(answer["exit_code"], answer["output"])):
         answer["hint"] = hint
     return answer
 

@@ -1,0 +1,296 @@
+"""Where every decision is made: by the rules, the mode, what was allowed before, a second opinion, and a person."""
+
+import asyncio
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from hermetic.approvals.case import Case, needs_of
+from hermetic.approvals.grants import Budget, Grants, digest
+from hermetic.approvals.journal import Decision, Journal
+from hermetic.approvals.queue import Queue
+from hermetic.approvals.rules import Rules, breadth
+from hermetic.approvals.settings import ApprovalSettings
+from hermetic.approvals.store import Store
+from hermetic.contract.approval import ANSWERS, Answer, Approval, ApprovalRequest, Approver, Need, Reviewer
+from hermetic.contract.errors import ApprovalRequired, ConfigError, InvalidArgument, NotPermitted
+
+REVIEW_SECONDS = 5.0
+DAY = 86_400.0
+
+_log = logging.getLogger("hermetic.approvals")
+
+
+class Desk:
+    """Decides. What is not refused here may be done; an exception here means that it may not."""
+
+    def __init__(
+        self, settings: ApprovalSettings, *, approver: Approver | None = None, reviewer: Reviewer | None = None,
+        store: Store | None = None, journal: Journal | None = None, now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.rules = Rules(settings.rules, settings.deny)
+        self.grants = Grants(store, now)
+        self.queue = Queue(now)
+        self._approver = approver
+        self._reviewer = reviewer
+        self._journal = journal or Journal()
+        self.now = now
+        if settings.nobody == "allow":
+            _log.warning("approvals.nobody is allow: what is dangerous runs unasked where nobody can be asked")
+
+    def __repr__(self) -> str:
+        return f"<Desk in mode {self.settings.mode}>"
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
+
+    async def decide(self, case: Case) -> None:
+        """Returns when it may be done. Raises NotPermitted, or ApprovalRequired while it waits for an answer."""
+        if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
+            raise self._refused(case, "rule", f"{denied}; do it in another way")
+        if case.verdict.hardline:
+            raise self._refused(case, "policy", "it is never run, whoever asks")
+        needs = needs_of(case, self.rules, self.settings.mode)
+        if self._reviewer is not None:
+            needs += await self._review(self._reviewer, case, needs)
+        if not needs:
+            self._note(case, "allowed", "policy")
+        elif self.settings.mode == "allow" and not any(need.rule == SECOND_OPINION for need in needs):
+            self._note(case, "allowed", "mode")
+        elif self.grants.take_once(case.task, case.place, _once_key(case)):
+            self._note(case, "allowed", "approval", answer="once")
+        else:
+            await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
+
+    def _is_covered(self, need: Need, case: Case) -> bool:
+        return self.grants.covering(need, case.task, case.place, lambda: case.program(need.argv)) is not None
+
+    async def _get_word(self, case: Case, needs: list[Need]) -> None:
+        if not needs:
+            self._note(case, "allowed", "approval")
+        elif self.grants.spend(needs, case.task, case.place):
+            self._note(case, "allowed", "budget")
+        elif self.settings.mode == "deny":
+            raise self._refused(case, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way")
+        elif not self.can_ask:
+            self._nobody(case, needs)
+        else:
+            await self._ask(case, needs)
+
+    def _nobody(self, case: Case, needs: Sequence[Need]) -> None:
+        if self.settings.nobody != "allow":
+            why = "nobody can be asked; do it in another way, or tell the user what you need"
+            raise self._refused(case, "nobody", f"{_why(needs)}; {why}")
+        _log.warning("nobody can be asked, and approvals.nobody is allow: %s", _why(needs))
+        self._note(case, "allowed", "nobody")
+
+    # -- asking
+    async def _ask(self, case: Case, needs: Sequence[Need]) -> None:
+        request = self._request(case, needs)
+        if self._approver is not None:
+            answer = await self._answer_of(self._approver, request)
+        else:
+            answer = await self._answer_in_queue(case, request)
+        if answer not in request.scope:  # it is not granted what was not shown
+            answer = "once" if answer in ANSWERS else "deny"
+        if answer == "deny":
+            raise self._refused(
+                case, "user", f"{_why(needs)}; the user said no: do not try it again", request=request.id
+            )
+        self._keep(case, needs, answer)
+        self._note(case, "allowed", "user", answer=answer, request=request.id)
+
+    async def _answer_of(self, approver: Approver, request: ApprovalRequest) -> Answer:
+        """What the approver says; one that fails or does not answer in time says no."""
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                answer = approver(request)
+                return await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError:
+            _log.warning("nobody answered within %g s: silence is no", self.settings.timeout)
+        except Exception:
+            _log.exception("the approver failed, which is no")
+        return "deny"
+
+    async def _answer_in_queue(self, case: Case, request: ApprovalRequest) -> Answer:
+        if not self.settings.wait:
+            raise self._required(
+                case, self.queue.find(case.task, case.text, case.environment) or self._leave(case, request)
+            )
+        future = self.queue.put(request)
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                return await future
+        except TimeoutError:
+            _log.warning("nobody answered within %g s: silence is no", self.settings.timeout)
+            return "deny"
+        finally:
+            self.queue.forget(request.id)
+
+    def _leave(self, case: Case, request: ApprovalRequest) -> ApprovalRequest:
+        """A question whose answer counts for the next time the same comes."""
+        future = self.queue.put(request)
+
+        def answered(done: "asyncio.Future[Answer]") -> None:
+            if done.cancelled() or done.result() == "deny":
+                self._note(case, "refused", "user", request=request.id)
+            elif done.result() in ("session", "always") and done.result() in request.scope:
+                self._keep(case, request.needs, done.result())
+            else:
+                self.grants.allow_once(case.task, case.place, _once_key(case), self.settings.timeout)
+
+        future.add_done_callback(answered)
+        return request
+
+    def _required(self, case: Case, request: ApprovalRequest) -> ApprovalRequired:
+        self._note(case, "refused", "queue", request=request.id)
+        return ApprovalRequired(
+            f"not run: {_why(request.needs)}; it waits for the user's answer: try the very same again later",
+            rule=request.needs[0].category, reason="it waits for the user's answer", request=request.id,
+        )  # fmt: skip
+
+    def _request(self, case: Case, needs: Sequence[Need]) -> ApprovalRequest:
+        now = self.now()
+        return ApprovalRequest(
+            id=f"ask_{secrets.token_hex(6)}", subject=case.subject, command=case.text, verdict=case.verdict,
+            task=case.task, environment=case.environment, needs=tuple(needs), scope=self._scope(case, needs),
+            reason=_why(needs), asked=now, expires=now + self.settings.timeout,
+        )  # fmt: skip
+
+    def _scope(self, case: Case, needs: Sequence[Need]) -> dict[str, str]:
+        """What each answer would grant, in words. What cannot be told exactly can be allowed for one time alone."""
+        scope = {"once": "this text, this time"}
+        if all(need.exact for need in needs):
+            parts = " and ".join(f"exactly `{need.decoded}`{_bound(case, need)}" for need in needs)
+            where = f"in {case.place}, with the same directory, variables and input"
+            until = _clock(self.now() + self.settings.session_seconds)
+            scope["session"] = f"{parts} {where}, for the task {case.task!r}, until {until}"
+            if self.grants.can_keep:
+                until = _clock(self.now() + self.settings.always_days * DAY)
+                scope["always"] = f"{parts} {where}, for every task, until {until}"
+        return scope | {"deny": "nothing"}
+
+    def _keep(self, case: Case, needs: Sequence[Need], answer: Answer) -> None:
+        if answer not in ("session", "always"):
+            return
+        now, always = self.now(), answer == "always"
+        life = self.settings.always_days * DAY if always else self.settings.session_seconds
+        kept = [
+            Approval(
+                command=need.decoded, covers=self._scope(case, [need])[answer], key=need.exact, environment=case.place,
+                program=case.program(need.argv), task=None if always else case.task, granted=now, expires=now + life,
+            )
+            for need in needs
+        ]  # fmt: skip
+        try:
+            self.grants.add(kept, always=always)
+        except ConfigError as error:
+            _log.error("this time only: %s", error)
+
+    async def allow_outside(self, case: Case) -> None:
+        """Asks whether a text may leave its sandbox, whatever it does. Raises NotPermitted, ApprovalRequired."""
+        if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
+            raise self._refused(case, "rule", f"{denied}; do it in another way")
+        if case.verdict.hardline:
+            raise self._refused(case, "policy", "it is never run, whoever asks")
+        need = Need(
+            decoded=case.text, reason="it wants to run outside of its sandbox", category="outside", rule="outside",
+            exact=digest(f"outside\0{case.text}\0{case.around}"),
+        )  # fmt: skip
+        if self.grants.take_once(case.task, case.place, _once_key(case)) or self._is_covered(need, case):
+            self._note(case, "allowed", "approval")
+        elif not self.can_ask:
+            raise self._refused(case, "nobody", "nobody can be asked; do it inside, or tell the user what you need")
+        else:
+            await self._ask(case, [need, *needs_of(case, self.rules, "ask")])
+
+    # -- many at once
+    def check_batch(self, under: str, words: tuple[str, ...]) -> None:
+        """Raises InvalidArgument for a batch of whatever somebody may think of."""
+        if under and len(under.strip("/").split("/")) < 2:
+            raise InvalidArgument(f"{under} is too much for a batch; name a directory below it", argument="under")
+        problem = breadth(words) if words else ""
+        if problem:
+            raise InvalidArgument(problem, argument="words")
+
+    async def allow_batch(self, case: Case, budget: Budget, covers: str) -> None:
+        """Asks for a number of acts of one kind. Raises NotPermitted."""
+        need = Need(decoded=covers, reason="it asks for many acts at once", category="batch", rule="batch")
+        if self.settings.mode == "deny" or not self.can_ask:
+            raise self._refused(case, "nobody", "nobody can be asked for a batch; do one thing after the other")
+        request = msgspec.structs.replace(
+            self._request(case, [need]), scope={"once": covers, "deny": "nothing"}, needs=(need,)
+        )
+        ask = self._answer_of(self._approver, request) if self._approver else self._answer_in_queue(case, request)
+        answer = await ask
+        if answer not in ("once", "session", "always"):
+            raise self._refused(case, "user", "the user said no to the batch; do not try it again", request=request.id)
+        self.grants.add_budget(budget)
+        self._note(case, "allowed", "user", answer="once", request=request.id)
+
+    # -- a second opinion
+    async def _review(self, reviewer: Reviewer, case: Case, needs: Sequence[Need]) -> list[Need]:
+        """What a model or a scanner wants to be asked about besides. One that fails or takes too long wants it too."""
+        request, opinion, why = self._request(case, needs), "ask", "the second opinion was not given in time"
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                said = reviewer(request)
+                opinion = await said if inspect.isawaitable(said) else said
+            why = "the second opinion wants to be sure"
+        except TimeoutError:
+            pass
+        except Exception:
+            _log.exception("the second opinion failed: it is asked instead")
+            why = "the second opinion failed"
+        if opinion == "deny":
+            raise self._refused(case, "second opinion", "a second opinion says no; do it in another way")
+        if opinion == "allow":
+            return []
+        return [Need(decoded=case.text, reason=why, category="second opinion", rule=SECOND_OPINION)]
+
+    # -- telling
+    def _refused(self, case: Case, by: str, why: str, *, request: str = "") -> NotPermitted:
+        verdict = case.verdict
+        self._note(case, "refused", by, request=request)
+        what = (
+            "" if verdict.label != "dangerous" or verdict.reason in why else f"{verdict.reason} ({verdict.category}); "
+        )
+        return NotPermitted(f"not run: {what}{why}", rule=verdict.category, reason=why)
+
+    def _note(self, case: Case, decision: str, by: str, *, answer: str = "", request: str = "") -> None:
+        verdict = case.verdict
+        self._journal.write(
+            Decision(
+                time=self.now(), decision=decision, by=by, subject=case.subject, task=case.task,
+                environment=case.environment, label=verdict.label, category=verdict.category, reason=verdict.reason,
+                command=case.text, answer=answer, request=request,
+            )
+        )  # fmt: skip
+
+
+SECOND_OPINION = "second-opinion"
+
+
+def _once_key(case: Case) -> str:
+    return f"{case.subject}\0{case.text}\0{case.around}"
+
+
+def _why(needs: Sequence[Need]) -> str:
+    return "; ".join(dict.fromkeys(f"{need.reason} ({need.category})" for need in needs))
+
+
+def _bound(case: Case, need: Need) -> str:
+    program = case.program(need.argv)
+    return f" by {program}" if "/" in program else ""
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,74 @@
+"""What was decided, line by line: only ever added to, and without secrets."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+
+MOST_CHARACTERS = 2000  # of a command in a line
+
+_log = logging.getLogger("hermetic.approvals")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line: what was to be done, and what became of it."""
+
+    time: float  # seconds since 1970
+    decision: str  # "allowed" or "refused"
+    by: str  # policy, rule, mode, approval, budget, nobody, or who answered
+    subject: str
+    task: str
+    environment: str
+    label: str
+    category: str = ""
+    reason: str = ""
+    command: str = ""
+    answer: str = ""
+    request: str = ""
+
+
+class Journal:
+    """The file of decisions, or nothing where no path is given."""
+
+    def __init__(self, path: Path | None = None, redact: Callable[[str], str] | None = None) -> None:
+        """Raises ConfigError when the file cannot be added to, or others can write it."""
+        self._path = path
+        self._redact = redact or (lambda text: text)
+        if path is not None:
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.close(self._open(path))
+            except OSError as error:
+                raise _refused(path, error.strerror or "it cannot be opened") from None
+            if path.stat().st_mode & 0o022:
+                raise _refused(path, f"others can write it; run chmod 600 {path}")
+
+    def __repr__(self) -> str:
+        return f"<Journal {self._path or 'of nothing'}>"
+
+    def write(self, decision: Decision) -> None:
+        """Adds a line. What cannot be written down is told to the log of the program."""
+        if self._path is None:
+            return
+        shown = self._redact(decision.command)[:MOST_CHARACTERS]
+        line = msgspec.structs.replace(decision, command=shown, reason=self._redact(decision.reason))
+        try:
+            descriptor = self._open(self._path)
+            try:
+                os.write(descriptor, msgspec.json.encode(line) + b"\n")
+            finally:
+                os.close(descriptor)
+        except (OSError, UnicodeEncodeError) as error:
+            _log.error("a decision could not be written to %s: %s", self._path, error)
+
+    @staticmethod
+    def _open(path: Path) -> int:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _refused(path: Path, problem: str) -> ConfigError:
+    return ConfigError(f"decisions cannot be written to {path}: {problem}", setting="approvals.log")

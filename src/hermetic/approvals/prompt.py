@@ -1,0 +1,95 @@
+"""Asks the person at the terminal."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hermetic.approvals.showing import described
+from hermetic.contract.approval import Answer, ApprovalRequest
+
+CHOICES: dict[str, Answer] = {
+    "o": "once", "once": "once", "s": "session", "session": "session", "a": "always", "always": "always",
+    "d": "deny", "deny": "deny", "n": "deny", "no": "deny", "": "deny",
+}  # fmt: skip
+
+
+class TerminalPrompt:
+    """An approver. One question at a time; end of input, silence and anything else than an offered answer is no."""
+
+    def __init__(self, timeout: float = 60.0, *, terminal: str = "/dev/tty") -> None:
+        self._timeout = timeout
+        self._terminal = terminal
+        self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<TerminalPrompt on {self._terminal}>"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody can be asked."""
+        try:
+            os.close(os.open(self._terminal, os.O_RDWR | os.O_NOCTTY))
+        except OSError:
+            return False
+        return True
+
+    async def __call__(self, request: ApprovalRequest) -> Answer:
+        """The answer, "deny" after the timeout."""
+        try:
+            async with self._turn, self._opened() as descriptor:
+                offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
+                _show(descriptor, f"\n{described(request)}\n\n{offered}, no answer in {self._timeout:g} s is no: ")
+                said = await _line(descriptor, self._timeout)
+        except OSError as error:
+            print(f"hermetic: nobody can be asked on {self._terminal}: {error.strerror}", file=sys.stderr)
+            return "deny"
+        answer = CHOICES.get((said or "").strip().lower(), "deny")
+        return answer if answer in request.scope else "deny"
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[int]:
+        descriptor = os.open(self._terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(termios.error):
+                termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _show(descriptor: int, text: str) -> None:
+    os.set_blocking(descriptor, True)
+    data = text.encode("utf-8", "replace")
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.set_blocking(descriptor, False)
+
+
+async def _line(descriptor: int, timeout: float) -> str | None:
+    """What is typed up to Enter; None when the input ends or nobody answers in time."""
+    loop, typed = asyncio.get_running_loop(), bytearray()
+    done: asyncio.Future[str | None] = loop.create_future()
+
+    def ready() -> None:
+        try:
+            piece = os.read(descriptor, 1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        typed.extend(piece)
+        if not done.done() and (not piece or b"\n" in typed or len(typed) > 1024):
+            done.set_result(typed.decode("utf-8", "replace") if piece else None)
+
+    loop.add_reader(descriptor, ready)
+    try:
+        async with asyncio.timeout(timeout):
+            return await done
+    except TimeoutError:
+        return None
+    finally:
+        loop.remove_reader(descriptor)

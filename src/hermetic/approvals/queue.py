@@ -1,0 +1,101 @@
+"""Open questions: who asks puts them here, who can answer looks here."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from hermetic.contract.approval import ANSWERS, Answer, ApprovalRequest
+from hermetic.contract.errors import InvalidArgument, UnknownApproval
+
+MOST_OPEN = 1000
+
+
+class Queue:
+    """The questions that wait for an answer, the oldest first; `answer` and `withdraw` may come from any thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[Answer]]] = {}
+        self._listeners: set[asyncio.Queue[ApprovalRequest]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Queue: {len(self._open)} open, {len(self._listeners)} listeners>"
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody listens for questions."""
+        return bool(self._listeners)
+
+    def pending(self, task: str | None = None) -> list[ApprovalRequest]:
+        """The questions that wait, of one task or of all."""
+        self._drop_expired()
+        return [request for request, _ in self._open.values() if task in (None, request.task)]
+
+    def answer(self, id: str, answer: Answer) -> None:
+        """Answers a question. Raises UnknownApproval when nobody asks it any more, InvalidArgument for no answer."""
+        if answer not in ANSWERS:
+            raise InvalidArgument(f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer")
+        self._drop_expired()
+        self._settle(id, answer)
+
+    def withdraw(self, id: str) -> None:
+        """Takes a question back: it is answered with no. Raises UnknownApproval."""
+        self._settle(id, "deny")
+
+    @asynccontextmanager
+    async def attend(self) -> AsyncIterator[AsyncIterator[ApprovalRequest]]:
+        """Says that somebody is there to answer, and gives the questions as they come, those that wait first."""
+        mine: asyncio.Queue[ApprovalRequest] = asyncio.Queue()
+        for request in self.pending():
+            mine.put_nowait(request)
+        self._listeners.add(mine)
+        try:
+            yield _each(mine)
+        finally:
+            self._listeners.discard(mine)
+
+    def put(self, request: ApprovalRequest) -> "asyncio.Future[Answer]":
+        """Asks; the answer comes into the future. "deny" at once when too many questions are open."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._drop_expired()
+        if len(self._open) >= MOST_OPEN:
+            future.set_result("deny")
+            return future
+        self._open[request.id] = (request, future)
+        for listener in self._listeners:
+            listener.put_nowait(request)
+        return future
+
+    def find(self, task: str, command: str, environment: str) -> ApprovalRequest | None:
+        """The open question about the very same."""
+        for request in self.pending(task):
+            if (request.command, request.environment) == (command, environment):
+                return request
+        return None
+
+    def forget(self, id: str) -> None:
+        """Nobody waits for this answer any more."""
+        self._open.pop(id, None)
+
+    def _settle(self, id: str, answer: Answer) -> None:
+        if id not in self._open:
+            raise UnknownApproval(f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old")
+        _, future = self._open.pop(id)
+        with contextlib.suppress(RuntimeError):  # the loop of whoever asked is gone
+            future.get_loop().call_soon_threadsafe(_set, future, answer)
+
+    def _drop_expired(self) -> None:
+        for id in [id for id, (request, _) in self._open.items() if request.expires <= self._now()]:
+            _, future = self._open.pop(id)
+            _set(future, "deny")
+
+
+def _set(future: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+async def _each(queue: "asyncio.Queue[ApprovalRequest]") -> AsyncIterator[ApprovalRequest]:
+    while True:
+        yield await queue.get()

@@ -1,0 +1,42 @@
+"""What can be set about approvals, typed, with its defaults."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from hermetic.contract.approval import Mode
+
+Ruling = Literal["allow", "ask", "deny"]
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Days = Annotated[float, msgspec.Meta(gt=0, le=366)]
+
+
+class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule of the user's. It names a command, a path or a host, and examples by which it is checked."""
+
+    decision: Ruling
+    command: tuple[str, ...] = ()  # a program's first words; * and ? stand for parts of one word
+    exact: bool = False  # those are all its words
+    path: str = ""  # a glob; from the workspace where it is relative
+    acts: tuple[Literal["write", "delete", "read"], ...] = ("write", "delete")  # done to that path
+    network: str = ""  # a glob of hosts
+    reason: str = ""
+    matches: tuple[str, ...] = ()  # commands that it must apply to
+    spares: tuple[str, ...] = ()  # commands that it must not apply to
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asked about what is dangerous, and what is remembered."""
+
+    mode: Mode = "ask"
+    answers: Literal["nobody", "terminal", "queue"] = "nobody"  # who can be asked
+    nobody: Literal["deny", "allow"] = "deny"  # what becomes of what is dangerous where nobody can be asked
+    timeout: Seconds = 60.0  # for an answer; silence is no
+    wait: bool = True  # a call waits for the answer; else it is told that an approval is required
+    deny: tuple[str, ...] = ()  # globs of commands that never run, whoever asks
+    rules: tuple[RuleSettings, ...] = ()
+    session_seconds: Seconds = 43_200.0  # life of an answer "session"
+    always_days: Days = 90.0  # life of an answer "always"
+    file: str | None = None  # where answers "always" are kept
+    log: str | None = None  # where decisions are written down

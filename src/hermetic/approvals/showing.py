@@ -1,0 +1,49 @@
+"""A request as a person reads it: whole, nothing hidden, the dangerous part first."""
+
+import unicodedata
+
+from hermetic.contract.approval import ApprovalRequest
+
+_KEPT = {"\n", "\t"}
+
+
+def escaped(text: str) -> str:
+    """The text with all that a terminal would act on, hide or turn around made visible."""
+    return "".join(char if _is_plain(char) else _spelled(char) for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    if char in _KEPT or " " <= char <= "~":
+        return True
+    return char > "\x9f" and unicodedata.category(char) not in ("Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
+
+
+def _spelled(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def described(request: ApprovalRequest) -> str:
+    """All that there is to know before answering."""
+    lines = [
+        f"{request.task} wants to {_WANTS[request.subject]} in {request.environment}, and that needs your word:",
+        "",
+    ]
+    for need in request.needs:
+        lines.append(f"  !! {escaped(need.reason)}  [{need.category}]")
+        lines += [f"     {line}" for line in escaped(need.decoded).split("\n")]
+    lines += ["", "The whole text:"]
+    lines += [f"  | {line}" for line in escaped(request.command).split("\n")]
+    lines.append("")
+    lines += [f"  {answer:8} {escaped(covers)}" for answer, covers in request.scope.items()]
+    return "\n".join(lines)
+
+
+_WANTS = {
+    "command": "run a command",
+    "code": "run a script",
+    "input": "type into a program",
+    "write": "write files",
+    "batch": "do many things of one kind",
+    "outside": "run a command outside of its sandbox",
+}

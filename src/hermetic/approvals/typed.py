@@ -1,0 +1,135 @@
+"""What is typed into a shell or a Python, put together to the texts that they will run."""
+
+import codeop
+import warnings
+from typing import Literal
+
+import msgspec
+
+from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, verdict_of
+from hermetic.policy.reader import Reader, Unreadable
+from hermetic.policy.rules import Finding, Rule
+
+Language = Literal["shell", "python"]
+
+MOST_REMEMBERED = 20_000  # characters of what was typed before
+_BACKSPACE, _CLEAR, _WORD, _ENDS = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f"
+_UNFINISHED = ("not closed", "does not end", "ends after")
+EDITED = Rule(
+    name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
+)  # fmt: skip
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A text that is about to run, and what it would do."""
+
+    text: str
+    examined: Examined
+
+
+class Transcript:
+    """One program's input: what it has run, and what waits for its end."""
+
+    def __init__(self, language: Language, *, terminal: bool) -> None:
+        self.language = language
+        self._terminal = terminal
+        self._ran = ""  # whole texts, judged before
+        self._known: set[tuple[str, str]] = set()  # what was found in them
+        self._open = ""  # lines of a text that is not whole yet
+        self._line = ""
+        self._is_edited = False
+
+    def __repr__(self) -> str:
+        return f"<Transcript of {self.language}: {len(self._ran)} characters ran>"
+
+    def type(self, data: str, around: Surroundings) -> list[Typed]:
+        """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
+        found = []
+        for char in data:
+            if char in (_ENDS if self._terminal else "\n"):
+                found += self._end_line(around)
+            elif self._terminal and (char < " " or char == "\x7f"):
+                self._edit(char)
+            else:
+                self._line += char
+        return found
+
+    def _edit(self, char: str) -> None:
+        if char in _CLEAR:
+            self._line, self._is_edited = "", False
+            if char == "\x03":
+                self._open = ""
+        elif char in _BACKSPACE:
+            self._line = self._line[:-1]
+        elif char in _WORD:
+            self._line = self._line.rstrip().rpartition(" ")[0]
+        elif char != "\x04" or self._line:  # the end of input on an empty line adds nothing
+            self._is_edited = True
+
+    def _end_line(self, around: Surroundings) -> list[Typed]:
+        line, edited = self._line, self._is_edited
+        self._line, self._is_edited = "", False
+        self._open += line + "\n"
+        if edited:
+            text, self._open = self._open, ""
+            why = "the line was changed with keys that cannot be followed"
+            finding = Finding(EDITED, why, 0, len(text), text)
+            return [Typed(text, Examined(verdict_of([finding], text, around.isolation)))]
+        if not self._is_whole(self._open):
+            return []
+        text, self._open = self._open, ""
+        return [Typed(text, self._judged(text, around))] if text.strip() else []
+
+    def _is_whole(self, text: str) -> bool:
+        return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
+
+    def _judged(self, text: str, around: Surroundings) -> Examined:
+        """What the text would do after all that ran before; what was found before is not found again."""
+        before = self._ran[-MOST_REMEMBERED:]
+        self._ran = before + text
+        if self.language == "shell":
+            whole = examine_command(self._ran, around)
+            parts = tuple(part for part in whole.verdict.parts if part.end > len(before))
+        else:
+            whole = examine_python(self._ran, around)
+            parts = tuple(part for part in whole.verdict.parts if (part.rule, part.reason) not in self._known)
+            self._known.update((part.rule, part.reason) for part in parts)
+        alone = examine_command(text, around) if self.language == "shell" else examine_python(text, around)
+        if not parts:
+            return alone
+        worst = max(parts, key=lambda part: (part.hardline, part.label == "dangerous", part.severity))
+        verdict = msgspec.structs.replace(
+            whole.verdict, label=worst.label, category=worst.category, severity=worst.severity, reason=worst.reason,
+            decoded=worst.decoded, hardline=any(part.hardline for part in parts), parts=parts, start=0, end=len(text),
+        )  # fmt: skip
+        return Examined(verdict, alone.acts)
+
+    def forget_last(self, text: str) -> None:
+        """A text that was refused did not run."""
+        self._ran = self._ran.removesuffix(text)
+
+
+def _is_whole_shell(text: str) -> bool:
+    """False while a shell would wait for more: open quotes, loops, a backslash at the end."""
+    stripped = text.rstrip("\n")
+    if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+        return False
+    reader = Reader(text)
+    try:
+        reader.read()
+    except Unreadable as problem:
+        if any(hint in str(problem) for hint in _UNFINISHED):
+            return False
+        return reader.pos < len(text.rstrip())  # in the middle it is an error, and the shell begins anew
+    except RecursionError:
+        return True
+    return True
+
+
+def _is_whole_python(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return codeop.compile_command(text.removesuffix("\n"), symbol="single") is not None
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return True

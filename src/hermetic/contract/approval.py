@@ -1,0 +1,62 @@
+"""What somebody is asked to allow, and what was allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from hermetic.contract.verdict import Verdict
+
+Answer = Literal["once", "session", "always", "deny"]
+Mode = Literal["ask", "deny", "allow", "sandbox-first"]
+Opinion = Literal["allow", "ask", "deny"]
+Subject = Literal["command", "code", "input", "write", "batch", "outside"]
+
+ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a request that somebody has to allow."""
+
+    decoded: str  # what it does, after quotes, variables and decoders are resolved
+    reason: str
+    category: str
+    rule: str  # of the policy, or the user's own
+    argv: tuple[str, ...] = ()  # the program that does it
+    path: str = ""  # that it changes
+    exact: str = ""  # what tells it from all other acts; empty: it can be allowed for one time alone
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody is asked to allow."""
+
+    id: str
+    subject: Subject
+    command: str  # the text as it was given
+    verdict: Verdict
+    task: str
+    environment: str  # its kind
+    needs: tuple[Need, ...] = ()  # what the answer is about, the worst first
+    scope: dict[str, str] = {}  # answer → what exactly it would grant
+    reason: str = ""  # why it is asked
+    asked: float = 0.0  # seconds since 1970
+    expires: float = 0.0  # an answer after that counts for nothing
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """What was allowed for more than one time, and until when."""
+
+    command: str  # as the person saw it
+    covers: str  # in words, as the person saw it
+    key: str  # of the one act that it covers
+    environment: str  # where it holds
+    program: str = ""  # that the command's name meant; elsewhere it does not hold
+    task: str | None = None  # None: for every task
+    granted: float
+    expires: float
+
+
+Approver = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]  # a second opinion; it can only tighten

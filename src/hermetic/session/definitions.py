@@ -1,0 +1,116 @@
+"""What a session's words mean, as its shell tells it: read from the text that bash prints."""
+
+import re
+
+from hermetic.contract.verdict import ShellState
+from hermetic.link import answers
+from hermetic.link.link import Link
+from hermetic.policy.shell import SECRET_NAME
+
+_DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
+_ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
+_DECLARATION = re.compile(rf"declare -\S+ ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
+_UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
+_FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
+_ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=(.*)$", re.DOTALL)
+_ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+# Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of processes.
+_SKIPPED = re.compile(
+    r"__h|HERMETIC_COMMAND$|BASH(_[A-Z]+|OPTS|PID)?$|FUNCNAME$|PIPESTATUS$|DIRSTACK$|GROUPS$|SHELLOPTS$|PPID$|E?UID$|_$"
+    r"|S?RANDOM$|SECONDS$|LINENO$|EPOCH|SHLVL$|PWD$|OPT(ERR|IND)$"
+)
+
+
+class Definitions:
+    """A session's state as the policy takes it into account; asked for each time, told only when it changed."""
+
+    def __init__(self, link: Link, session: str) -> None:
+        self._link = link
+        self._session = session
+        self._known: tuple[int, str] | None = None  # the resident's count, and the life it is of
+        self._state: ShellState | None = None
+        self.is_there = False  # whether the session has a shell
+
+    async def ask(self) -> ShellState:
+        """What the next command of the session meets. No shell is started for it."""
+        known = self._known[0] if self._known and self._known[1] == self._link.hello.resident else None
+        said, body = await self._link.ask("definitions", answers.defined, session=self._session, known=known)
+        self.is_there = said.is_there
+        if not (said.is_same and self._state is not None):
+            self._state = read_definitions(body.decode("utf-8", "surrogateescape"))
+            self._known = (said.changes, self._link.hello.resident)
+        if self._state.cwd != said.cwd:
+            self._state = _at(self._state, said.cwd)
+        return self._state
+
+
+def read_definitions(text: str) -> ShellState:
+    """The state in the three texts of `declare -p`, `declare -f` and `alias -p`, a NUL behind each."""
+    variables, functions, aliases = (*text.split("\0"), "", "", "")[:3]
+    found = dict(_variables(variables))
+    home = found.get("HOME")
+    return ShellState(
+        home=home if isinstance(home, str) and home.startswith("/") else None,
+        variables={name: value for name, value in found.items() if name != "HOME"},
+        functions=_functions(functions),
+        aliases=dict(_aliases(aliases)),
+    )
+
+
+def _at(state: ShellState, cwd: str) -> ShellState:
+    return ShellState(
+        cwd=cwd, home=state.home, variables=state.variables, functions=state.functions, aliases=state.aliases
+    )
+
+
+def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
+    """Every variable with a value."""
+    found: list[tuple[str, str | list[str]]] = []
+    for declared in _DECLARATION.finditer(text):
+        name, value = declared[1], declared[2]
+        if (
+            value is None
+            or (_SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS"))
+            or SECRET_NAME.search(name)
+        ):
+            continue
+        is_array = value.startswith("(")
+        found.append((name, [_unquoted(one) for one in _ELEMENT.findall(value)] if is_array else _unquoted(value)))
+    return found
+
+
+def _functions(text: str) -> dict[str, str]:
+    """Name → body; bash prints each name on a line of its own, and a brace alone behind it.
+
+    A text inside of a function may look like another one. Then the first is cut where it cannot be read, and a name
+    that comes twice cannot be read either.
+    """
+    starts = [found for found in _FUNCTION.finditer(text) if found.start() == 0 or text[found.start() - 2] == "}"]
+    found: dict[str, str] = {}
+    for at, start in enumerate(starts):
+        end = starts[at + 1].start() if at + 1 < len(starts) else len(text)
+        found[start[1]] = _UNREADABLE if start[1] in found else text[start.end() : end].strip()
+    return found
+
+
+def _aliases(text: str) -> list[tuple[str, str]]:
+    found = []
+    for piece in re.split(r"\n(?=alias )", text):
+        if alias := _ALIAS.match(piece.rstrip("\n")):
+            found.append((alias[1], alias[2].replace("'\\''", "\0").strip("'").replace("\0", "'")))
+    return found
+
+
+def _unquoted(word: str) -> str:
+    """A value as bash prints it: "…" with backslashes, $'…' with escapes, or bare."""
+    if word.startswith("$'"):
+        return re.sub(r"\\([0-7]{3}|.)", _escape, word[2:-1], flags=re.DOTALL)
+    if word.startswith('"'):
+        return re.sub(r'\\([$`"\\])', r"\1", word[1:-1])
+    return word
+
+
+def _escape(found: "re.Match[str]") -> str:
+    code = found[1]
+    return chr(int(code, 8)) if len(code) == 3 else _ESCAPES.get(code, code)

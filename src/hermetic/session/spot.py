@@ -1,0 +1,127 @@
+"""A place as decisions see it: what it shares, where the agent works, what its shells mean by their words."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hermetic.contract.environment import Isolation
+from hermetic.contract.errors import Unsupported
+from hermetic.contract.verdict import ShellState
+from hermetic.policy.paths import classify
+from hermetic.policy.shell import Shell
+from hermetic.session.definitions import Definitions
+
+NOWHERE = "\0nowhere"  # no directory is the agent's own
+_OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
+_HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
+_RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(")
+_ALWAYS = ("command_not_found_handle",)
+
+
+class Spot:
+    """One place, opened or not. What was seen of its sessions is remembered."""
+
+    def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.isolation = isolation
+        self.workspace = _workspace(options)
+        start = options.get("cwd") or options.get("workspace")
+        self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
+        self.key = f"{kind} {options['host']}" if options.get("host") else kind
+        self._definitions: dict[str, Definitions] = {}
+        self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session when it was first seen
+
+    def __repr__(self) -> str:
+        return f"<Spot {self.key}: work in {self.workspace!r}>"
+
+    async def state(self, session: str, ask: Definitions | None) -> ShellState | None:
+        """What a session's next command meets; None where nothing is known of it."""
+        known = self._definitions.get(session) or ask
+        if known is None:
+            return None
+        self._definitions[session] = known
+        try:
+            state = await known.ask()
+        except Unsupported:  # an older resident
+            return None
+        if known.is_there:
+            self._first.setdefault(session, state.variables)
+        return state
+
+    def was_seen(self, session: str) -> bool:
+        """Whether the session's beginning is known."""
+        return session in self._first
+
+    def real(self, path: str) -> str:
+        """The path behind symbolic links, where this machine can tell."""
+        return os.path.realpath(path) if self.kind in _HERE else path
+
+    def changed(self, session: str, state: ShellState | None) -> dict[str, str]:
+        """The variables that were set since the session was first seen."""
+        first = self._first.get(session)
+        if state is None or first is None or first is state.variables:
+            return {}
+        return {
+            name: value
+            for name, value in state.variables.items()
+            if isinstance(value, str) and first.get(name) != value
+        }
+
+    def accept(self, session: str, variables: Mapping[str, str]) -> None:
+        """Somebody has allowed what these variables mean for all that comes."""
+        if variables:
+            self._first[session] = {**self._first.get(session, {}), **variables}
+
+    def program(self, argv: tuple[str, ...], state: ShellState | None) -> str:
+        """The file that a program's name means there; its name alone where only the place could tell."""
+        if not argv or self.kind not in _HERE:
+            return argv[0] if argv else ""
+        path = None if state is None else state.variables.get("PATH")
+        found = _found(argv[0], path if isinstance(path, str) else None, state.cwd if state else None)
+        return argv[0] if found is None else found
+
+
+def _found(name: str, path: str | None, cwd: str | None) -> str | None:
+    """The file, and what tells it from others where it could be replaced by the agent."""
+    if "/" in name:
+        found: str | None = os.path.join(cwd or "/", name)
+    else:
+        found = shutil.which(name, path=path)
+    if found is None or not os.path.isfile(found):
+        return None
+    whole = os.path.realpath(found)
+    if os.access(whole, os.W_OK):
+        status = os.stat(whole)
+        return f"{whole} (as of {status.st_mtime_ns // 1_000_000_000}, {status.st_size} bytes)"
+    return whole
+
+
+def _workspace(options: Mapping[str, Any]) -> str:
+    """Where the agent works. A directory that is somebody's home or the system's own is not the agent's to change."""
+    chosen = options.get("workspace") or options.get("cwd")
+    if not isinstance(chosen, str) or not chosen.startswith("/"):
+        return NOWHERE
+    whole = os.path.normpath(chosen)
+    return NOWHERE if classify(whole, Shell(None, None, NOWHERE)) in _OF_SOMEBODY else whole
+
+
+def relevant(state: ShellState, text: str) -> ShellState:
+    """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
+    if len(state.functions) + len(state.aliases) <= 8 or _RELEVANT.search(text):
+        return state
+    reached: dict[str, str] = {}
+    texts = [text, *(str(state.variables[name]) for name in re.findall(r"\$(\w+)", text) if name in state.variables)]
+    while texts:
+        words = set(re.split(r"[\s;|&()<>\"'$={}]+", texts.pop()))
+        for name in {*words, *_ALWAYS} & state.functions.keys() - reached.keys():
+            reached[name] = state.functions[name]
+            texts.append(reached[name])
+        texts += [state.aliases[name] for name in words & state.aliases.keys() if name not in reached]
+        reached.update({name: "" for name in words & state.aliases.keys() if name not in state.functions})
+    functions = {name: body for name, body in state.functions.items() if name in reached}
+    aliases = {name: body for name, body in state.aliases.items() if name in reached}
+    return msgspec.structs.replace(state, functions=functions, aliases=aliases)

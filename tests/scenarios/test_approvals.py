@@ -1,0 +1,224 @@
+"""Whole conversations about approvals, with the exact outcome of every step."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hermetic.approvals.making import make_desk
+from hermetic.approvals.settings import ApprovalSettings, RuleSettings
+from hermetic.config.settings import Settings
+from hermetic.contract.approval import ApprovalRequest
+from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted, UnknownApproval
+from hermetic.session.door import PolicyDoor
+from hermetic.session.environment import Environment
+from hermetic.session.opening import open as open_environment
+from hermetic.session.task import refusal
+from hermetic.toolbox import Toolbox
+from tests.scenarios.approval_talks import BAD, TALKS, Say, Talk
+
+
+class Person:
+    """Answers what the next step says, and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.answer: str | None = "deny"
+        self.asked: list[ApprovalRequest] = []
+
+    async def __call__(self, request: ApprovalRequest) -> Any:
+        self.asked.append(request)
+        if self.answer is None:
+            await asyncio.Event().wait()
+        return self.answer
+
+
+class Stage:
+    """A door on a real environment per task, with a clock that can be put forward."""
+
+    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+        self.directory = directory
+        self.person = Person()
+        told = {name: value for name, value in settings.items() if name != "nobody_there"}
+        self._settings = msgspec.convert({**told, "file": str(directory / "approvals.toml")}, ApprovalSettings)
+        self._is_alone = bool(settings.get("nobody_there"))
+        self._environments: dict[str, Environment] = {}
+        self.ahead = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process, with the same files."""
+        desk = make_desk(self._settings, approver=None if self._is_alone else self.person)
+        desk.now = desk.grants._now = desk.queue._now = lambda: time.time() + self.ahead
+        self.door = PolicyDoor(desk)
+
+    async def say(self, step: Say) -> None:
+        self.person.answer, before = step.answer, len(self.person.asked)
+        try:
+            await self._do(step)
+            outcome = "ran"
+        except NotPermitted as error:
+            outcome = str(refusal(error)["status"])
+        assert outcome == step.outcome, step
+        assert len(self.person.asked) - before == step.asks, step
+
+    async def _do(self, step: Say) -> None:
+        environment = await self._environment(step.task)
+        if step.tool == "write":
+            path = step.text.replace("~", str(Path.home()))
+            await self.door.write(step.task, [str(self.directory / path)], environment)
+        elif step.tool == "code":
+            await self.door.code(step.task, step.text, environment)
+        elif step.tool == "batch":
+            await self.door.batch(step.task, environment, **step.more)
+        else:
+            await self.door.command(step.task, step.text, environment)
+            if step.text.startswith(("export ", "cd ")):
+                await environment.run(step.text)
+
+    async def _environment(self, task: str) -> Environment:
+        if task not in self._environments:
+            self._environments[task] = await open_environment("local", cwd=str(self.directory), login=False)
+        return self._environments[task]
+
+    async def close(self) -> None:
+        for environment in self._environments.values():
+            await environment.close()
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)
+async def test_a_conversation_has_the_exact_outcome(talk: Talk, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, talk.settings)
+    try:
+        for step in talk.steps:
+            if isinstance(step, Say):
+                await stage.say(step)
+            elif step.what == "restart":
+                stage.restart()
+            elif step.what == "later":
+                stage.ahead += step.value
+            else:
+                [granted] = stage.door.desk.grants.all()
+                assert stage.door.desk.grants.revoke(granted.key)
+    finally:
+        await stage.close()
+
+
+def test_there_are_thirty_of_them_and_ten_ways_to_stretch_an_approval() -> None:
+    assert len(TALKS) >= 30
+    assert sum(isinstance(step, Say) for talk in TALKS for step in talk.steps) >= 90
+
+
+def settings(**more: Any) -> Settings:
+    return Settings(approvals=ApprovalSettings(**more))
+
+
+async def call(toolbox: Toolbox, command: str, **more: Any) -> Any:
+    return json.loads(await toolbox.call("terminal", {"command": command, **more}, task_id="t"))
+
+
+ASK_ECHO = RuleSettings(decision="ask", command=("echo", "*"), matches=("echo hi",))
+
+
+async def test_a_question_in_the_queue_is_answered_while_the_call_waits(tmp_path: Path) -> None:
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(ASK_ECHO,)))
+    try:
+        async with asyncio.timeout(20), toolbox.approvals.attend() as questions:
+            calling = asyncio.create_task(call(toolbox, "echo hi"))
+            request = await anext(questions)
+            assert [one.id for one in toolbox.approvals.pending("t")] == [request.id]
+            assert toolbox.approvals.pending("other") == []
+            assert request.needs[0].decoded == "echo hi"
+            with pytest.raises(InvalidArgument):
+                toolbox.approvals.answer(request.id, "maybe")  # type: ignore[arg-type]
+            toolbox.approvals.answer(request.id, "once")
+            assert (await calling)["output"] == "hi\n"
+            with pytest.raises(UnknownApproval, match="answered, withdrawn, or is too old"):
+                toolbox.approvals.answer(request.id, "once")
+            calling = asyncio.create_task(call(toolbox, "echo hi"))
+            toolbox.approvals.withdraw((await anext(questions)).id)
+            assert (await calling)["status"] == "blocked"
+        assert (await call(toolbox, "echo hi"))["status"] == "blocked"  # nobody attends any more
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_call_that_does_not_wait_is_told_to_come_again(tmp_path: Path) -> None:
+    chosen = settings(rules=(ASK_ECHO,), answers="queue", wait=False)
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=chosen)
+    try:
+        async with asyncio.timeout(20):
+            first = await call(toolbox, "echo hi")
+            assert (first["status"], first["exit_code"]) == ("approval_required", -1)
+            assert (await call(toolbox, "echo hi"))["approval_id"] == first["approval_id"]  # asked once
+            toolbox.approvals.answer(first["approval_id"], "once")
+            assert (await call(toolbox, "echo ho"))["status"] == "approval_required"  # bound to the command
+            assert (await call(toolbox, "echo hi"))["output"] == "hi\n"
+            assert (await call(toolbox, "echo hi"))["status"] == "approval_required"  # and used up
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_an_answer_after_its_time_counts_for_nothing(tmp_path: Path) -> None:
+    chosen = settings(rules=(ASK_ECHO,), answers="queue", wait=False, timeout=0.05)
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=chosen)
+    try:
+        async with asyncio.timeout(20):
+            first = await call(toolbox, "echo hi")
+            await asyncio.sleep(0.1)  # twice the time there is for an answer
+            with pytest.raises(UnknownApproval):
+                toolbox.approvals.answer(first["approval_id"], "once")
+            assert (await call(toolbox, "echo hi"))["status"] == "approval_required"
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_loop_of_fifty_writes_stops_at_a_budget_of_twenty(tmp_path: Path) -> None:
+    rule = RuleSettings(decision="ask", path="src/**", matches=("touch src/a",))
+    asked: list[ApprovalRequest] = []
+
+    def person(request: ApprovalRequest) -> Any:
+        asked.append(request)
+        return "once" if request.subject == "batch" else "deny"
+
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(rule,)), approver=person)
+    (tmp_path / "src").mkdir()
+    try:
+        given = {"count": 20, "under": "src", "reason": "one file for each letter"}
+        answer = json.loads(await toolbox.call("request_approval", given, task_id="t"))
+        assert answer["status"] == "approved"
+        assert f"up to 20 changes of files below {tmp_path}/src" in asked[0].scope["once"]
+        outcomes = [(await call(toolbox, f"touch src/f{number}"))["exit_code"] for number in range(50)]
+        assert outcomes == [0] * 20 + [-1] * 30
+        assert len(list((tmp_path / "src").iterdir())) == 20
+        assert len(asked) == 31
+        too_much = json.loads(await toolbox.call("request_approval", {"count": 5, "under": "/"}, task_id="t"))
+        assert "too much for a batch" in too_much["error"]
+        shells = json.loads(await toolbox.call("request_approval", {"count": 5, "command": ["bash"]}, task_id="t"))
+        assert "not bash as a whole" in shells["error"]
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_refused_command_opens_nothing(tmp_path: Path) -> None:
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)})
+    try:
+        answer = await call(toolbox, BAD)
+        assert (answer["status"], answer["exit_code"]) == ("blocked", -1)
+        assert toolbox.fleet.tasks == []
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_an_error_of_the_approver_is_no(tmp_path: Path) -> None:
+    def broken(request: ApprovalRequest) -> Any:
+        raise ExecutionError("gone")
+
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, approver=broken)
+    try:
+        assert (await call(toolbox, BAD))["status"] == "blocked"
+    finally:
+        await toolbox.close(remove=True)

@@ -8,8 +8,9 @@ from tests.conformance.suite import FILES, Case, assert_not_skipped, assert_pass
 from tests.environments.engines import need_engine
 from tests.environments.plugins import PLAIN, install
 from tests.programs import need_variable
+from tests.sizes import is_full
 
-PLACES = ("bash", "docker")
+PLACES = ("bash", "docker", *(["apptainer"] if is_full() else []))  # the last one takes minutes
 
 
 @pytest.fixture(scope="module", params=PLACES)
@@ -20,6 +21,9 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         if request.param == "bash":
             install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, patch)
             yield run_suite("plain", at)
+        elif request.param == "apptainer":
+            patch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
+            yield run_suite("apptainer", at, [f"image={need_variable('IMAGE_BARE_SIF')}"])
         else:
             need_engine("docker")
             yield run_suite("docker", at, [f"image={need_variable('IMAGE_BARE')}"])

@@ -21,9 +21,11 @@ from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
+from hermetic.environments.bare import BASH, is_bare, start_bare
+from hermetic.environments.beside import end_beside
 from hermetic.environments.checkup import probe, try_program
-from hermetic.environments.child_environment import QUIET
-from hermetic.environments.container_keeper import KEEPER, Keeper
+from hermetic.environments.child_environment import QUIET, child_environment
+from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.scratch import SETTING as SCRATCH
 from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
@@ -42,6 +44,11 @@ RESIDENT = "resident"  # folder of the environment's directory that is seen insi
 
 # The kernel's own files that a command of root could change the host with, though it has no capability.
 READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+
+# Says which of the two a container is. Its own shell tells: what apptainer says of a missing program is for people.
+NO_PYTHON = "hermetic finds no python3"
+PYTHON = f'''command -v python3 > /dev/null 2>&1 && exec python3 -I -S -c "$1"
+echo "{NO_PYTHON}" >&2; exit {NO_PYTHON_CODE}'''
 
 # Options that need a cgroup, and apptainer's words for them.
 LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
@@ -129,9 +136,14 @@ class Apptainer:
                 foreground=True, seccomp=bpf(),
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-            started = await start_resident(
-                argv, given, seconds=INSTANCE.value, afterwards="stays", environ=_variables(options)
-            )
+            try:
+                started = await start_resident(
+                    argv, given, seconds=INSTANCE.value, afterwards="stays", environ=_variables(options)
+                )
+            except EnvironmentUnavailable as error:
+                if NO_PYTHON not in str(error):
+                    raise
+                return await self._start_bare(program, sif, directory, spool, work, config)
             keeper = Keeper.read(directory)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(work))
@@ -144,24 +156,57 @@ class Apptainer:
             started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=_unlimited(options)
         )
 
+    async def _start_bare(
+        self, program: str, sif: str, directory: str, spool: str | None, work: Path, config: ResidentConfig
+    ) -> Started:
+        """A resident on this machine for an image that has bash and no python3, and an instance that ends with it."""
+        options = self._options
+        for left in (Path(directory, FILE), Path(directory, RESIDENT)):
+            await asyncio.to_thread(remove_tree, str(left))
+        name = f"hermetic-{secrets.token_hex(6)}"
+        (work / "instances").mkdir(mode=0o700)
+        environ = {**_variables(options), "HOME": str(work / "instances")}  # where apptainer remembers instances
+        here = msgspec.structs.replace(
+            config, directory=directory, spool=spool, environ=child_environment({}, extra=options.env), seccomp=None
+        )
+        start = (program, *self._apart(work), sif)
+        try:
+            started = await start_bare(
+                [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
+                environ=environ, farewell=["/bin/sh", "-c", FAREWELL, "sh", str(work)], seconds=INSTANCE.value,
+                keeper=["/bin/sh", "-c", BARE_KEEPER, "sh", options.overlay or "", name, *start],
+            )  # fmt: skip
+        except EnvironmentUnavailable as error:
+            advice = f"image {options.image!r} has no python3, and bare mode failed; use another"
+            raise EnvironmentUnavailable(f"{advice}: {error}") from error
+        notes = (*_unlimited(options), "no filter of system calls: without python3 nobody can set one")
+        return msgspec.structs.replace(started, place={**started.place, "work": str(work)}, notes=notes)
+
     def _command(self, program: str, sif: str, directory: Path, spool: str | None, work: Path) -> list[str]:
         """The keeper and the container it waits for; the folders that are seen inside are made."""
+        (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
+        binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
+        return [
+            "/bin/sh", "-c", KEEPER, "sh", str(directory), spool or "", str(work), self._options.overlay or "",
+            program, "--quiet", "exec", *self._apart(work), "--pwd", "/",
+            *(word for inside in binds for word in ("--bind", ":".join(inside))),
+            sif, "/bin/sh", "-c", PYTHON, "sh", BOOT,
+        ]  # fmt: skip
+
+    def _apart(self, work: Path) -> list[str]:
+        """The words for what a container keeps apart and how much it may use; its home is made."""
         options = self._options
         home = Path(options.overlay or work, "home")
-        for folder in (directory / RESIDENT, home, work / "scratch"):
+        for folder in (home, work / "scratch"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
         guards = [f"type=bind,source={path},destination={path},ro" for path in READ_ONLY if os.path.exists(path)]
         return [
-            "/bin/sh", "-c", KEEPER, "sh", str(directory), spool or "", str(work), options.overlay or "",
-            program, "--quiet", "exec", "--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys",
-            "--workdir", str(work / "scratch"), "--home", f"{home}:{HOME}", "--pwd", "/",
+            "--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys",
+            "--workdir", str(work / "scratch"), "--home", f"{home}:{HOME}",
             *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
             *(() if options.network else ("--net", "--network", "none")),
-            *(word for inside in binds for word in ("--bind", ":".join(inside))),
             *(word for guard in guards for word in ("--mount", guard)),
             *(_limits(options) if can_limit() else ()),
-            sif, "python3", "-I", "-S", "-c", BOOT,
         ]  # fmt: skip
 
     @classmethod
@@ -188,7 +233,10 @@ class Apptainer:
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when the container and what it had on this host are gone."""
-        await Keeper.parse(record.place["keeper"]).see_ended()
+        if is_bare(record):
+            await end_beside(record)
+        else:
+            await Keeper.parse(record.place["keeper"]).see_ended()
         await asyncio.to_thread(remove_tree, record.place["work"])
 
 

@@ -12,6 +12,7 @@ from hermetic.environments.starting import end_session
 
 PATIENCE = 5.0  # seconds for a container that was told to end; it unmounts its file systems then
 FILE = "keeper"  # in the environment's directory: its pid
+NO_PYTHON_CODE = 97  # the exit code of a container that has none; then all is left as it is, for another try
 
 # KEEPER DIRECTORY SPOOL WORK OVERLAY COMMAND…; SPOOL and OVERLAY may be empty.
 # When the container's parent is killed, nobody looks after the programs that serve its files; they are of this session.
@@ -27,6 +28,7 @@ fi
 exec 8< "$directory"
 echo $$ > "$directory/{FILE}"
 "$@" 8<&- 9>&-
+[ $? != {NO_PYTHON_CODE} ] || exit 1
 read -r line < /proc/$$/stat
 set -- ${{line##*) }}
 own=$4
@@ -41,6 +43,22 @@ rm -rf -- "$work" ${{spool:+"$spool"}}
 [ /proc/self/fd/8 -ef "$directory" ] && rm -rf -- "$directory"
 exec 7>> "$directory.lock" && flock -n 7 && rm -f -- "$directory.lock"
 """
+
+
+# BARE_KEEPER OVERLAY NAME PROGRAM WORD…; OVERLAY may be empty. Makes an instance and starts bash in it. It is a child
+# of the resident, and so is the instance, whoever its parent was: they end with it.
+BARE_KEEPER = """\
+overlay=$1 name=$2 program=$3
+shift 3
+if [ -n "$overlay" ]; then
+    exec 9> "$overlay/.lock" && flock -n 9 || { echo "overlay $overlay is used by another environment" >&2; exit 1; }
+fi
+"$program" --quiet instance start "$@" "$name" < /dev/null > /dev/null 9>&- || exit 1
+"$program" --quiet exec --no-privs --pwd / "instance://$name" bash --norc --noprofile 9>&-
+"""
+
+# WORK: takes it away when the resident of a bare container has ended.
+FAREWELL = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"'
 
 
 class Keeper(HostProcess, frozen=True):

@@ -21,6 +21,7 @@ COMPARED: dict[str, float] = {
     "askpass.PROMPT_BYTES": limits.PROMPT.value,
     "askpass.QUESTIONS": limits.QUESTIONS.value,
     "bare_jobs.BEGIN_SECONDS": limits.BARE_BEGIN.value,
+    "bare_jobs.LAST_WORDS_SECONDS": limits.BARE_LAST_WORDS.value,
     "bare_keeper.FIRST_LOOK_SECONDS": limits.BARE_FIRST_LOOK.value,
     "bare_keeper.LAST_LOOK_SECONDS": limits.BARE_LAST_LOOK.value,
     "bare_line.COMPLAINT_BYTES": limits.BARE_COMPLAINT.value,

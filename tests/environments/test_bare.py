@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,27 @@ async def test_nothing_of_a_command_is_in_anybodys_arguments_or_files(
         assert list((tmp_path / "tmp").rglob("*")) == []
         running.cancel()
         await asyncio.wait([running])
+
+
+SLOW_CAT = """#!{python} -S
+import os, time
+while data := os.read(0, 65536):
+    time.sleep(0.2)
+    os.write(1, data)
+"""
+
+
+async def test_what_a_command_prints_when_told_to_end_is_heard_out(
+    tmp_path: Path, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it prints goes through a `cat` there, which a busy machine may let wait."""
+    (tmp_path / "cat").write_text(SLOW_CAT.format(python=sys.executable))
+    (tmp_path / "cat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    async with hermetic.open(plain) as env:
+        text = "bash -c 'trap \"echo cleaned; exit\" TERM; echo up; while :; do sleep 0.02; done'"
+        result = await env.run(text, timeout=1)
+        assert result.output == "up\ncleaned\n"
 
 
 async def _runs(env: hermetic.Environment, count: int) -> bool:

@@ -103,6 +103,7 @@ POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are lo
 BARE_BEGIN = Limit("bare_begin", 10.0, "seconds", "for a command that is to end to begin, in a place without Python")
 BARE_FIRST_LOOK = Limit("bare_first_look", 0.005, "seconds", "before a tree that ends there is looked at again")
 BARE_LAST_LOOK = Limit("bare_last_look", 0.04, "seconds", "the longest time between two such looks")
+BARE_LAST_WORDS = Limit("bare_last_words", 1.0, "seconds", "for output on its way when all who printed it have ended")
 BARE_STATE = Limit("bare_state", 64 << 20, "bytes", "largest state of a session there")
 BARE_COMPLAINT = Limit("bare_complaint", 4000, "bytes", "of what a way into such a place said when it failed")
 PROMPT = Limit("prompt", 1024, "bytes", "longest prompt for a password, and longest password")
@@ -181,7 +182,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
-    BARE_BEGIN, BARE_FIRST_LOOK, BARE_LAST_LOOK, BARE_STATE, BARE_COMPLAINT,
+    BARE_BEGIN, BARE_FIRST_LOOK, BARE_LAST_LOOK, BARE_LAST_WORDS, BARE_STATE, BARE_COMPLAINT,
     PROMPT, QUESTIONS, FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
     NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_MATCHES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW,
     NOTICE_SILENCE,

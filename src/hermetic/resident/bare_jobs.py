@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .job import Ending
     from .output_log import OutputLog
 
+LAST_WORDS_SECONDS = 1.0  # for what is still on its way here when all who printed it have ended
 BEGIN_SECONDS = 10.0  # how long a command that is to end may still be on its way in
 
 
@@ -86,6 +87,7 @@ class BareJob(Job):
         """Start it there. The input is closed by us. Raises OSError when no process or descriptor can be had."""
         self.complaints = Complaints()
         self.begun_listeners: list[Callable[[], None]] = []
+        self.line_listeners: list[Callable[[], None]] = []
         self.report = Report({OUT} if self.err is None else {OUT, ERR})
         start.flags += ("" if self.err is None else "s") + ("i" if live or stdin_fd is not None else "")
         token = os.urandom(16).hex().encode()
@@ -126,6 +128,9 @@ class BareJob(Job):
 
     def _line_ended(self) -> None:
         """The way in has ended: with everything told, or cut off."""
+        listeners, self.line_listeners = self.line_listeners, []
+        for listener in listeners:
+            listener()
         if self.own_ending is not None:
             return
         how = "%s %d" % tuple(ending_of(self.line.status or 0)) if self.line is not None else ""
@@ -140,7 +145,20 @@ class BareJob(Job):
             self.finish(["lost", reason])
 
     def end_members(self, grace: float, done: Callable[[list[int]], None]) -> object:
-        return BareSweep(self.resident.keeper, self.subject, grace, done)
+        return BareSweep(self.resident.keeper, self.subject, grace, lambda left: self._hear_out(left, done))
+
+    def _hear_out(self, left: list[int], done: Callable[[list[int]], None]) -> None:
+        """What they printed comes by way of a `cat` there, which ends when nobody holds its input any more."""
+        if left or self.line is None or self.line.status is not None:
+            done(left)
+            return
+
+        def heard() -> None:
+            timer.cancel()
+            self.line_listeners = [listener for listener in self.line_listeners if listener is not heard]
+            done(left)
+        timer = self.resident.loop.call_later(LAST_WORDS_SECONDS, heard)
+        self.line_listeners.append(heard)
 
     def end(self, grace: float, ending: Ending | None) -> None:
         if self.has_ended or self.has_begun or self.is_ending:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from benchmarks import background, containers, ending, fleets, latency, many, output, parallel, starting
+from benchmarks import background, codemode, containers, ending, fleets, latency, many, output, parallel, starting
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
 from benchmarks.places import PLACES
@@ -37,6 +37,7 @@ LOCAL: dict[str, InAPlace] = {
     "open": starting.opening,
     "profile": starting.profile,
     "pool": fleets.pool,
+    "codemode": codemode.codemode,
 }
 
 ELSEWHERE: dict[str, InAPlace] = {
@@ -55,6 +56,7 @@ CONTAINER: dict[str, InAPlace] = {
     "parallel": containers.many,
     "output": containers.much,
     "at-once": fleets.at_once,
+    "codemode": codemode.codemode,
 }
 
 IN_PLACES: dict[str, dict[str, InAPlace]] = {

@@ -63,6 +63,10 @@ class Place:
         """Many of them, by task."""
         return hermetic.Fleet(self.kind, **self._options)
 
+    def toolbox(self, **more: Any) -> hermetic.Toolbox:
+        """The tools, for tasks there."""
+        return hermetic.Toolbox(environment=self.kind, options=self._options, **more)
+
 
 async def in_turns(times: int, *takes: Take, warm: int = 1) -> list[list[float]]:
     """The values of each take, after `times` rounds of all of them; `warm` rounds before that do not count."""

@@ -26,6 +26,10 @@ TARGETS: Mapping[str, Target] = {
     "survivors": Target(of="median", most=0.0),
     "jobs": Target(of="median", most=0.0),
     "pool": Target(of="median", most=5.0),
+    "codemode-call": Target(of="median", most=0.3),
+    "codemode-read": Target(of="median", most=0.5),
+    "codemode-start": Target(of="ratio", most=1.5),
+    "codemode-warm": Target(of="median", most=5.0),
 }
 
 LOCAL: Mapping[str, Target] = {

@@ -16,7 +16,7 @@ import msgspec
 
 from hermetic.approvals.answering import Approvals
 from hermetic.approvals.making import make_desk
-from hermetic.codemode.arguments import CodeOptions
+from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.codemode.tool import CodeMode
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Reviewer
@@ -88,8 +88,9 @@ class Toolbox:
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
-            code or CodeOptions(), self._usable, self._call_from_script,
-            tell=on_progress or (lambda task_id, text: None), apart=self._apart.use,
+            code or _code_of(said), self._usable, self._call_from_script,
+            tell=on_progress or (lambda task_id, text: None),
+            apart=lambda task_id: self._apart.use(f"scripts of {task_id}"),
         )  # fmt: skip
         self._files = FileMemory()
         tools: tuple[Tool[Any], ...] = (
@@ -274,6 +275,14 @@ def _limits_of(settings: Settings) -> ToolLimits:
         foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters,
         read=settings.files.read_characters,
     )
+
+
+def _code_of(settings: Settings) -> CodeOptions:
+    said = settings.code_execution
+    return CodeOptions(
+        limits=CodeLimits(time=said.timeout, calls=said.max_tool_calls), timezone=said.timezone,
+        passthrough=said.passthrough, isolated=said.isolated, warm=said.warm,
+    )  # fmt: skip
 
 
 def _as_json(answer: Mapping[str, Any]) -> str:

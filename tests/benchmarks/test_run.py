@@ -25,14 +25,18 @@ ROWS = {
     "local.background-memory", "local.background-threads", "local.timeout", "local.timeout-worst", "local.cancel",
     "local.cancel-worst", "local.kill", "local.kill-worst", "local.survivors", "local.jobs", "local.open",
     "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
-    "import", "import-open", "cli",
+    "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm", "import",
+    "import-open", "cli",
 }  # fmt: skip
 ELSEWHERE = {
     "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",
     "background-threads", "timeout", "timeout-worst", "cancel", "cancel-worst", "kill", "kill-worst", "survivors",
     "jobs", "open", "open-first", "pool",
 }  # fmt: skip
-CONTAINER = {*ELSEWHERE, "settled-exec", "at-once", "at-once-memory"}
+CONTAINER = {
+    *ELSEWHERE, "settled-exec", "at-once", "at-once-memory", "codemode-call", "codemode-read", "codemode-start",
+    "codemode-warm",
+}  # fmt: skip
 # Kind, the variables that scripts/engines/up sets for it, and its rows.
 PLACES = (
     ("sandbox", ("BWRAP",), ELSEWHERE),

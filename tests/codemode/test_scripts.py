@@ -262,17 +262,17 @@ async def files_and_images_are_results(box: Box) -> None:
 async def tools_can_be_searched_and_described(box: Box) -> None:
     answer = await box.code(
         "from hermetic_tools import aio, describe_tool, echo, search_tools\n"
-        "print([found['name'] for found in search_tools('gives back')][0], len(search_tools()))\n"
+        "print([found['name'] for found in search_tools('gives back')][0], len(search_tools()) > 2)\n"
         "known = describe_tool('echo')\nprint(known['signature'], known['parameters']['properties']['text'])\n"
         "print(echo.__doc__.split('\\n')[0])\n"
         "try:\n    aio.nothing\nexcept AttributeError as error: print(error)"
     )
-    assert answer["output"].splitlines() == [
-        "echo 3",
+    assert answer["output"].splitlines()[-1].startswith("there is no tool 'nothing'; there are echo, ")
+    assert answer["output"].splitlines()[:-1] == [
+        "echo True",
         "echo(text: str = '', times: int = 1, size: int = 0, fails: bool = False) -> dict "
         "{'description': 'What comes back.', 'type': 'string', 'default': ''}",
         "Gives back what it gets.",
-        "there is no tool 'nothing'; there are echo, process, terminal",
     ], answer
 
 

@@ -98,7 +98,7 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, environment"),
+        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec"),
         ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: l"),
         ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
@@ -158,7 +158,7 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
 
 SPELLED = {
     "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
-    "wait": "no", "always_days": "7",
+    "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no",
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
 }  # fmt: skip
 
@@ -178,6 +178,7 @@ class TestAProject:
         "text",
         [
             "[sudo]\npassword = 'x'",
+            "[code_execution]\npassthrough = ['AWS_SECRET_ACCESS_KEY']",
             "[redaction]\nenabled = false",
             "[environments.docker]\nvolumes = ['/:/host']",
             "[environments.docker]\nextra_args = ['--privileged']",

@@ -23,7 +23,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("setting", "default"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
 def test_a_setting_has_a_row_with_its_default(setting: str, default: object) -> None:
     if default is None or isinstance(default, bool | tuple):
-        shown = {None: "–", True: "yes", (): "none"}[default]
+        shown = {None: "–", True: "yes", False: "no", (): "none"}[default]
     else:
         shown = f"{default:,.0f}" if isinstance(default, int | float) else f"`{default}`"
     assert [row[1] for row in rows(PAGE) if row[0] == f"`{setting}`"] == [shown]

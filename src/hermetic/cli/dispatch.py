@@ -18,6 +18,7 @@ FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 # A command's module is imported when the command is used: `hermetic version` does not wait for the others.
 COMMANDS: Mapping[str, str] = {
     "run": "run a command, stream its output, exit with its code",
+    "code": "run a Python script that calls the tools",
     "ps": "what runs where",
     "logs": "the output of a process",
     "attach": "watch a process and type to it",

@@ -9,6 +9,7 @@ from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Exited, Lost, OutOfMemory, Signalled, TimedOut, Yielded
 from hermetic.contract.tool import Fields
 
+STDERR = "--- stderr ---\n"
 INTERRUPTED = "[interrupted by the user; the script and all it started were ended]"
 
 
@@ -21,7 +22,7 @@ def answer_of(result: Result, calls: Calls, limits: CodeLimits, show: Callable[[
     answer: Fields = {"status": "success", "output": output, **_ending(result, calls, complaints)}
     if answer["status"] == "error" and complaints:
         gap = "" if not output or output.endswith("\n") else "\n"
-        answer["output"] = f"{output}{gap}--- stderr ---\n{complaints}"
+        answer["output"] = f"{output}{gap}{STDERR}{complaints}"
     elif complaints:
         answer["stderr"] = complaints
     if answer["status"] == "interrupted":

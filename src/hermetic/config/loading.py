@@ -15,6 +15,7 @@ from hermetic.config.given import Given, typed
 from hermetic.config.kinds import checked, default_image, option_types
 from hermetic.config.projects import of_project
 from hermetic.config.settings import (
+    CodeSettings,
     EnvironmentSettings,
     FilesSettings,
     RedactionSettings,
@@ -56,6 +57,7 @@ def load(directory: str | None = None, *, environ: Mapping[str, str] | None = No
         options=_options(environment, chosen, notes),
         terminal=_section("terminal", TerminalSettings, chosen),
         files=_section("files", FilesSettings, chosen),
+        code_execution=_section("code_execution", CodeSettings, chosen),
         redaction=_section("redaction", RedactionSettings, chosen),
         sudo=_section("sudo", SudoSettings, chosen),
         approvals=approvals,

@@ -42,6 +42,8 @@ def _opens_more(given: Given, kind: Given | None) -> bool:
     section, _, rest = given.setting.partition(".")
     if section == "sudo" or (given.setting == "redaction.enabled" and given.value is not True):
         return True
+    if given.setting in ("code_execution.passthrough", "code_execution.isolated"):
+        return given.setting.endswith("passthrough") or given.value is not True
     if given.setting == "environment.kind":
         return given.value == "local" and kind is not None and kind.value != "local"
     if section == "approvals":

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.contract.limits import FOREGROUND, LONGEST_FOREGROUND, MODEL_OUTPUT, READ_CHARACTERS
+from hermetic.contract.limits import (
+    CODE_CALLS,
+    CODE_TIME,
+    FOREGROUND,
+    LONGEST_FOREGROUND,
+    MODEL_OUTPUT,
+    READ_CHARACTERS,
+)
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -38,6 +45,17 @@ class FilesSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_characters: Characters = READ_CHARACTERS.value  # most of a file in an answer
 
 
+class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What scripts that call tools may use."""
+
+    timeout: Seconds = CODE_TIME.value  # for a script that says nothing else, and the most
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = CODE_CALLS.value
+    timezone: str | None = None  # TZ of scripts
+    passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
+    isolated: bool = False  # scripts run in a sandbox of their own
+    warm: bool = True  # an interpreter is started ahead of the next script
+
+
 class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which secrets models do not see."""
 
@@ -61,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}  # for `hermetic.open(environment.kind, **options)`
     terminal: TerminalSettings = TerminalSettings()
     files: FilesSettings = FilesSettings()
+    code_execution: CodeSettings = CodeSettings()
     redaction: RedactionSettings = RedactionSettings()
     sudo: SudoSettings = SudoSettings()
     approvals: ApprovalSettings = ApprovalSettings()
@@ -80,6 +99,7 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "environment": EnvironmentSettings,
     "terminal": TerminalSettings,
     "files": FilesSettings,
+    "code_execution": CodeSettings,
     "redaction": RedactionSettings,
     "sudo": SudoSettings,
     "approvals": ApprovalSettings,

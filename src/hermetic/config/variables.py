@@ -100,6 +100,7 @@ ORIGINAL: tuple[_Old, ...] = (
     _Old("TERMINAL_DOCKER_NETWORK", _each(_ENGINES, "network"), _json(bool | str)),
     _Old("HERMES_REDACT_SECRETS", ("redaction.enabled",), _json(bool)),
     _Old("HERMES_WRITE_SAFE_ROOT", ("files.write_root",)),
+    _Old("HERMES_TIMEZONE", ("code_execution.timezone",)),
     _Old("SUDO_PASSWORD", ("sudo.password",)),
     _Old("HERMES_YOLO_MODE", ("approvals.mode",), lambda given: "allow" if typed(given, bool) else "ask"),
     _Old("HERMES_INTERACTIVE", ("approvals.answers",), lambda given: "terminal" if typed(given, bool) else "nobody"),

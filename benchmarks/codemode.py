@@ -1,0 +1,117 @@
+"""Scripts that call tools: what a call costs, and how soon a script begins and ends."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import msgspec
+
+from benchmarks.figures import Row, row
+from benchmarks.measuring import Bench, Place, WrongResult, apart, in_turns, once
+from hermetic.codemode.arguments import CodeLimits, CodeOptions
+from hermetic.contract.tool import Fields, Tool
+
+SETTLE = 0.2  # seconds in which the interpreter for the next script gets ready
+SCRIPT = "from hermetic_tools import noop\nprint(1)"
+FILE = "/tmp/hermetic-benchmark.txt"
+
+# Prints the seconds that each of many calls took.
+CALLS = """\
+import json, time
+from hermetic_tools import {tool}
+times = []
+for _ in range({count} + 20):
+    began = time.perf_counter()
+    answer = {tool}({arguments})
+    times.append(time.perf_counter() - began)
+    assert not answer.get("error"), answer
+print(json.dumps([round(value * 1e6) for value in times[20:]]))
+"""
+
+
+class Nothing(msgspec.Struct, frozen=True, kw_only=True):
+    """No arguments."""
+
+
+async def noop(task: object, asked: Nothing) -> Fields:
+    """Answers at once."""
+    return {}
+
+
+async def codemode(bench: Bench, place: Place) -> list[Row]:
+    """What calls cost, then what scripts do."""
+    return [*await _calls(bench, place), await _start(bench, place), await _warm(bench, place)]
+
+
+async def _calls(bench: Bench, place: Place) -> list[Row]:
+    """One script that calls many times: a tool that does nothing, then one that reads a small file."""
+    rows = []
+    count = bench.times(1500, 300)
+    async with _scripts(place, warm=False) as run:
+        await run(f"open({FILE!r}, 'w').write('a line of text\\n' * 100)")
+        for name, tool, arguments in (("call", "noop", ""), ("read", "read_file", repr(FILE))):
+            printed = await run(CALLS.format(tool=tool, arguments=arguments, count=count))
+            rows.append(row(
+                f"{place.kind}.codemode-{name}", f"a script's call of `{tool}`, {place.kind}", "ms",
+                [microseconds / 1000 for microseconds in json.loads(printed)],
+                target=place.target(f"codemode-{name}"),
+            ))  # fmt: skip
+    return rows
+
+
+async def _start(bench: Bench, place: Place) -> Row:
+    """A script that imports its tools and prints, beside the same interpreter that does nothing."""
+    async with _scripts(place, warm=False) as run:
+
+        async def bare() -> None:
+            await run("", "python3 -c pass")
+
+        ours, limit = await in_turns(bench.times(25, 6), apart(once(lambda: run(SCRIPT)), 2), apart(once(bare), 2))
+    return row(
+        f"{place.kind}.codemode-start", f"a script, start to result, {place.kind}", "ms", ours,
+        limit=("`python3 -c pass` there", limit), target=place.target("codemode-start"),
+    )  # fmt: skip
+
+
+async def _warm(bench: Bench, place: Place) -> Row:
+    """The same, when an interpreter waits for it."""
+    async with _scripts(place, warm=True) as run:
+
+        async def settled() -> list[float]:
+            await asyncio.sleep(SETTLE)
+            return await once(lambda: run(SCRIPT))()
+
+        (ours,) = await in_turns(bench.times(40, 8), settled, warm=2)
+    return row(
+        f"{place.kind}.codemode-warm", f"a script, start to result, warm interpreter, {place.kind}", "ms", ours,
+        target=place.target("codemode-warm"),
+    )  # fmt: skip
+
+
+class _Run(Protocol):
+    def __call__(self, code: str, command: str = "") -> Awaitable[str]: ...
+
+
+@asynccontextmanager
+async def _scripts(place: Place, *, warm: bool) -> AsyncIterator[_Run]:
+    """Runs scripts, or commands, and returns what they print."""
+    options = CodeOptions(limits=CodeLimits(calls=100_000), warm=warm)
+    toolbox = place.toolbox(code=options)
+    toolbox.register(Tool("noop", "Does nothing.", Nothing, noop))
+    task = f"benchmark-{secrets.token_hex(4)}"
+
+    async def run(code: str, command: str = "") -> str:
+        tool, given = ("terminal", {"command": command}) if command else ("execute_code", {"code": code})
+        answer = json.loads(await toolbox.call(tool, given, task_id=task))
+        if answer["exit_code"] != 0:
+            raise WrongResult(f"{command or code!r}: {answer}")
+        printed: str = answer["output"]
+        return printed
+
+    try:
+        yield run
+    finally:
+        await toolbox.close(remove=True)

@@ -1,0 +1,108 @@
+"""`hermetic code`: a Python script that calls the tools; what it prints, and its exit code."""
+
+import argparse
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.dispatch import INTERRUPTED, complain
+from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
+from hermetic.cli.report import one_line, print_json
+from hermetic.cli.streams import tell_progress
+from hermetic.codemode.answer import STDERR
+from hermetic.codemode.arguments import CodeLimits, CodeOptions
+from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.limits import CODE_CALLS, CODE_TIME
+from hermetic.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from hermetic.cli.dispatch import SubParsers
+
+NOT_DONE, TIMED_OUT = 125, 124
+
+ABOUT = """\
+Runs SCRIPT, or what standard input holds where that is a dash, as the tool execute_code does: `from hermetic_tools
+import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown when it
+has ended. Its progress messages are shown on stderr as they come. Exits with the script's code: 128+n after a signal,
+124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
+
+
+def add_parser(subparsers: "SubParsers") -> None:
+    """Declares the arguments."""
+    parser = subparsers.add_parser("code", description=ABOUT, usage="hermetic code [OPTION…] SCRIPT.py")
+    add_environment_options(parser)
+    parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, default=CODE_TIME.value, help="seconds it may take (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--calls", metavar="N", type=int, default=CODE_CALLS.value, help="most calls of tools (default: %(default)d)"
+    )
+    parser.add_argument("--isolated", action="store_true", help="run the script itself in a sandbox")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    parser.add_argument("script", metavar="SCRIPT.py")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the script; its exit code."""
+    tell_progress()
+    code = _read(arguments.script)
+    if not arguments.timeout > 0 or arguments.calls < 0:
+        raise InvalidArgument("--timeout is seconds above zero, --calls a count", argument="timeout")
+    try:
+        answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
+    except Interrupted:
+        return INTERRUPTED
+    if arguments.json:
+        print_json(answer)
+    else:
+        _show(answer)
+    return _exit_code(answer)
+
+
+async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
+    task = arguments.task or f"code-{secrets.token_hex(6)}"
+    limits = CodeLimits(time=arguments.timeout, calls=arguments.calls)
+    toolbox = Toolbox(
+        environment=arguments.env, options=chosen_options(arguments), on_progress=_tell,
+        code=CodeOptions(limits=limits, warm=arguments.task is not None, isolated=arguments.isolated),
+    )  # fmt: skip
+    try:
+        answer: dict[str, Any] = json.loads(await toolbox.call("execute_code", {"code": code}, task_id=task))
+    finally:
+        await in_any_case(toolbox.close(remove=arguments.task is None))
+    return answer
+
+
+def _read(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path} cannot be read: {error}; give a Python script", argument="script") from None
+
+
+def _tell(task: str, text: str) -> None:
+    sys.stderr.write(f"hermetic: {one_line(text)}\n")
+
+
+def _show(answer: dict[str, Any]) -> None:
+    output, complaints = answer["output"], ""
+    if STDERR in output:
+        output, _, complaints = output.rpartition(STDERR)
+    sys.stdout.write(output)
+    sys.stdout.flush()
+    sys.stderr.write(complaints or answer.get("stderr", ""))
+    if answer.get("error") and not complaints:
+        complain(answer["error"], NOT_DONE)
+
+
+def _exit_code(answer: dict[str, Any]) -> int:
+    if answer["status"] == "timeout":
+        return TIMED_OUT
+    code = answer.get("exit_code")
+    return code if isinstance(code, int) and code >= 0 else NOT_DONE

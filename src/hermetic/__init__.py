@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
+    from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Findings, Found, Written
     from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
     from hermetic.contract.notice import Notice
     from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, Status
@@ -73,8 +73,10 @@ __all__ = [
     "FileContent",
     "FilePage",
     "FileStatus",
+    "Findings",
     "Fleet",
     "FleetInfo",
+    "Found",
     "InputClosed",
     "InvalidArgument",
     "Isolation",
@@ -125,7 +127,7 @@ _HOMES = {
     "contract.tool": "Tool",
     "contract.process": "Chunk ProcessEvent ProcessInfo Shown Status",
     "contract.verdict": "Part ShellState Verdict",
-    "contract.files": "Bounds FileContent FilePage FileStatus Written",
+    "contract.files": "Bounds FileContent FilePage FileStatus Findings Found Written",
     "contract.fleet": "FleetInfo Removed TaskInfo",
     "fleet.fleet": "Fleet",
     "policy.assess": "assess",

@@ -26,6 +26,7 @@ from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.files.memory import FileMemory
 from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
+from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Fleet, backend_for_new
 from hermetic.processes.notices import Notices, Sink
@@ -96,7 +97,7 @@ class Toolbox:
         tools: tuple[Tool[Any], ...] = (
             terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
             write_file_tool(self._files, said.files.write_root), patch_tool(self._files, said.files.write_root),
-            approval_tool(desk),
+            search_files_tool(self._files), approval_tool(desk),
         )  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
         self._running: dict[str, set[Task]] = {}

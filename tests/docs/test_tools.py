@@ -5,7 +5,7 @@ import pytest
 
 from hermetic.codemode.arguments import CodeArguments, CodeLimits, CodeOptions
 from hermetic.contract.notice import Notice
-from hermetic.files.arguments import PatchArguments, ReadFileArguments, WriteFileArguments
+from hermetic.files.arguments import PatchArguments, ReadFileArguments, SearchFilesArguments, WriteFileArguments
 from hermetic.processes.arguments import ProcessArguments
 from hermetic.processes.tool import ACTIONS
 from hermetic.session.task import ToolLimits
@@ -13,7 +13,8 @@ from hermetic.terminal.arguments import TerminalArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (
-    TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, PatchArguments, CodeArguments,
+    TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, PatchArguments, SearchFilesArguments,
+    CodeArguments,
     CodeLimits, CodeOptions, Notice, ToolLimits,
 )  # fmt: skip
 

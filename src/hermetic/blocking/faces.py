@@ -11,7 +11,7 @@ from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
-from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
+from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.fleet import FleetInfo, Removed
 from hermetic.contract.limits import FRAME_BODY, GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
@@ -200,6 +200,17 @@ class Session:
     def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted."""
         return self._portal.call(self._session.list_names, path, bounds=bounds)
+
+    def search_files(
+        self, pattern: str, path: str = ".", *, target: Literal["content", "files"] = "content",
+        output_mode: Literal["content", "files_only", "count"] = "content", glob: str | None = None, limit: int = 50,
+        offset: int = 0, context: int = 0, timeout: float = 60.0, ripgrep: bool = True, bounds: Bounds | None = None,
+    ) -> Findings:  # fmt: skip
+        """Lines that match a regular expression, or files whose name matches a glob."""
+        return self._portal.call(
+            self._session.search_files, pattern, path, target=target, output_mode=output_mode, glob=glob, limit=limit,
+            offset=offset, context=context, timeout=timeout, ripgrep=ripgrep, bounds=bounds,
+        )  # fmt: skip
 
     def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
         """What a file is like."""

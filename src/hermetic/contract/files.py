@@ -39,6 +39,26 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     head: bytes = b""  # of a binary file, how it begins
 
 
+class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One line that a search shows."""
+
+    path: str  # below the searched directory
+    line: int
+    text: str
+    is_match: bool  # False for one around a match
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found. Results are in the order of their paths, files by name the newest first."""
+
+    total: int  # matches; files with output_mode files_only and for names
+    shown: int  # matches or files that are here
+    truncated: bool  # there are more behind them
+    engine: str  # ripgrep or python
+    matches: tuple[Found, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()  # file and how many lines match in it
+
+
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was written, moved or deleted."""
 

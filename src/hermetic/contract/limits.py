@@ -150,6 +150,17 @@ SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is re
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
 READ_CHARACTERS = Limit("read_characters", 100_000, "characters", "most of a file in the answer to read_file")
+SEARCH = Limit("search", 60.0, "seconds", "that search_files looks; then it is ended")
+LONGEST_SEARCH = Limit("longest_search", 600.0, "seconds", "most that any search in files may take")
+SEARCH_RESULTS = Limit("search_results", 10_000, "results", "most of one search in files")
+SEARCH_CONTEXT = Limit("search_context", 100, "lines", "most around a match, on each side")
+SEARCH_BLOCK = Limit("search_block", 4 << 20, "bytes", "of a file that are searched at a time, without ripgrep")
+SEARCH_ANSWER = Limit("search_answer", 512 << 10, "bytes", "of names and lines in the resident's answer to a search")
+SEARCH_TEXT = Limit("search_text", 2000, "characters", "of a line that the resident tells of a match")
+IGNORE_FILE = Limit("ignore_file", 1 << 20, "bytes", "of an ignore file that are read")
+SEARCH_FETCH = Limit("search_fetch", 256 << 20, "bytes", "of files that a search looks into in a place without Python")
+MATCH_LINE = Limit("match_line", 500, "characters", "of a matching line that search_files shows")
+GROUPED_MATCHES = Limit("grouped_matches", 5, "matches", "from which on search_files answers with a text by files")
 READ_LINES = Limit("read_lines", 2000, "lines", "most of a file in the answer to read_file")
 LONG_LINE = Limit("long_line", 2000, "characters", "of a line that read_file shows; the rest is cut")
 LARGE_FILE = Limit("large_file", 512_000, "bytes", "size beyond which read_file advises to search instead")
@@ -190,6 +201,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
     CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SPARE_INTERPRETER,
     SCREEN_REPLAY, SEARCH_WINDOW,
+    SEARCH, LONGEST_SEARCH, SEARCH_RESULTS, SEARCH_CONTEXT, SEARCH_BLOCK, SEARCH_ANSWER, SEARCH_TEXT, IGNORE_FILE,
+    SEARCH_FETCH, MATCH_LINE, GROUPED_MATCHES,
     READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, REMEMBERED_FILES,
     FILE_SCAN, SCAN_BLOCK, SCAN_BLOCKS, SCANS, PAGE, FILE_SAMPLE,
     PATCHED_FILE, PATCHED_FILES, PATCH_DIFF, PATCH_TRIES, PATCH_MISSES,

@@ -9,7 +9,7 @@ import msgspec
 from hermetic.contract import errors
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Started
-from hermetic.contract.files import FileStatus, Written
+from hermetic.contract.files import FileStatus, Findings, Written
 from hermetic.contract.process import ProcessInfo
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -207,6 +207,7 @@ file_piece = msgspec.msgpack.Decoder(FilePiece)
 size = msgspec.msgpack.Decoder(Size)
 file_status = msgspec.msgpack.Decoder(FileStatus)
 lines_piece = msgspec.msgpack.Decoder(LinesPiece)
+findings = msgspec.msgpack.Decoder(Findings)  # a body
 names = msgspec.msgpack.Decoder(list[str])  # a body
 written = msgspec.msgpack.Decoder(Written)
 changed = msgspec.msgpack.Decoder(list[Written])  # a body

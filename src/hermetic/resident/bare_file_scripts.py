@@ -118,6 +118,34 @@ f=(*)
 tell 0
 """
 
+# Time, size and name of each file below a directory, by lines; of a file, of that one. Nothing of hidden directories.
+FIND = SETTLE + r"""
+if [[ -d $p ]]; then
+  cd -P -- "$p" 2>/dev/null || fail '' 1
+  here; p=${w:-/} n=.; bound "$p"; bound "$w/."
+  d=/ s=${p#/}
+  while [[ $s ]]; do
+    for x in .rgignore .ignore .gitignore; do [[ -f $d$x ]] && say "I$d$x"$'\n'"$(tr -d '\0' <"$d$x")"; done
+    [[ -e $d.git ]] && say "I$d.git"
+    d=$d${s%%/*}/
+    if [[ $s == */* ]]; then s=${s#*/}; else s=; fi
+  done
+  find . -name .git -prune -exec stat -c '%Y 0 %n' {} + -o -type d -name '.?*' -prune \
+    -o -type f -exec stat -c '%Y %s %n' {} + 2>/dev/null
+else settle; [[ -f ./$n && -r ./$n ]] || fail 'cannot be read' 1; stat -c '%Y %s %n' "./$n"; fi
+tell 0
+"""
+
+# An archive of the files whose names follow as input, each ended by NUL, below the directory of the path.
+FETCH = SETTLE + r"""
+[[ -d $p ]] || p=${p%/*}
+cd -P -- "${p:-/}" 2>/dev/null || fail '' 1
+here; p=${w:-/} n=.
+exec 3>&1
+xargs -0 tar -cf - 2>/dev/null
+tell 0
+"""
+
 STATUS = SETTLE + r"""
 if [[ -d $p ]]; then cd -P -- "$p" 2>/dev/null || fail '' 1; here; p=${w:-/} n=.; bound "$p"
 elif [[ ${__h[7]} && ! -e $p ]]; then p=$(readlink -m "$p" 2>/dev/null || printf %s "$p"); say "=0 0 0 - 0 $p"; exit

@@ -17,13 +17,15 @@ from .resident import Refusal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .bare_requests import BareRequests
     from .bare_resident import BareResident
     from .frames import Fields
     from .server import Request
 
-    Shape = Callable[[Fields, str, bytes], "tuple[Fields, bytes]"]  # an answer from what a script told
+    # An answer from what a script told; None where one comes later.
+    Shape = Callable[[Fields, str, bytes], "tuple[Fields, bytes] | None"]
 
 
 HEAD_BYTES = 64  # of a file, that come before its lines
@@ -37,6 +39,7 @@ class BareFileDesk(FileDesk):
     def __init__(self, requests: BareRequests) -> None:
         self.resident, self.loop = requests.resident, requests.loop
         self.turns = Turns()
+        self.searches: Any = None
 
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
@@ -53,6 +56,11 @@ class BareFileDesk(FileDesk):
             return _page(answer, counts, data, first, width, budget)
         more = (b"%d" % first, b"%d" % lines, b"%d" % (width + 1), b"%d" % budget)
         self._begin(request, scripts.LINES, "", more, shape=shape)
+
+    def search_files(self, request: Request) -> None:
+        if self.searches is None:
+            self.searches = __import__("bare_search", globals(), None, ["BareSearches"], 1).BareSearches(self)
+        self.searches.search_files(request)
 
     def list_names(self, request: Request) -> None:
         most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
@@ -112,6 +120,15 @@ class BareFileDesk(FileDesk):
             self.turns.take(keys, work)
         session.exports.ask(ready)
 
+    def ask(self, request: Request, script: str, body: Body, given: bytes, then: Callable[[Fields], None]) -> None:
+        """Runs a script for a larger work; `then` gets what it tells. It is refused where that fails."""
+        path = self.path(request)
+        fields = (os.fsencode(path), *self._bounds(request), b"", b"-")
+
+        def shape(answer: Fields, counts: str, data: bytes) -> None:
+            then(answer)
+        FileWork(self.resident, request, path, script, fields, None, lambda: None, shape, body, given)
+
     def _bounds(self, request: Request) -> tuple[bytes, bytes]:
         home = self.resident.keeper.home
         deny = [home + item[1:] if item.startswith("~/") else item for item in take.texts(request.fields, "deny")]
@@ -128,6 +145,7 @@ class Body:
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
+        self.notes: list[bytes] = []  # what is told besides
         self.total = 0
         self.when_released: list[Callable[[], None]] = []
 
@@ -145,12 +163,13 @@ class FileWork:
 
     def __init__(
         self, resident: BareResident, request: Request, path: str, script: str, fields: tuple[bytes, ...],
-        source: int | None, done: Callable[[], None], shape: Shape | None = None,
+        source: int | None, done: Callable[[], None], shape: Shape | None = None, body: Body | None = None,
+        given: bytes | None = None,
     ) -> None:
         self.request, self.path, self.done, self.shape = request, path, done, shape
         self.counts = ""
         self.offset = take.number(request.fields, "offset")
-        self.body, self.complaints, self.record = Body(), Complaints(), b""
+        self.body, self.complaints, self.record = body or Body(), Complaints(), b""
         self.made: list[str] = []
         token = os.urandom(16).hex().encode()
         try:
@@ -163,12 +182,14 @@ class FileWork:
         if source is not None:
             line.feed.pour(source)
         else:
-            line.feed.write(request.body)
+            line.feed.write(request.body if given is None else given)
             line.feed.close()
 
     def _told(self, stream: int, record: bytes) -> None:
         if stream == ERR and record[:1] == b"+":
             self.made.append(os.fsdecode(record[1:]))
+        elif stream == ERR and record[:1] == b"I":
+            self.body.notes.append(record[1:])
         elif stream == ERR and record[:1] == b"#":
             self.counts = record[1:].decode()
         elif stream == ERR:
@@ -193,7 +214,9 @@ class FileWork:
             return
         data = b"".join(self.body.parts)
         if self.shape is not None:
-            self.request.reply(*self.shape(answer, self.counts, data))
+            reply = self.shape(answer, self.counts, data)
+            if reply is not None:
+                self.request.reply(*reply)
             return
         self.request.reply(dict(answer, end=self.offset + len(data)), data)
 

@@ -41,6 +41,7 @@ class FileDesk:
         self.rules = Rules(self.resident.environ.get("HOME", "/"))
         self.turns = changes.Turns()
         self.pages: Any = None
+        self.searches: Any = None
 
     # -- reading
     def read_lines(self, request: Request) -> None:
@@ -59,6 +60,11 @@ class FileDesk:
             finally:
                 os.close(fd)
         request.reply(dict(said, end=offset + len(data)), data)
+
+    def search_files(self, request: Request) -> None:
+        if self.searches is None:
+            self.searches = __import__("search_requests", globals(), None, ["Searches"], 1).Searches(self)
+        self.searches.search_files(request)
 
     def file_status(self, request: Request) -> None:
         try:

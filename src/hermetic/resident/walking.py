@@ -37,10 +37,13 @@ class Rules:
         if root is not None and not place.is_below(self._root(root)):
             message = "%s is outside of %s, and nothing may be written there; choose a path below it"
             raise Refusal("NotPermitted", message % (place.path, root))
-        pattern = self._pattern(deny)
-        if pattern is not None and pattern.fullmatch(place.path):
+        if self.is_denied(place.path, deny):
             message = "%s is protected: ask the user to do it, or use another path" % place.path
             raise Refusal("NotPermitted", message)
+
+    def is_denied(self, path: str, deny: Sequence[str]) -> bool:
+        pattern = self._pattern(deny)
+        return pattern is not None and pattern.fullmatch(path) is not None
 
     def _root(self, path: str) -> tuple[int, int]:
         if path not in self.roots or os.fstat(self.roots[path]).st_nlink == 0:

@@ -32,6 +32,10 @@ class Worker:
         self.pid = os.fork()
         if self.pid == 0:
             _child(work, answer)
+        try:
+            os.setpgid(self.pid, self.pid)  # what it starts is ended with it
+        except OSError:  # it has ended
+            pass
         os.close(answer)
         os.set_blocking(self.fd, False)
         loop.on_exit(self.pid, lambda _: None)
@@ -42,7 +46,11 @@ class Worker:
         """Nobody wants the answer any more."""
         if not self.over:
             self._end()
-            os.kill(self.pid, signal.SIGKILL)
+            for end in (os.killpg, os.kill):
+                try:
+                    end(self.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def _too_late(self) -> None:
         if not self.over:
@@ -85,6 +93,7 @@ def _child(work: Callable[[], bytes], fd: int) -> None:
     """Never returns."""
     try:
         signal.set_wakeup_fd(-1)  # the parent's
+        os.setpgid(0, 0)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         try:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileChange, FileContent, FilePage, FileStatus, Written
+from hermetic.contract.files import Bounds, FileChange, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.edits.encoding import decode
 from hermetic.link import answers
@@ -67,6 +67,11 @@ class Files:
         """The names in a directory, sorted."""
         call = Call({"op": "list_names", **self._where(path, bounds)}, answers.done)
         return self._link.decode(answers.names, (await self._link.finish(call))[1])
+
+    async def search(self, path: str, bounds: Bounds | None, wish: Mapping[str, object]) -> Findings:
+        """What a search below a path finds."""
+        call = Call({"op": "search_files", **wish, **self._where(path, bounds)}, answers.done)
+        return self._link.decode(answers.findings, (await self._link.finish(call))[1])
 
     async def write(
         self, path: str, content: bytes, *, expect: str | None = None, mode: int | None = None,

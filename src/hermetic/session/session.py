@@ -12,7 +12,7 @@ from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Written
+from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
@@ -197,6 +197,23 @@ class Session:
     async def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted, at most 10,000. Raises OSErrors, NotPermitted."""
         return await self._files.names(path, bounds)
+
+    async def search_files(
+        self, pattern: str, path: str = ".", *, target: Literal["content", "files"] = "content",
+        output_mode: Literal["content", "files_only", "count"] = "content", glob: str | None = None, limit: int = 50,
+        offset: int = 0, context: int = 0, timeout: float = 60.0, ripgrep: bool = True, bounds: Bounds | None = None,
+    ) -> Findings:  # fmt: skip
+        """Lines that match a regular expression, or files whose name matches a glob.
+
+        ripgrep is used where the environment has it, unless `ripgrep=False`. Raises OSErrors, TimeoutError,
+        InvalidArgument for a pattern that cannot be searched for, NotPermitted.
+        """
+        wish: Fields = {
+            "pattern": pattern, "target": target, "mode": output_mode, "glob": glob, "ripgrep": ripgrep,
+            "limit": check_count(limit, "limit", least=1), "offset": check_count(offset, "offset"),
+            "context": check_count(context, "context"), "seconds": check_positive(timeout, "timeout"),
+        }  # fmt: skip
+        return await self._files.search(path, bounds, wish)
 
     async def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
         """What a file is like; with `missing` one that does not exist is no error, and its kind says so.

@@ -1,0 +1,74 @@
+"""The search_files tool."""
+
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from tests.boxes import opened
+from tests.files.trees import plant
+
+
+async def test_few_matches_are_listed_and_many_grouped(tmp_path: Path) -> None:
+    plant(tmp_path)
+    async with opened(tmp_path) as box:
+        few = await box.call("search_files", pattern="foo", path="sub", context=1)
+        assert few["total_count"] == 3
+        assert few["matches"][0] == {"path": "sub/deep/c.py", "line": 1, "content": "def foo():"}
+        many = await box.call("search_files", pattern="foo", limit=6)
+        assert many["matches_text"].startswith("a.py\n2:foo = 1\n3:bar foo\n\nb.txt\n2:FOO foo\n")
+        assert (many["truncated"], many["next_offset"]) == (True, 6)
+        rest = await box.call("search_files", pattern="foo", limit=1000, offset=6)
+        assert rest["total_count"] == many["total_count"] > 200
+        assert "truncated" not in rest
+
+
+async def test_other_modes_count_and_name_files(tmp_path: Path) -> None:
+    plant(tmp_path)
+    async with opened(tmp_path) as box:
+        counted = await box.call("search_files", pattern="foo", output_mode="count", file_glob="*.py")
+        assert counted["counts"]["a.py"] == 2
+        assert "build/out.py" not in counted["counts"]
+        named = await box.call("search_files", pattern="foo", output_mode="files_only", path=str(tmp_path / "vendor"))
+        assert named["files"] == [f"{tmp_path}/vendor/f"]
+        found = await box.call("search_files", pattern="*.py", target="files")
+        assert sorted(found["files"]) == ["a.py", "keep/build/in.py", "sub/deep/c.py"]
+        one = await box.call("search_files", pattern="foo", path="build/out.py")
+        assert one["matches"] == [{"path": "build/out.py", "line": 1, "content": "foo"}]
+
+
+async def test_mistakes_are_told(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        assert "cannot be searched" in (await box.call("search_files", pattern="a("))["error"]
+        assert "newline" in (await box.call("search_files", pattern="a\\nb"))["error"]
+        assert "does not exist" in (await box.call("search_files", pattern="a", path="nowhere"))["error"]
+
+
+async def test_what_is_protected_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/key").write_text("needle\n")
+    (tmp_path / ".env").write_text("needle\n")
+    async with opened(tmp_path) as box:
+        for path, glob in ((".ssh", None), (".ssh/key", None), (".env", None), (".", ".env"), (".", ".*")):
+            answer = await box.call("search_files", pattern="needle", path=path, file_glob=glob)
+            assert "protected" in answer.get("error", "") or answer["total_count"] == 0, path
+
+
+async def test_the_same_search_again_is_warned_of_then_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("foo\n")
+    async with opened(tmp_path) as box:
+        answers = [await box.call("search_files", pattern="foo") for _ in range(4)]
+        assert ["_warning" in answer for answer in answers] == [False, False, True, False]
+        assert answers[3]["status"] == "refused"
+        (tmp_path / "f").write_text("foo\nfoo\n")
+        assert (await box.call("search_files", pattern="foo"))["total_count"] == 2
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+async def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(tmp_path: Path, ripgrep: bool) -> None:
+    (tmp_path / "f").write_text("a" * 40 + "\n")
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+        pattern = r"(?=(a+)+b)(a+)+b"  # only Python understands it, and it takes for ever
+        with pytest.raises(TimeoutError):
+            await env.search_files(pattern, timeout=0.3, ripgrep=ripgrep)
+        assert (await env.run("echo on")).output == "on\n"

@@ -416,6 +416,38 @@ async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path:
             box.toolbox.register(Tool("terminal", "Mine.", Nothing, fail))
 
 
+@everywhere
+async def test_an_answer_that_is_too_long_is_kept_and_read_on_in_pieces(tmp_path: Path, kind: str) -> None:
+    found = {"rows": [f"{number} ß" for number in range(30_000)]}
+
+    async def find(task: Task, arguments: Nothing) -> Fields:
+        return found
+
+    async with opened(tmp_path, kind) as box:
+        box.toolbox.register(Tool("find", "Finds much.", Nothing, find))
+        answer = json.loads(await box.toolbox.call("find", {}, task_id="t"))
+        assert answer["preview"].startswith('{"rows":["0 ß","1 ß"')
+        assert len(answer["preview"]) == 1500
+        text, cursor = "", 0
+        while len(text) < answer["total_characters"]:
+            piece = await box.process("poll", answer["session_id"], cursor=cursor)
+            assert piece["output"]
+            text, cursor = text + piece["output"], piece["cursor"]
+        assert json.loads(text) == found
+        assert (await box.process("list"))["processes"] == []
+
+
+async def test_an_answer_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
+    async def find(task: Task, arguments: Nothing) -> Fields:
+        return {"text": "x" * 200_000}
+
+    async with opened(tmp_path / "missing") as box:
+        box.toolbox.register(Tool("find", "Finds much.", Nothing, find))
+        answer = json.loads(await box.toolbox.call("find", {}, task_id="t"))
+        assert "could not be kept" in answer["error"]
+        assert len(answer["output"]) == 1500
+
+
 @pytest.mark.parametrize(
     ("name", "description", "arguments"), [("a b", "x", Nothing), ("a", " ", Nothing), ("a", "x", dict)]
 )

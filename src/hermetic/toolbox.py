@@ -21,6 +21,7 @@ from hermetic.codemode.tool import CodeMode
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Reviewer
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.files.memory import FileMemory
@@ -30,6 +31,7 @@ from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Fleet, backend_for_new
 from hermetic.processes.notices import Notices, Sink
+from hermetic.processes.results import keep
 from hermetic.processes.tool import process_tool
 from hermetic.processes.webhook import Webhook
 from hermetic.session.batch import approval_tool
@@ -100,6 +102,7 @@ class Toolbox:
             search_files_tool(self._files), approval_tool(desk),
         )  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
+        self._own = frozenset(self._tools)
         self._running: dict[str, set[Task]] = {}
         self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
         self._caller = secrets.token_hex(4)
@@ -123,6 +126,7 @@ class Toolbox:
         if tool.name in self._tools and not replace:
             raise ConfigError(f"there is a tool {tool.name!r}; pass replace=True to put this one in its place")
         self._tools[tool.name] = tool
+        self._own -= {tool.name}
 
     def schemas(self, form: Form = "openai") -> list[Fields]:
         """Every tool as a model's interface wants it."""
@@ -132,7 +136,15 @@ class Toolbox:
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
         """The answer as JSON text."""
-        return _as_json(await self._run(name, arguments, self._task(task_id)))
+        task = self._task(task_id)
+        text = _as_json(await self._run(name, arguments, task))
+        if name in self._own or len(text) <= RESULT.value:  # our own answers have bounds of their own
+            return text
+        try:
+            return _as_json(await keep(task, text))
+        except (Interrupted, ExecutionError) as error:
+            why = f"the answer has {len(text):,} characters, too many, and could not be kept: {error or 'interrupted'}"
+            return _as_json({**_failed(why), "output": text[: RESULT_PREVIEW.value]})
 
     async def _call_from_script(self, task_id: str, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._run(name, arguments, self._task(task_id, is_scripted=True))
@@ -273,7 +285,9 @@ def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
 def _limits_of(settings: Settings) -> ToolLimits:
     terminal = settings.terminal
     return ToolLimits(
-        foreground=terminal.timeout, longest_foreground=terminal.longest_timeout, output=terminal.output_characters,
+        foreground=terminal.timeout,
+        longest_foreground=terminal.longest_timeout,
+        output=terminal.output_characters,
         read=settings.files.read_characters,
     )
 

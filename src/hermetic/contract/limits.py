@@ -131,6 +131,8 @@ RUNNING = Limit("running", 256, "processes", "of one task that run at once, as t
 LISTED_BY_TOOL = Limit("listed_by_tool", 64, "processes", "in the process tool's list; those that run come first")
 TOOL_COMMAND = Limit("tool_command", 128_000, "characters", "longest command that the terminal tool takes")
 PASSWORD = Limit("password", 45.0, "seconds", "for whoever is asked for a password to give it")
+RESULT = Limit("result", 100_000, "characters", "longest answer of a registered tool; a longer one is kept")
+RESULT_PREVIEW = Limit("result_preview", 1500, "characters", "of such an answer that are shown")
 HANDLES = Limit("handles", 64, "processes", "whose screens and searches a toolbox goes on with, the last ones used")
 
 CODE_TIME = Limit("code_time", 300.0, "seconds", "that a script may take, unless it is asked to take less")
@@ -200,7 +202,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
     CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SPARE_INTERPRETER,
-    SCREEN_REPLAY, SEARCH_WINDOW,
+    RESULT, RESULT_PREVIEW, SCREEN_REPLAY, SEARCH_WINDOW,
     SEARCH, LONGEST_SEARCH, SEARCH_RESULTS, SEARCH_CONTEXT, SEARCH_BLOCK, SEARCH_ANSWER, SEARCH_TEXT, IGNORE_FILE,
     SEARCH_FETCH, MATCH_LINE, GROUPED_MATCHES,
     READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, REMEMBERED_FILES,

@@ -1,14 +1,17 @@
 """What a script's interpreter is started with: one text on its command line, the rest on its standard input."""
 
+import __future__
+
 import functools
 import marshal
+import zlib
 from collections.abc import Mapping
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from types import CodeType
 
 from hermetic.link.archive import READABLE_BY_ALL, codec_source
 
+_LAZY = "from __future__ import annotations\n"
 _INSIDE = Path(__file__).parent / "inside"
 
 
@@ -25,15 +28,16 @@ class Modules:
         self.sources = _fixed() | {
             "hermetic_tools": (_INSIDE / "tools.py").read_text(encoding="utf-8") + stubs,
         }
-        codes = {name: _compiled(name, text) for name, text in self.sources.items()}
-        self._compiled = marshal.dumps(codes)
+        self._codes = {name: _compiled(name, text) for name, text in self.sources.items()}
+        # Small, so that all of it goes through a pipe at once; only another Python than this one reads it.
+        self._packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))
 
     def __repr__(self) -> str:
         return f"<Modules {', '.join(self.sources)}>"
 
     def bundle(self, script: str, variables: Mapping[str, str]) -> bytes:
         """All that one script needs."""
-        contents = MAGIC_NUMBER, self._compiled, self.sources, script, dict(variables)
+        contents = MAGIC_NUMBER, self._codes, self._packed, script, dict(variables)
         return marshal.dumps(contents, READABLE_BY_ALL)
 
 
@@ -44,5 +48,8 @@ def _fixed() -> dict[str, str]:
     }
 
 
-def _compiled(name: str, text: str) -> CodeType:
-    return compile(text, name, "exec", dont_inherit=True)
+def _compiled(name: str, text: str) -> bytes:
+    """The module without the import that says how annotations are meant: it would be the slowest one of a script."""
+    plain = text.replace(_LAZY, "\n", 1)
+    flags = __future__.annotations.compiler_flag if plain != text else 0
+    return marshal.dumps(compile(plain, name, "exec", flags, dont_inherit=True))

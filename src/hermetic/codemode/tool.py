@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hermetic.codemode.answer import answer_of
 from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
@@ -46,6 +47,7 @@ class CodeMode:
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
         self._modules = Modules("")
+        self._sockets: WeakKeyDictionary[Environment, str] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
 
     def __repr__(self) -> str:
@@ -100,7 +102,7 @@ class CodeMode:
         bridge = Bridge(environment, calls.serve)
         is_yielded = False
         try:
-            script = await self._script(asked, bridge, seconds)
+            script = self._script(asked, bridge.token + await self._socket(environment, bridge), seconds)
             async with task.alive():
                 result = await _until_stopped(environment, script, limits.stdout + 2 * SLACK, task, calls)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
@@ -112,8 +114,14 @@ class CodeMode:
                 await bridge.close()
         return answer
 
-    async def _script(self, asked: CodeArguments, bridge: Bridge, seconds: float) -> ScriptStart:
-        variables = {"HERMETIC_BRIDGE": bridge.token + await bridge.socket()}
+    async def _socket(self, environment: Environment, bridge: Bridge) -> str:
+        """Where scripts connect, which is the same as long as the environment lives."""
+        if environment not in self._sockets:
+            self._sockets[environment] = await bridge.socket()
+        return self._sockets[environment]
+
+    def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
+        variables = {"HERMETIC_BRIDGE": way}
         return ScriptStart(
             boot=boot(), input=self._modules.bundle(asked.code, variables), title=_title(asked.code),
             keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),

@@ -135,7 +135,6 @@ class Channel:
 
     def _tell(self, span: Span, data: bytes) -> None:
         span.request.event({"channel": self.number}, data)
-        self.bridge.loop.stay_awake()
         if not span.request.client.has_room:
             self._pause()
 

@@ -36,7 +36,7 @@ class Script(Process):
             return
         self._drop_input()
         self.own_ending = ending_of(status)
-        if self.sweep is None:
+        if self.sweep is None and (self.members() or self.members()):  # nobody is believed only the second time
             self.sweep = self.end_members(GRACE_SECONDS, self._swept)
         self._maybe_finish()
 

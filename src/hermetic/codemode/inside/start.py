@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import marshal
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, TracebackType
-    from typing import Any
+    from types import TracebackType
+    from typing import Any, NoReturn
 
 SCRIPT = "script.py"  # what tracebacks call it
 
@@ -16,13 +18,13 @@ SCRIPT = "script.py"  # what tracebacks call it
 class Modules:
     """Imports our modules from memory; there is no directory of ours that a script could be misled by."""
 
-    codes: dict[str, CodeType] = {}
+    codes: dict[str, bytes] = {}
     sources: dict[str, str] = {}
     same = {"hermes_tools": "hermetic_tools"}
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> Any:
-        if cls.same.get(name, name) in cls.sources:
+        if cls.same.get(name, name) in (cls.codes or cls.sources):
             return type(sys.__spec__)(name, cls)  # type: ignore[arg-type]  # it has what a loader needs
         return None
 
@@ -35,14 +37,15 @@ class Modules:
         name = module.__name__
         if not hasattr(module, "__loaded__"):
             module.__loaded__ = True
-            exec(cls.codes.get(name) or compile(cls.sources[name], name, "exec"), module.__dict__)
+            code = cls.codes.get(name)
+            exec(marshal.loads(code) if code else compile(cls.sources[name], name, "exec"), module.__dict__)
 
     @classmethod
-    def get_source(cls, name: str) -> str:
-        return cls.sources[cls.same.get(name, name)]
+    def get_source(cls, name: str) -> str | None:
+        return cls.sources.get(cls.same.get(name, name))
 
 
-def run(codes: dict[str, CodeType], sources: dict[str, str], script: str, variables: dict[str, str]) -> None:
+def run(codes: dict[str, bytes], sources: dict[str, str], script: str, variables: dict[str, str]) -> None:
     Modules.codes, Modules.sources = codes, sources
     sys.meta_path.insert(0, Modules)
     os.environ.update(variables)
@@ -58,7 +61,42 @@ def run(codes: dict[str, CodeType], sources: dict[str, str], script: str, variab
     main = sys.modules["__main__"] = type(sys)("__main__")
     main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT)
     sys.excepthook = lambda kind, error, trace: show(kind, error, trace, script)
-    exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
+    code: object = 0
+    before = set(sys.modules)
+    try:
+        exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit as end:
+        code = end.code
+    leave(main.__dict__, code, [module for name, module in sys.modules.items() if name not in before])
+
+
+def leave(variables: dict[str, Any], code: object, imported: list[Any]) -> NoReturn:
+    """Ends the process as Python does, and without taking its modules apart, which takes as long as a short script.
+
+    Threads have ended, exit functions have run, and what the script held is let go of, so that its files are written.
+    """
+    if not (code is None or isinstance(code, int)) or not all(map(is_plain, imported)):
+        raise SystemExit(code)
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    __import__("atexit")._run_exitfuncs()
+    variables.clear()
+    gc.collect()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):  # closed, or nobody reads it
+        sys.exit(code)
+    os._exit((code or 0) & 0xFF)
+
+
+LIBRARY = os.path.dirname(os.__file__) + os.sep
+
+
+def is_plain(module: Any) -> bool:
+    """A module of the standard library, or ours: none that could hold a file open for the script."""
+    path = getattr(module, "__file__", None)
+    return path is None or (path.startswith(LIBRARY) and "-packages" not in path)
 
 
 def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None, script: str) -> None:

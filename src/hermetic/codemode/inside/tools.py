@@ -6,8 +6,6 @@ Besides: progress, attach, keep, recall, kept, forget, search_tools, describe_to
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SOCK_STREAM
-from _socket import socket as _Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +68,8 @@ def _connection() -> Any:
     place = os.environ.get("HERMETIC_BRIDGE", "")
     if not place:
         raise ToolsGone("there are no tools here: they are there in a script that execute_code runs")
-    connection = _Socket(AF_UNIX, SOCK_STREAM)
+    sockets = __import__("_socket")  # the C module alone: the wrapper takes longer to import than a call to be made
+    connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         connection.connect(place[_TOKEN:])
     except OSError as error:

@@ -1,11 +1,14 @@
 """The read_file tool."""
 
+import asyncio
 import io
 import json
 import os
+import time
 import zipfile
 from pathlib import Path
 
+import hermetic
 from tests.boxes import opened
 from tests.sizes import scale
 
@@ -161,3 +164,33 @@ async def test_secrets_in_a_file_are_hidden_and_its_escape_sequences_stay(tmp_pa
         content = (await box.call("read_file", path="notes"))["content"]
         assert "kX7wQ2mZ9rT4vB8n" not in content
         assert content.endswith("2|\x1b[31mred\x1b[0m")
+
+
+async def test_others_are_served_while_a_large_file_is_counted(tmp_path: Path) -> None:
+    lines = scale(500) << 20
+    (tmp_path / "large").write_bytes(b"x\n" * lines)
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+        await env.list_names(".")
+        counting = asyncio.ensure_future(env.read_lines("large", lines))
+        worst, served = 0.0, 0
+        async with asyncio.timeout(60):
+            while not counting.done():
+                began = time.perf_counter()
+                await env.list_names(".")
+                worst, served = max(worst, time.perf_counter() - began), served + 1
+        assert ((await counting).total, (await counting).text) == (lines, "x")
+        assert served > 20
+        assert worst < 0.3
+
+
+async def test_a_scripts_calls_are_not_held_to_what_a_model_repeats(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("one\n")
+    script = (
+        "from hermetic_tools import read_file, search_files\n"
+        "print([read_file('f')['content'] for _ in range(5)] == ['1|one'] * 5,\n"
+        "      [search_files('one')['total_count'] for _ in range(5)] == [1] * 5)"
+    )
+    async with opened(tmp_path) as box:
+        answer = await box.call("execute_code", code=script)
+        assert answer["output"] == "True True\n", answer
+        assert (await box.call("read_file", path="f"))["content"] == "1|one"

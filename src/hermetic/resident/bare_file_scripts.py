@@ -148,7 +148,11 @@ tell 0
 
 STATUS = SETTLE + r"""
 if [[ -d $p ]]; then cd -P -- "$p" 2>/dev/null || fail '' 1; here; p=${w:-/} n=.; bound "$p"
-elif [[ ${__h[7]} && ! -e $p ]]; then p=$(readlink -m "$p" 2>/dev/null || printf %s "$p"); say "=0 0 0 - 0 $p"; exit
+elif [[ ${__h[7]} && ! -e $p ]]; then
+  d=$p rest=
+  until [[ -e $d || -L $d ]]; do rest=/${d##*/}$rest d=${d%/*} d=${d:-/}; done
+  if cd -P -- "$d" 2>/dev/null; then here; p=$w$rest; else p=$(readlink -f "$d")$rest; fi
+  bound "$p"; say "=0 0 0 - 0 $p"; exit
 else settle; [[ -e ./$n || -L ./$n ]] || fail '' 1; fi
 tell 0
 """

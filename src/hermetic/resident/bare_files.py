@@ -50,7 +50,8 @@ class BareFileDesk(FileDesk):
         first = take.number(request.fields, "first", 1, 1)
         lines = take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS)
         width = take.number(request.fields, "width", 8000, 2) // 2 * 2
-        budget = take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY - HEAD_BYTES)
+        asked = take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY)
+        budget = min(asked, frames.MAX_BODY - HEAD_BYTES)
 
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             return _page(answer, counts, data, first, width, budget)

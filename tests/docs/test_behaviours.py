@@ -31,9 +31,13 @@ TOOLS = [
     "X-27", "W-29", "W-30", "W-32", "W-33", "W-34", "W-35", "W-36", "W-37", "W-39", "W-42", "W-43", "W-44",
     "W-46", "W-47", "W-48", "W-49", "W-50", "W-51", "W-52", "W-53", "W-54",
 ]  # fmt: skip
+CODE = [
+    *(f"S2-{number}" for number in range(1, 49)), "R-C16", "X-28", "W-55", "W-56",
+    *(f"W-{number}" for number in range(58, 74)),
+]  # fmt: skip
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
-    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS,
+    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS, *CODE,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")

@@ -23,7 +23,7 @@ from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script
-from hermetic.session.task import Judge, Task
+from hermetic.session.task import Task
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
@@ -69,7 +69,8 @@ class CodeMode:
         """Runs the script; the answer says how it ended and what it printed."""
         try:
             _check(asked)
-            async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
+            async with self._place(task) as environment:
+                await task.interruptible(task.door.code(task.id, asked.code, environment))
                 return await self._run(task, asked, environment)
         except NotPermitted:
             raise
@@ -79,14 +80,12 @@ class CodeMode:
             }  # fmt: skip
 
     @asynccontextmanager
-    async def _place(self, task: Task, judge: Judge | None = None) -> AsyncIterator[Environment]:
+    async def _place(self, task: Task) -> AsyncIterator[Environment]:
         if not self._options.isolated:
-            async with task.place(judge) as environment:
+            async with task.place() as environment:
                 yield environment
         else:
             async with self._apart(task.id) as environment:
-                if judge is not None:
-                    await task.interruptible(judge(environment))
                 yield environment
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:

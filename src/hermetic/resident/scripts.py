@@ -107,8 +107,8 @@ class Scripts:
 
     # -- the interpreter that waits
     def _take_spare(self, key: Key) -> Script | None:
-        spare, fits = self.spare, self.key == key
-        if spare is None or not fits:
+        spare = self.spare
+        if spare is None or self.key != key or tree.is_gone(spare.pid):
             self.end_spare()
             return None
         self._forget()

@@ -80,6 +80,7 @@ def leave(variables: dict[str, Any], code: object, imported: list[Any]) -> NoRet
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     __import__("atexit")._run_exitfuncs()
+    write_files()
     variables.clear()
     gc.collect()
     try:
@@ -88,6 +89,17 @@ def leave(variables: dict[str, Any], code: object, imported: list[Any]) -> NoRet
     except (OSError, ValueError):  # closed, or nobody reads it
         sys.exit(code)
     os._exit((code or 0) & 0xFF)
+
+
+def write_files() -> None:
+    """What the script's files still hold: one in a ring of references could be closed before its text is written."""
+    io = sys.modules["io"]
+    for thing in gc.get_objects():
+        if issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)) and not thing.closed:
+            try:
+                thing.flush()
+            except (OSError, ValueError):
+                pass
 
 
 LIBRARY = os.path.dirname(os.__file__) + os.sep

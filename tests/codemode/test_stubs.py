@@ -1,0 +1,107 @@
+"""The functions that scripts call, as they are written from schemas, and what a model is told of them."""
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from hermetic.codemode.arguments import CodeLimits, CodeOptions, description
+from hermetic.codemode.bundle import Modules
+from hermetic.codemode.stubs import identifier, module_source, stub_of
+from hermetic.contract.tool import Fields, Tool
+from hermetic.session.task import Task
+from hermetic.toolbox import Toolbox
+
+INSIDE = Path(__file__).parents[2] / "src" / "hermetic" / "codemode" / "inside"
+
+
+class Many(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of every kind."""
+
+    wanted: Annotated[str, msgspec.Meta(description='Say "it" \\ and more.')]
+    number: int = 3
+    share: float | None = None
+    flag: bool = False
+    names: list[str] = []
+    table: dict[str, int] | None = None
+    choice: Literal["a", "b"] = "b"
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True, rename={"lambda_": "lambda", "dash": "with-dash"}):
+    """Arguments that Python cannot have as names."""
+
+    lambda_: str
+    dash: int = 1
+
+
+async def nothing(task: Task, asked: Any) -> Fields:
+    return {}
+
+
+@pytest.mark.parametrize("path", sorted(INSIDE.glob("*.py")), ids=lambda path: path.name)
+def test_what_runs_inside_parses_as_python_3_8(path: Path) -> None:
+    ast.parse(path.read_bytes(), filename=str(path), feature_version=(3, 8))
+
+
+def test_a_stub_has_the_tools_types_defaults_and_words() -> None:
+    stub = stub_of(Tool("many", "Does many things.\n\nWell.", Many, nothing))
+    assert stub.signature == (
+        "many(wanted: str, number: int = 3, share: float | None = None, flag: bool = False, names: list[str] = [], "
+        "table: dict | None = None, choice: str = 'b') -> dict"
+    )
+    called: list[tuple[str, dict[str, Any]]] = []
+    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append((tool, given))}
+    exec(stub.source, space)
+    space["many"]("x", flag=True)
+    assert called[0][0] == "many"
+    assert called[0][1]["wanted"] == "x"
+    assert called[0][1]["flag"] is True
+    assert space["many"].__doc__.startswith("Does many things.\n")
+    assert 'wanted: Say "it" \\ and more.' in space["many"].__doc__
+
+
+def test_names_that_python_cannot_have_are_changed() -> None:
+    stub = stub_of(Tool("import", "Imports.", Named, nothing))
+    assert stub.signature == "import_(lambda_: str, with_dash: int = 1) -> dict"
+    called: list[dict[str, Any]] = []
+    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append(given)}
+    exec(stub.source, space)
+    space["import_"]("x")
+    assert called == [{"lambda": "x", "with-dash": 1}]
+    assert (identifier("2-fold"), identifier("a.b")) == ("_2_fold", "a_b")
+
+
+def test_a_module_of_no_tools_is_a_module() -> None:
+    assert "_TOOLS = b'\\x80'" in module_source([])
+    assert b"print(1)" in Modules(module_source([])).bundle("print(1)", {})
+
+
+def test_the_description_lists_the_tools_that_there_are() -> None:
+    stubs = [stub_of(Tool(name, f"Does {name}.", Many, nothing)) for name in ("alpha", "beta", "web_search")]
+    text = description(stubs, CodeLimits(time=30, calls=7))
+    assert "from hermetic_tools import web_search, alpha" in text
+    assert "  beta(wanted: str" in text
+    assert "Does beta." in text
+    assert "Limits: 30 s, 7 calls, 50,000 bytes" in text
+    assert "foreground" not in text
+    for helper in ("json_parse", "shell_quote", "retry", "progress", "attach", "keep", "recall", "search_tools"):
+        assert helper in text
+    assert "three or more calls" in text
+    assert "import hermetic_tools" in description([], CodeLimits())
+
+
+async def test_the_schema_has_one_required_text_and_follows_the_toolbox() -> None:
+    toolbox = Toolbox(code=CodeOptions(tools=("terminal", "late")))
+    try:
+        shown = {schema["name"]: schema for schema in toolbox.schemas("mcp")}["execute_code"]
+        assert shown["inputSchema"]["required"] == ["code"]
+        assert "terminal(command: str, timeout" in shown["description"]
+        assert "foreground only" in shown["description"]
+        assert "process(" not in shown["description"]
+        toolbox.register(Tool("late", "Came late.", Many, nothing))
+        (again,) = [schema for schema in toolbox.schemas("mcp") if schema["name"] == "execute_code"]
+        assert again["description"].index("  late(") < again["description"].index("  terminal(")
+    finally:
+        await toolbox.close()

@@ -5,11 +5,13 @@ import json
 import os
 from pathlib import Path
 from shutil import which
+from typing import Literal
 
 import pytest
 
 import hermetic
 from hermetic.codemode.output import Printed, shown
+from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
@@ -234,6 +236,26 @@ async def test_the_policy_judges_the_script_and_its_calls(tmp_path: Path) -> Non
         assert "not run" in refused["error"]
         answer = await box.code("from hermetic_tools import terminal\nprint(terminal('mkfs.ext4 /dev/sda')['status'])")
         assert answer["output"] == "blocked\n"
+
+
+async def test_a_loop_is_allowed_once_for_all_of_its_calls(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def allow(request: ApprovalRequest) -> Literal["once"]:
+        asked.append(request.command)
+        return "once"
+
+    folder = tmp_path / "build"
+    folder.mkdir()
+    async with scripting(here(tmp_path), approver=allow) as box:
+        answer = await box.code(
+            "from hermetic_tools import request_approval, terminal\n"
+            "said = request_approval(3, command=['git', 'push'], reason='three branches')\n"
+            "print(said.get('error'))\n"
+            "for name in 'abc': print(terminal('git push --force origin ' + name)['exit_code'] != -1)"
+        )
+        assert answer["output"] == "None\nTrue\nTrue\nTrue\n", answer
+        assert len(asked) == 1
 
 
 async def test_an_empty_script_is_an_error(tmp_path: Path) -> None:

@@ -58,6 +58,22 @@ async def what_terminal_may_not_take_in_a_script_is_dropped(box: Box) -> None:
     assert answer["output"] == "now\n\n"
 
 
+async def files_are_read_and_written(box: Box) -> None:
+    answer = await box.code(
+        "import tempfile\nfrom hermetic_tools import patch, read_file, search_files, write_file\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    path = folder + '/note.txt'\n"
+        "    print(write_file(path, 'one\\ntwo\\nthree\\n').get('error'))\n"
+        "    print(read_file(path, 2, 1)['content'], read_file(path)['total_lines'])\n"
+        "    print(patch(path, 'two', 'zwei').get('error'), open(path).read().split())\n"
+        "    print('note.txt' in str(search_files('zw', 'content', folder)))\n"
+        "    print('error' in read_file(folder + '/missing'))"
+    )
+    first, page, patched, found, missing = answer["output"].splitlines()
+    assert (first, patched, found, missing) == ("None", "None ['one', 'zwei', 'three']", "True", "True"), answer
+    assert page.endswith("two 3")
+
+
 async def answers_of_any_size_and_any_bytes(box: Box) -> None:
     answer = await box.code(
         "from hermetic_tools import echo\n"
@@ -296,7 +312,8 @@ async def a_long_script_goes_on_as_a_process(box: Box) -> None:
 CHECKS: tuple[Check, ...] = (
     only_what_it_prints_comes_back, both_module_names_are_the_same, tools_act_in_the_tasks_shell,
     stubs_take_the_original_arguments, what_terminal_may_not_take_in_a_script_is_dropped,
-    answers_of_any_size_and_any_bytes, helpers_are_there, threads_and_tasks_get_their_own_answers,
+    files_are_read_and_written, answers_of_any_size_and_any_bytes, helpers_are_there,
+    threads_and_tasks_get_their_own_answers,
     calls_run_in_parallel, what_tools_refuse_is_an_answer, its_calls_are_written_down,
     stderr_is_returned_on_success_too, a_failure_shows_its_own_lines, every_exit_code_is_its_own, time_is_limited,
     a_tool_has_no_more_time_than_its_script, it_gets_few_variables, only_our_modules_are_added,

@@ -62,6 +62,24 @@ def test_a_stub_has_the_tools_types_defaults_and_words() -> None:
     assert 'wanted: Say "it" \\ and more.' in space["many"].__doc__
 
 
+async def test_arguments_stand_in_the_order_that_scripts_are_used_to() -> None:
+    toolbox = Toolbox()
+    try:
+        described = {schema["name"]: schema["description"] for schema in toolbox.schemas("mcp")}["execute_code"]
+    finally:
+        await toolbox.close()
+    for signature in (
+        "read_file(path: str, offset: int = 1, limit: int = 500) -> dict",
+        "write_file(path: str, content: str) -> dict",
+        "search_files(pattern: str, target: str = 'content', path: str = '.', file_glob: str | None = None, "
+        "limit: int = 50, offset: int = 0, output_mode: str = 'content', context: int = 0) -> dict",
+        "patch(path: str | None = None, old_string: str | None = None, new_string: str | None = None, "
+        "replace_all: bool = False, mode: str = 'replace', patch: str | None = None) -> dict",
+        "terminal(command: str, timeout: float | None = None, workdir: str | None = None, *,",
+    ):
+        assert signature in described
+
+
 def test_names_that_python_cannot_have_are_changed() -> None:
     stub = stub_of(Tool("import", "Imports.", Named, nothing))
     assert stub.signature == "import_(lambda_: str, with_dash: int = 1) -> dict"

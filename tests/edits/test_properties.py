@@ -1,6 +1,7 @@
 """Edits undone give the bytes there were, and a patch made from two texts leads from one to the other or is refused."""
 
 import subprocess
+from collections.abc import Callable
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hermetic.contract.errors import EditRefused
 from hermetic.edits.diff import unified_diff, within
 from hermetic.edits.encoding import decode
+from hermetic.edits.lines import indentation
 from hermetic.edits.matching import exact
 from hermetic.edits.planning import plan
 from hermetic.edits.replacing import replace
@@ -169,3 +171,49 @@ def test_a_long_diff_is_cut_at_a_line_and_says_so() -> None:
         cut.splitlines()[-1]
         == f"… {1000 + 3 - len(cut.splitlines()) + 1} more lines of this diff; read the files to see them"
     )
+
+
+def curled(line: str) -> str:
+    """With quotes and dashes as printers set them."""
+    return line.replace('"', "“", 1).replace('"', "”", 1).replace("-", "–")
+
+
+NOISES: dict[str, Callable[[list[str]], list[str]]] = {
+    "none": lambda lines: lines,
+    "trailing spaces": lambda lines: [line + "  " for line in lines],
+    "deeper": lambda lines: ["    " + line for line in lines],
+    "at the margin": lambda lines: [line.lstrip() for line in lines],
+    "tabs": lambda lines: [line.replace("    ", "\t") for line in lines],
+    "wide": lambda lines: [line.replace(" = ", "  =  ") for line in lines],
+    "curly quotes": lambda lines: [curled(line) for line in lines],
+    "escaped quotes": lambda lines: [line.replace('"', '\\"') for line in lines],
+    "all of it": lambda lines: ["  " + curled(line).replace(" = ", "  = ") + " " for line in lines],
+}
+
+
+@MANY
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 999)), min_size=1, max_size=15, unique_by=lambda it: it[1]),
+    st.data(), st.sampled_from(sorted(NOISES)), ENDS, st.booleans(),
+)  # fmt: skip
+def test_an_edit_with_noise_changes_its_line_and_no_other(
+    shape: list[tuple[int, int]], data: st.DataObject, noise: str, end: str, in_file: bool
+) -> None:
+    """The noise is in the edit, or in the file."""
+    clean = [f'{"    " * depth}x{number} = "a-{number}" #{number};' for depth, number in shape]
+    first = data.draw(st.integers(0, len(clean) - 1))
+    last = data.draw(st.integers(first + 1, len(clean)))
+    target = data.draw(st.integers(first, last - 1))
+    lines = NOISES[noise](clean) if in_file else clean
+    given_lines = clean if in_file else NOISES[noise](clean)
+    assume(not (in_file and noise == "escaped quotes"))
+    old = given_lines[first:last]
+    new = list(old)
+    new[target - first] = old[target - first].replace(f"#{shape[target][1]};", "#CHANGED;")
+    text = end.join(lines) + end
+    done = replace(text, "\n".join(old), "\n".join(new)).text.split(end)
+    assert [line for at, line in enumerate(done) if at != target] == [
+        line for at, line in enumerate([*lines, ""]) if at != target
+    ]
+    assert done[target].split() == lines[target].replace(f"#{shape[target][1]};", "#CHANGED;").split()
+    assert indentation(done[target]) == indentation(lines[target])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hermetic.contract.errors import EditRefused
-from hermetic.edits.lines import bare, line_at, split_lines, usual_ending
+from hermetic.edits.lines import bare, split_lines, usual_ending
 from hermetic.edits.matching import Found, find
 from hermetic.edits.merging import merge
 from hermetic.edits.near_miss import explain
@@ -43,7 +43,7 @@ def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> Repl
             "the file would stay as it is: what differs is white space or line ends that an edit keeps as they are; "
             "give old_string exactly as the file has it to change those", reason="unchanged",
         )  # fmt: skip
-    return Replaced(text=result, strategy=strategy, lines=tuple(line_at(text, place.start) for place in places))
+    return Replaced(text=result, strategy=strategy, lines=tuple(_line_numbers(text, places)))
 
 
 def _apart(found: list[Found]) -> Iterator[Found]:
@@ -61,20 +61,29 @@ def _to_line_end(text: str, place: Found) -> Found:
     return place if rest is None or text[place.start : place.end] == place.old else place._replace(end=rest.end())
 
 
-def _put(text: str, places: list[Found]) -> str:
-    parts, position = [], 0
+def _line_numbers(text: str, places: list[Found]) -> Iterator[int]:
+    number, position = 1, 0
     for place in places:
-        parts += [text[position : place.start], _becomes(text, place)]
+        number += text.count("\n", position, place.start)
+        position = place.start
+        yield number
+
+
+def _put(text: str, places: list[Found]) -> str:
+    parts, position, usual = [], 0, usual_ending(text) if "\n" in text else None
+    for place in places:
+        parts += [text[position : place.start], _becomes(text, place, usual)]
         position = place.end
     return "".join([*parts, text[position:]])
 
 
-def _becomes(text: str, place: Found) -> str:
+def _becomes(text: str, place: Found, usual: str | None) -> str:
+    """The new text for one place. `usual` is how lines of the file end; None where it has but one."""
     here = text[place.start : place.end]
-    line_end = usual_ending(here) if "\n" in here else usual_ending(text)
+    line_end = usual_ending(here) if "\n" in here else usual or "\n"
     if here == place.old:
         plain = place.new.replace("\r\n", "\n")
-        if "\n" not in text or plain == place.old.replace("\r\n", "\n"):  # no line end to follow, or a change of them
+        if usual is None or plain == place.old.replace("\r\n", "\n"):  # no line end to follow, or a change of them
             return place.new
         return plain.replace("\n", line_end)
     begins_line = place.start == 0 or text[place.start - 1] == "\n"
@@ -83,8 +92,8 @@ def _becomes(text: str, place: Found) -> str:
 
 def _ambiguous(text: str, found: list[Found], strategy: str) -> str:
     lines = split_lines(text)
-    numbers = [line_at(text, place.start) for place in found]
-    named = [f"{number}: {bare(lines[number - 1]).strip()[:80]}" for number in numbers[:MOST_NAMED]]
+    numbers = _line_numbers(text, found[:MOST_NAMED])
+    named = [f"{number}: {bare(lines[number - 1]).strip()[:80]}" for number in numbers]
     more = f"\n… and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     how = "" if strategy == "exact" else f" (found by {strategy}, not exactly)"
     return (

@@ -35,9 +35,10 @@ CODE = [
     *(f"S2-{number}" for number in range(1, 49)), "R-C16", "X-28", "W-55", "W-56",
     *(f"W-{number}" for number in range(58, 74)),
 ]  # fmt: skip
+FILES = ["R-F6"]
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
-    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS, *CODE,
+    *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS, *CODE, *FILES,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
 NO_TEST = ("Does not apply", "Later work")

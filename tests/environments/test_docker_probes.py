@@ -1,5 +1,6 @@
 """What a command in a container must not be able to do. The numbers are those of the table in docs/environments.md."""
 
+import contextlib
 import json
 import os
 import platform
@@ -66,7 +67,7 @@ async def test_probes_1_to_4_files_of_the_host_are_neither_seen_nor_written(engi
         await env.run(f"ln -s {tmp_path}/target l; echo x >l; ln -s ../target f; echo x >f; ln -sfn /etc d")
         # Files are served from inside, so that a link means there what it means to a command.
         assert await env.read_file("d/hostname") == (await env.run("cat /etc/hostname")).output
-        with pytest.raises(OSError, match="No such file"):
+        with contextlib.suppress(OSError):  # it may be written there, where its name means nothing
             await env.write_file("l", "x")
     assert (tmp_path / "target").read_text() == "untouched"
 

@@ -3,7 +3,19 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from benchmarks import background, codemode, containers, ending, fleets, latency, many, output, parallel, starting
+from benchmarks import (
+    background,
+    codemode,
+    containers,
+    ending,
+    files,
+    fleets,
+    latency,
+    many,
+    output,
+    parallel,
+    starting,
+)
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
 from benchmarks.places import PLACES
@@ -38,6 +50,7 @@ LOCAL: dict[str, InAPlace] = {
     "profile": starting.profile,
     "pool": fleets.pool,
     "codemode": codemode.codemode,
+    "files": files.files,
 }
 
 ELSEWHERE: dict[str, InAPlace] = {

@@ -14,9 +14,10 @@ FRESH_BASH = "fresh bash -c true"
 READ_BYTES = 1 << 16
 
 
-def run_program(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+def run_program(argv: Sequence[str], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> None:
     """Starts a program by posix_spawn and waits for it. Raises WrongResult unless it exits with 0."""
-    pid = os.posix_spawnp(argv[0], list(argv), os.environ if env is None else env)
+    actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    pid = os.posix_spawnp(argv[0], list(argv), os.environ if env is None else env, file_actions=actions)
     if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         raise WrongResult(f"{argv} ended with {code}")
 

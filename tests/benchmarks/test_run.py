@@ -13,7 +13,7 @@ from benchmarks.catalog import all_benchmarks
 from benchmarks.figures import Report, Row
 from benchmarks.picture import picture
 from benchmarks.table import table
-from tests.programs import need_variable
+from tests.programs import need, need_variable
 from tests.sizes import is_full
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,9 @@ ROWS = {
     "local.background-memory", "local.background-threads", "local.timeout", "local.timeout-worst", "local.cancel",
     "local.cancel-worst", "local.kill", "local.kill-worst", "local.survivors", "local.jobs", "local.open",
     "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
-    "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm", "import",
-    "import-open", "cli",
+    "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm",
+    "local.file-first", "local.file-page", "local.file-memory", "local.read-file", "local.search", "local.search-own",
+    "import", "import-open", "cli",
 }  # fmt: skip
 ELSEWHERE = {
     "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",
@@ -55,6 +56,7 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_every_target_holds_with_tenfold_slack(tmp_path: Path) -> None:
+    need("rg")
     written, drawn = tmp_path / "report.json", tmp_path / "report.svg"
     only = [word for name in ("local", "import", "cli") for word in ("--only", name)]
     done = benchmarks(*QUICK, *only, "--json", str(written), "--svg", str(drawn))

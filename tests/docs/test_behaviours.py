@@ -35,7 +35,7 @@ CODE = [
     *(f"S2-{number}" for number in range(1, 49)), "R-C16", "X-28", "W-55", "W-56",
     *(f"W-{number}" for number in range(58, 74)),
 ]  # fmt: skip
-FILES = ["R-F6"]
+FILES = [f"R-F{number}" for number in range(1, 9)]
 ITEMS = [
     *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
     *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS, *CODE, *FILES,

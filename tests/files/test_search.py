@@ -37,6 +37,16 @@ async def test_other_modes_count_and_name_files(tmp_path: Path) -> None:
         assert one["matches"] == [{"path": "build/out.py", "line": 1, "content": "foo"}]
 
 
+async def test_an_answer_has_a_budget_and_says_where_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(("foo " + "x" * 400 + "\n") * 2000)
+    async with opened(tmp_path) as box:
+        first = await box.call("search_files", pattern="foo", limit=2000)
+        assert len(first["matches_text"]) <= 100_000
+        assert (first["total_count"], first["truncated"]) == (2000, True)
+        second = await box.call("search_files", pattern="foo", limit=2000, offset=first["next_offset"])
+        assert second["matches_text"].startswith(f"f\n{first['next_offset'] + 1}:foo")
+
+
 async def test_mistakes_are_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         assert "cannot be searched" in (await box.call("search_files", pattern="a("))["error"]

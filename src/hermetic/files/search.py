@@ -4,6 +4,8 @@ import posixpath
 from functools import partial
 from itertools import groupby
 
+import msgspec
+
 from hermetic.contract.files import Findings, Found
 from hermetic.contract.limits import GROUPED_MATCHES, MATCH_LINE, SEARCH
 from hermetic.contract.tool import Fields, Tool
@@ -12,6 +14,7 @@ from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.protected import READ
 from hermetic.session.task import Task
 
+SPARE = 40  # characters of an answer around each result
 REPEATED = "the same search was made three times and found the same; use what you have"
 REFUSED = (
     "refused: this search was made again and again and finds the same; use what you have, or search for another thing"
@@ -40,6 +43,7 @@ async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArgumen
             return {"total_count": 0, "error": f"{asked.path} does not exist; name a directory or file that does"}
         except TimeoutError as error:
             return {"total_count": 0, "error": f"ended after {SEARCH.value:g} s: {error}"}
+        found = _fitting(found, task.limits.read)
         answer = _answer(task, asked, found)
         if task.is_scripted:
             return answer
@@ -47,6 +51,27 @@ async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArgumen
     if repeats > 2:
         return {"total_count": found.total, "status": "refused", "error": REFUSED}
     return answer | ({"_warning": REPEATED} if repeats == 2 else {})
+
+
+def _fitting(found: Findings, budget: int) -> Findings:
+    """As many results as the budget has characters for; at least one."""
+    used = kept = shown = 0
+    for line in found.matches:
+        used += min(len(line.text), MATCH_LINE.value) + len(line.path) + SPARE
+        if used > budget and shown and line.is_match:
+            break
+        kept, shown = kept + 1, shown + line.is_match
+    counts = 0
+    for path, _ in found.counts:
+        used += len(path) + SPARE
+        if used > budget and counts:
+            break
+        counts += 1
+    if kept == len(found.matches) and counts == len(found.counts):
+        return found
+    return msgspec.structs.replace(
+        found, matches=found.matches[:kept], counts=found.counts[:counts], shown=shown + counts, truncated=True
+    )
 
 
 def _answer(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields:

@@ -160,6 +160,17 @@ async def test_calls_at_once_lose_no_edit(tmp_path: Path, kind: str) -> None:
         assert (await box.terminal("cat f"))["output"] == "".join(f"[{number}] 1\n" for number in range(20))
 
 
+async def test_secrets_near_a_miss_are_hidden(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("DATABASE_PASSWORD=hunter2-and-more\nDEBUG=1\n")
+    async with opened(tmp_path) as box:
+        for old in ("DATABASE_PASSWORD=x\nDEBUG=1", "DATABASE_PASSWORT=", "DEBUG"):
+            answer = await box.call("patch", path=".env", old_string=old, new_string=old)
+            assert "hunter2" not in str(answer)
+            answer = await box.call("patch", path=".env", old_string=old, new_string="y", replace_all=True)
+            assert "hunter2" not in str(answer)
+        assert (tmp_path / ".env").read_text() == "DATABASE_PASSWORD=hunter2-and-more\ny=1\n"
+
+
 async def test_secrets_in_a_diff_are_hidden(tmp_path: Path) -> None:
     token = "ghp_" + "a1B2" * 9
     (tmp_path / "settings.ini").write_text(f"token = {token}\nx = 1\n")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from hermetic.contract.edits import Change, Patched
-from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument
+from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, NotPermitted
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
 from hermetic.contract.tool import Fields, Tool
 from hermetic.edits.encoding import decode
 from hermetic.files.arguments import PATCH_DESCRIPTION, PatchArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
-from hermetic.files.protected import write_bounds
+from hermetic.files.protected import READ, write_bounds
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
 
@@ -21,6 +21,10 @@ AGAIN = (
     "{count} edits of {path} in a row did not fit it: read it again with read_file before the next one, then copy a "
     "few lines exactly, or write the whole file with write_file"
 )
+
+
+HIDDEN = "not shown: read_file does not show this file either"
+UNFIT = "the edit does not fit ({reason}); the content of this file is not shown, so ask the user how the line reads"
 
 
 class PatchTool:
@@ -39,18 +43,22 @@ class PatchTool:
             try:
                 done = await environment.patch(**wanted, bounds=self._bounds, oversight=overseer)
             except EditRefused as error:
-                return self._refused(task, asked, error)
+                named = [path for path in (error.path or asked.path,) if path]
+                is_hidden = await _is_hidden(environment, named)
+                told = UNFIT.format(reason=error.reason) if is_hidden else task.show(str(error), _reading(named))
+                return self._refused(task, error, told, *named)
             except (FileNotFoundError, FileChanged) as error:
                 return {"success": False, "error": str(error)}
             for written in done.written:
                 self._memory.wrote(task.id, place_of(environment), written.path, written.signature)
-        for path in (*done.modified, *done.created, *done.deleted):
+            names = (*done.modified, *done.created, *done.deleted)
+            diff = HIDDEN if await _is_hidden(environment, names) else task.show(done.diff, _reading(names))
+        for path in names:
             self._misses.pop((task.id, path), None)
-        return _answer(task, done, overseer.lint)
+        return _answer(done, diff, overseer.lint)
 
-    def _refused(self, task: Task, asked: PatchArguments, error: EditRefused) -> Fields:
-        answer: Fields = {"success": False, "error": str(error), "reason": error.reason}
-        path = error.path or asked.path
+    def _refused(self, task: Task, error: EditRefused, told: str, path: str = "") -> Fields:
+        answer: Fields = {"success": False, "error": told, "reason": error.reason}
         if error.reason in ("missing", "ambiguous") and path:
             key = (task.id, path)
             count = self._misses.pop(key, 0) + 1
@@ -109,13 +117,8 @@ def _wanted(asked: PatchArguments) -> Fields:
     }  # fmt: skip
 
 
-def _answer(task: Task, done: Patched, lint: Fields) -> Fields:
-    names = (*done.modified, *done.created, *done.deleted)
-    answer: Fields = {
-        "success": True,
-        "diff": task.show(done.diff, f"cat {' '.join(map(shlex.quote, names))}"),
-        "files_modified": list(done.modified),
-    }
+def _answer(done: Patched, diff: str, lint: Fields) -> Fields:
+    answer: Fields = {"success": True, "diff": diff, "files_modified": list(done.modified)}
     if done.created:
         answer["files_created"] = list(done.created)
     if done.deleted:
@@ -123,6 +126,21 @@ def _answer(task: Task, done: Patched, lint: Fields) -> Fields:
     if done.strategy:
         answer |= {"strategy": done.strategy, "lines": list(done.lines)}
     return answer | ({"lint": lint} if lint else {})
+
+
+async def _is_hidden(environment: Environment, paths: Sequence[str]) -> bool:
+    """Whether one of the files is of those that read_file does not show."""
+    try:
+        for path in paths:
+            await environment.file_status(path, missing=True, bounds=READ)
+    except NotPermitted:
+        return True
+    return False
+
+
+def _reading(paths: Sequence[str]) -> str:
+    """A command that shows the files: what is hidden of its output is hidden here."""
+    return f"cat {' '.join(map(shlex.quote, paths))}"
 
 
 def _text(content: bytes | None) -> str | None:

@@ -76,7 +76,9 @@ class FileDesk:
         except Refusal as refusal:
             if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
                 raise
-            said = {"path": os.path.realpath(self.path(request)), "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0,
+            with refusing(self.path(request)):  # others may change the way there meanwhile
+                true = os.path.realpath(self.path(request))
+            said = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0,
                     "signature": changes.MISSING}
         request.reply(said)
 

@@ -24,6 +24,7 @@ from hermetic.contract.errors import EditRefused
 
 _HEADER = re.compile(r"\*\*\* (Add|Update|Delete|Move) File:[ \t]*(.*?)[ \t]*\Z")
 _NUMBERS = re.compile(r"\A-\d+(?:,\d+)? \+\d+(?:,\d+)? ?@@")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "", '"': '"', "\\": "\\"}
 _NO_NEWLINE = "\\ No newline at end of file"
 HINT = "begin it with *** Add File: PATH, *** Update File: PATH, *** Delete File: PATH or *** Move File: OLD -> NEW"
 
@@ -89,6 +90,8 @@ class _Reader:
     """The lines of a patch, one at a time, without what wraps it."""
 
     def __init__(self, patch: str) -> None:
+        if "\n" not in patch.strip():  # escaped once too often
+            patch = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), patch)
         self._lines = patch.replace("\r\n", "\n").split("\n")
         begins = [at for at, line in enumerate(self._lines) if line.strip() == "*** Begin Patch"]
         self._at = begins[0] + 1 if begins else 0
@@ -112,6 +115,10 @@ class _Reader:
     def peek(self) -> str | None:
         """The next line, which stays; None at the end."""
         return self._lines[self._at] if self._at < len(self._lines) else None
+
+    def peek_pair(self) -> tuple[str, ...]:
+        """How the next two lines begin."""
+        return tuple(line[:4] for line in self._lines[self._at : self._at + 2])
 
     def body(self) -> str | None:
         """The next line, if it is no header of another operation."""
@@ -172,6 +179,9 @@ def _update(reader: _Reader, path: str, number: int) -> Update:
     if line is not None and line.startswith("*** Move to:"):
         reader.body()
         to = _path(_unquoted(line.partition(":")[2].strip()), reader.number)
+    if reader.peek_pair() == ("--- ", "+++ "):  # the names of a unified diff, once more
+        reader.body()
+        reader.body()
     hunks = []
     while (hunk := _hunk(reader)) is not None:
         hunks.append(hunk)

@@ -2,7 +2,6 @@
 
 import re
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 import msgspec
 
@@ -36,7 +35,11 @@ def applies(rule: RuleSettings, act: Act, ground: Ground, *, loosely: bool) -> b
     if rule.command:
         return act.deed == "run" and _is_command(rule, act.words, loosely)
     if rule.path:
-        return act.deed in rule.acts and is_below(act.path, rule.path, ground, loosely=loosely)
+        if act.deed not in rule.acts:
+            return False
+        if loosely and act.deed == "delete" and _is_above(act.path, rule.path, ground):
+            return True
+        return is_below(act.path, rule.path, ground, loosely=loosely)
     return any(_is_host(host, rule.network, loosely) for host in hosts_of(act))
 
 
@@ -79,6 +82,11 @@ def is_below(path: str, pattern: str, ground: Ground, *, loosely: bool) -> bool:
     return bool(_glob(whole(pattern, ground)).fullmatch(path))
 
 
+def _is_above(path: str, pattern: str, ground: Ground) -> bool:
+    """Whether what a rule names lies in a directory, and goes with it."""
+    return whole(pattern, ground).startswith(path.rstrip("/") + "/")
+
+
 def whole(pattern: str, ground: Ground) -> str:
     """A glob from the root: `~` is the home, what is relative lies in the workspace."""
     if pattern == "~" or pattern.startswith("~/"):
@@ -88,11 +96,10 @@ def whole(pattern: str, ground: Ground) -> str:
     )
 
 
-@lru_cache(maxsize=256)
 def _glob(pattern: str) -> "re.Pattern[str]":
-    """`**/` any directories or none, `**` anything, `*` and `?` within a name; a directory covers what is below it."""
+    """`**/` any directories or none, `**` anything, `*` and `?` within a name; a directory covers what is below."""
     out = ""
-    for piece in re.split(r"(\*\*/|\*\*|\*|\?)", pattern.rstrip("/")):
+    for piece in re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removesuffix("/**").rstrip("/")):
         out += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))
     return re.compile(f"{out}(?:/.*)?", re.DOTALL)
 

@@ -21,6 +21,11 @@ def language_of(program: str, argv: Sequence[str]) -> Language | None:
     return None
 
 
+def may_read_code(program: str) -> bool:
+    """Whether a program of that name could run what it reads, now or later; one without a name is just starting."""
+    return not program or program in _SHELLS or bool(_PYTHON.match(program))
+
+
 def _reads_code(words: Sequence[str], elsewhere: str) -> bool:
     """Whether its code comes from its input: not where an option or an operand says where else it comes from."""
     rest = list(words)

@@ -30,17 +30,24 @@ class Typed(msgspec.Struct, frozen=True):
 class Transcript:
     """One program's input: what it has run, and what waits for its end."""
 
-    def __init__(self, language: Language, *, terminal: bool) -> None:
+    def __init__(self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "") -> None:
+        """`ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts."""
         self.language = language
+        self.is_ahead = ahead
         self._terminal = terminal
         self._ran = ""  # whole texts, judged before
         self._known: set[tuple[str, str]] = set()  # what was found in them
         self._open = ""  # lines of a text that is not whole yet
-        self._line = ""
+        self._line = half  # the beginning of a line
         self._is_edited = False
 
     def __repr__(self) -> str:
         return f"<Transcript of {self.language}: {len(self._ran)} characters ran>"
+
+    @property
+    def half(self) -> str:
+        """The line that is not complete yet."""
+        return self._line
 
     def type(self, data: str, around: Surroundings) -> list[Typed]:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
@@ -69,6 +76,8 @@ class Transcript:
     def _end_line(self, around: Surroundings) -> list[Typed]:
         line, edited = self._line, self._is_edited
         self._line, self._is_edited = "", False
+        if self.is_ahead:
+            return self._judge_ahead(line, around)
         self._open += line + "\n"
         if edited:
             text, self._open = self._open, ""
@@ -79,6 +88,14 @@ class Transcript:
             return []
         text, self._open = self._open, ""
         return [Typed(text, self._judged(text, around))] if text.strip() else []
+
+    def _judge_ahead(self, line: str, around: Surroundings) -> list[Typed]:
+        """A line that is most likely data; text that is no shell at all is none of a shell's."""
+        examined = examine_command(line, around)
+        parts = tuple(part for part in examined.verdict.parts if part.source != "text")
+        if not any(part.label == "dangerous" for part in parts):
+            return []
+        return [Typed(line + "\n", Examined(msgspec.structs.replace(examined.verdict, parts=parts), examined.acts))]
 
     def _is_whole(self, text: str) -> bool:
         return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)

@@ -85,6 +85,7 @@ class Readers(msgspec.Struct, frozen=True):
     """Who reads what is typed into a process."""
 
     readers: tuple[Reader, ...]
+    programs: tuple[str, ...] = ()  # of all its processes: one of them may read what comes next
 
 
 class ReadFromLog(msgspec.Struct, frozen=True):

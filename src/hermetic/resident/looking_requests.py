@@ -7,7 +7,7 @@ import os
 from . import fields as take
 from . import frames
 from .process import Process
-from .readers import readers_of
+from .readers import programs_of, readers_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ class LookingRequests:
         """The programs that read what is typed into a process now."""
         job: Job = self.resident.job(take.text(request.fields, "process"))
         if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_place is None:
-            request.reply({"readers": []})
+            request.reply({"readers": [], "programs": []})
             return
         terminal = job.feed.fd if job.pty and job.feed is not None else None
-        request.reply({"readers": [
+        members = job.members()
+        request.reply({"programs": programs_of(members), "readers": [
             {"pid": pid, "program": program, "argv": [os.fsdecode(word) for word in argv]}
-            for pid, program, argv in readers_of(job.members(), job.input_place, terminal)]})
+            for pid, program, argv in readers_of(members, job.input_place, terminal)]})

@@ -21,6 +21,11 @@ WORDS = 8  # of each
 WORD_BYTES = 256
 
 
+def programs_of(pids: Iterable[int]) -> list[str]:
+    """The names of the programs that these processes run, each once."""
+    return sorted({_described(pid)[1] for pid in pids})[:READERS]
+
+
 def readers_of(pids: Iterable[int], place: tuple[int, int], terminal: int | None) -> list[Reader]:
     """Each process that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
     group = None if terminal is None else _foreground(terminal)
@@ -54,13 +59,19 @@ def _has_as_input(pid: int, place: tuple[int, int]) -> bool:
 
 
 def _described(pid: int) -> Reader:
+    words = _words(pid)
+    if not words or words == _words(os.getpid()):
+        return pid, "", []  # it is about to run a program, and is none yet
     try:
         program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
     except OSError:
         program = ""
+    return pid, program, [word[:WORD_BYTES] for word in words]
+
+
+def _words(pid: int) -> list[bytes]:
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            words = file.read(WORDS * WORD_BYTES).split(b"\0")[:WORDS]
+            return [word for word in file.read(WORDS * WORD_BYTES).split(b"\0") if word][:WORDS]
     except OSError:
-        words = []
-    return pid, program, [word[:WORD_BYTES] for word in words if word]
+        return []

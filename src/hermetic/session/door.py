@@ -10,8 +10,8 @@ from hermetic.approvals.case import Case
 from hermetic.approvals.desk import Desk
 from hermetic.approvals.grants import Budget
 from hermetic.approvals.matching import Ground
-from hermetic.approvals.readers import language_of
-from hermetic.approvals.typed import Transcript
+from hermetic.approvals.readers import language_of, may_read_code
+from hermetic.approvals.typed import Language, Transcript
 from hermetic.contract.approval import Subject
 from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
 from hermetic.contract.process import ProcessInfo
@@ -71,6 +71,8 @@ class PolicyDoor:
         if transcript is None:
             await self._passed(task, f"{len(data)} characters typed into {program}", around, spot)
             return
+        if transcript.is_ahead:
+            await self._passed(task, f"{len(data)} characters typed into {program}, before a shell", around, spot)
         for typed in transcript.type(data, around):
             try:
                 await self._decide("input", task, typed.text, typed.examined, around, spot)
@@ -148,14 +150,14 @@ class PolicyDoor:
         except Unsupported:
             return None, "a program nobody knows"
         kept = self._transcripts.setdefault(environment, {})
-        for reader in reversed(said.readers):
-            if language := language_of(reader.program, reader.argv):
-                pid, transcript = kept.get(process.id, (0, None))
-                if transcript is None or pid != reader.pid or transcript.language != language:
-                    transcript = Transcript(language, terminal=process.pty)
-                    kept[process.id] = (reader.pid, transcript)
-                return transcript, reader.program
-        return None, said.readers[-1].program if said.readers else "a program that has ended"
+        found = [(one, language) for one in said.readers if (language := language_of(one.program, one.argv))]
+        name = said.readers[-1].program if said.readers else "a program that has ended"
+        if found:
+            reader, language = found[-1]
+            return _kept(kept, process, reader.pid, language, ahead=False), reader.program
+        if not said.programs or any(map(may_read_code, said.programs)):  # a shell around it reads what it leaves
+            return _kept(kept, process, 0, "shell", ahead=True), name
+        return None, name
 
     # -- deciding
     async def _decide(
@@ -175,6 +177,17 @@ class PolicyDoor:
             ground=Ground(home, spot.workspace), around=_digest(around), contained=spot.kind == "sandbox",
             program=lambda argv: spot.program(argv, around.state),
         )  # fmt: skip
+
+
+def _kept(
+    kept: dict[str, tuple[int, Transcript]], process: ProcessInfo, pid: int, language: Language, *, ahead: bool
+) -> Transcript:
+    """What that program has been typed so far; a new one begins anew."""
+    before = kept.get(process.id)
+    if before is None or before[0] != pid or before[1].language != language or before[1].is_ahead != ahead:
+        half = before[1].half if before is not None else ""  # whoever reads the rest of a line reads its beginning
+        kept[process.id] = before = (pid, Transcript(language, terminal=process.pty, ahead=ahead, half=half))
+    return before[1]
 
 
 _HARMLESS = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")

@@ -1,0 +1,72 @@
+"""What is typed, put together to what will run: in pieces, over lines, with corrections."""
+
+import pytest
+
+from hermetic.approvals.readers import language_of
+from hermetic.approvals.typed import Language, Transcript
+from hermetic.policy.assess import Surroundings
+
+AROUND = Surroundings()
+CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
+    ("shell", ("ls\r",), ["safe"]),
+    ("shell", ("rm -rf ", "~/d", "\r"), ["dangerous"]),
+    ("shell", ("x=rm\r", "$x -rf ~/d\r"), ["safe", "dangerous"]),
+    ("shell", ("alias ll='rm -rf'\r", "ll ~/d\r"), ["safe", "dangerous"]),
+    ("shell", ("rm \\\r", "-rf ~/d\r"), ["dangerous"]),
+    ("shell", ("for i in 1 2\r", "do rm -rf ~/$i\r", "done\r"), ["dangerous"]),
+    ("shell", ("if )\r", "rm \\\r", "-rf ~/d\r"), ["dangerous", "dangerous"]),
+    ("shell", ("lss\x7f\r", "junk\x15ls\r", "rm -rf ~/d\x03ls\r"), ["safe", "safe", "safe"]),
+    ("shell", ("ls\x1b[A\r",), ["dangerous"]),
+    ("shell", ("\x12rm\r",), ["dangerous"]),
+    ("shell", ("rm -rf ~/d\x0f",), ["dangerous"]),
+    ("shell", ("echo 'a\r", "rm -rf ~\r", "'\r", "ls\r"), ["safe", "safe"]),
+    ("shell", ("rm -rf ~/d\r", "ls\r"), ["dangerous", "safe"]),
+    ("python", ("import os as o\r", "o.system('rm -rf ~/d')\r", "print(1)\r"), ["safe", "dangerous", "safe"]),
+    (
+        "python",
+        ("def f():\r", "  import shutil\r", "  shutil.rmtree('/srv/x')\r", "\r", "f()\r"),
+        ["safe", "dangerous"],
+    ),
+    ("python", ("1 +\r", "2\r"), ["safe", "safe"]),
+]
+
+
+@pytest.mark.parametrize(("language", "typed", "labels"), CASES, ids=lambda one: repr(one)[:60])
+def test_a_text_is_judged_when_it_is_complete(language: Language, typed: tuple[str, ...], labels: list[str]) -> None:
+    transcript = Transcript(language, terminal=True)
+    found = [text.examined.verdict.label for data in typed for text in transcript.type(data, AROUND)]
+    assert found == labels
+
+
+def test_in_a_pipe_only_a_newline_ends_a_line() -> None:
+    transcript = Transcript("shell", terminal=False)
+    assert transcript.type("rm -rf \x15~/d\r", AROUND) == []
+    assert [one.examined.verdict.label for one in transcript.type("\n", AROUND)] == ["dangerous"]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [("rm -rf ~/d", 1), ("it's {just data", 0), ("hunter2", 0), ('{"a": 1}', 0), ("x && rm -rf ~/d", 1)],
+)
+def test_ahead_of_a_shell_only_what_is_plainly_bad_counts(line: str, count: int) -> None:
+    assert len(Transcript("shell", terminal=False, ahead=True).type(f"{line}\n", AROUND)) == count
+
+
+@pytest.mark.parametrize(
+    ("program", "argv", "language"),
+    [
+        ("bash", ["-bash"], "shell"), ("bash", ["bash", "-i"], "shell"), ("bash", ["bash", "--norc"], "shell"),
+        ("bash", ["bash", "-c", "cat"], None), ("bash", ["bash", "x.sh"], None), ("bash", ["bash", "-s", "a"], "shell"),
+        ("dash", ["sh"], "shell"), ("busybox", ["sh"], "shell"), ("zsh", ["zsh", "-l"], "shell"),
+        ("bash", ["bash", "-lc", "x"], None), ("bash", ["bash", "-o", "vi"], "shell"),
+        ("python3.11", ["python3"], "python"), ("python3.11", ["python3", "-q"], "python"),
+        ("python3.11", ["python3", "-"], "python"), ("python3.11", ["python3", "x.py"], None),
+        ("python3.11", ["python3", "-i", "x.py"], "python"), ("python3.11", ["python3", "-c", "x"], None),
+        ("python3.11", ["python3", "-m", "http.server"], None), ("python3.11", ["python3", "-m", "IPython"], "python"),
+        ("cat", ["cat"], None), ("psql", ["psql"], None), ("", [], None),
+    ],
+)  # fmt: skip
+def test_who_runs_what_it_reads_is_known_by_name_and_words(
+    program: str, argv: list[str], language: Language | None
+) -> None:
+    assert language_of(program, argv) == language

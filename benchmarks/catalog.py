@@ -10,6 +10,7 @@ from benchmarks import (
     ending,
     files,
     fleets,
+    judging,
     latency,
     many,
     output,
@@ -51,6 +52,7 @@ LOCAL: dict[str, InAPlace] = {
     "pool": fleets.pool,
     "codemode": codemode.codemode,
     "files": files.files,
+    "judging": judging.judging,
 }
 
 ELSEWHERE: dict[str, InAPlace] = {

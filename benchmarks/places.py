@@ -30,6 +30,7 @@ TARGETS: Mapping[str, Target] = {
     "file-memory": Target(of="worst", most=32.0),
     "search": Target(of="ratio", most=2.0),
     "codemode-call": Target(of="median", most=0.3),
+    "judging": Target(of="median", most=1.0),
     "codemode-read": Target(of="median", most=0.5),
     "codemode-start": Target(of="ratio", most=1.5),
     "codemode-warm": Target(of="median", most=5.0),

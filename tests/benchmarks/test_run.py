@@ -27,7 +27,7 @@ ROWS = {
     "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
     "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm",
     "local.file-first", "local.file-page", "local.file-memory", "local.read-file", "local.search", "local.search-own",
-    "import", "import-open", "cli",
+    "local.judging", "import", "import-open", "cli",
 }  # fmt: skip
 ELSEWHERE = {
     "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",

@@ -23,7 +23,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     place: str  # where an approval of it holds: the kind, and the machine where there are several
     ground: Ground
     contained: bool = False  # it runs in a sandbox on this machine
-    around: str = ""  # directory, variables and input: what makes the same words mean something else
+    around: Callable[
+        [], str
+    ]  # a digest of directory, variables and input: what makes the same words mean another thing
     program: Callable[[tuple[str, ...]], str]  # which file a program's name means there
 
     @property
@@ -59,7 +61,7 @@ def _of_part(part: Part, case: Case) -> Need:
 def _of_rule(asked: Asked, case: Case) -> Need:
     act, rule = asked.act, asked.rule
     named = " ".join(rule.command) or rule.path or rule.network
-    key = "\0".join((act.deed, *act.words, act.path, act.host, case.around))
+    key = "\0".join((act.deed, *act.words, act.path, act.host, case.around()))
     return Need(
         decoded=act.shown(), reason=rule.reason or f"your rule wants to be asked about {named}", category="your rule",
         rule=f"{rule.decision} {named}", argv=act.words, path=act.path,

@@ -203,7 +203,7 @@ class Desk:
             raise self._refused(case, "policy", "it is never run, whoever asks")
         need = Need(
             decoded=case.text, reason="it wants to run outside of its sandbox", category="outside", rule="outside",
-            exact=digest(f"outside\0{case.text}\0{case.around}"),
+            exact=digest(f"outside\0{case.text}\0{case.around()}"),
         )  # fmt: skip
         if self.grants.take_once(case.task, case.place, _once_key(case)) or self._is_covered(need, case):
             self._note(case, "allowed", "approval")
@@ -280,7 +280,7 @@ SECOND_OPINION = "second-opinion"
 
 
 def _once_key(case: Case) -> str:
-    return f"{case.subject}\0{case.text}\0{case.around}"
+    return f"{case.subject}\0{case.text}\0{case.around()}"
 
 
 def _why(needs: Sequence[Need]) -> str:

@@ -83,6 +83,8 @@ class Grants:
 
     def take_once(self, task: str, place: str, text: str) -> bool:
         """Uses up an answer for one time."""
+        if not self._once:
+            return False
         expires = self._once.pop((task, place, digest(text)), 0.0)
         return expires > self._now()
 

@@ -23,7 +23,7 @@ from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script
-from hermetic.session.task import Task
+from hermetic.session.task import Judge, Task
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
@@ -69,8 +69,7 @@ class CodeMode:
         """Runs the script; the answer says how it ended and what it printed."""
         try:
             _check(asked)
-            async with self._place(task) as environment:
-                await task.interruptible(task.door.code(task.id, asked.code, environment))
+            async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
                 return await self._run(task, asked, environment)
         except NotPermitted:
             raise
@@ -80,12 +79,14 @@ class CodeMode:
             }  # fmt: skip
 
     @asynccontextmanager
-    async def _place(self, task: Task) -> AsyncIterator[Environment]:
+    async def _place(self, task: Task, judge: Judge | None = None) -> AsyncIterator[Environment]:
         if not self._options.isolated:
-            async with task.place() as environment:
+            async with task.place(judge) as environment:
                 yield environment
         else:
             async with self._apart(task.id) as environment:
+                if judge is not None:
+                    await task.interruptible(judge(environment))
                 yield environment
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:

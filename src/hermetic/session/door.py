@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -174,7 +175,7 @@ class PolicyDoor:
         home = (around.state.home if around.state else None) or os.environ.get("HOME") or DEFAULT_HOME
         return Case(
             subject=subject, task=task, text=text, examined=examined, environment=spot.kind, place=spot.key,
-            ground=Ground(home, spot.workspace), around=_digest(around), contained=spot.kind == "sandbox",
+            ground=Ground(home, spot.workspace), around=partial(_digest, around), contained=spot.kind == "sandbox",
             program=lambda argv: spot.program(argv, around.state),
         )  # fmt: skip
 

@@ -51,11 +51,14 @@ async def _calls(bench: Bench, place: Place) -> list[Row]:
     rows = []
     count = bench.times(1500, 300)
     async with _scripts(place, warm=False) as run:
-        await run(f"open({FILE!r}, 'w').write('a line of text\\n' * 100)")
-        for name, tool, arguments in (("call", "noop", ""), ("read", "read_file", repr(FILE))):
+        await run(f"open({FILE!r}, 'w').write('a line of text\\n' * 20)")
+        for name, tool, arguments, what in (
+            ("call", "noop", "", "a tool that does nothing"),
+            ("read", "read_file", repr(FILE), "`read_file`, 20 lines"),
+        ):  # fmt: skip
             printed = await run(CALLS.format(tool=tool, arguments=arguments, count=count))
             rows.append(row(
-                f"{place.kind}.codemode-{name}", f"a script's call of `{tool}`, {place.kind}", "ms",
+                f"{place.kind}.codemode-{name}", f"a script's call of {what}, {place.kind}", "ms",
                 [microseconds / 1000 for microseconds in json.loads(printed)],
                 target=place.target(f"codemode-{name}"),
             ))  # fmt: skip

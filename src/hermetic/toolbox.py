@@ -136,6 +136,8 @@ class Toolbox:
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
         """The answer as JSON text."""
+        for _ in range(2):  # what was said just before, such as an answer to a question, is heard first
+            await asyncio.sleep(0)
         task = self._task(task_id)
         text = _as_json(await self._run(name, arguments, task))
         if name in self._own or len(text) <= RESULT.value:  # our own answers have bounds of their own

@@ -55,7 +55,7 @@ def _ending(result: Result, calls: Calls, complaints: str) -> Fields:
         return {}
     if isinstance(ending, Yielded):
         return {"status": "yielded", "session_id": ending.process_id}
-    if calls.is_spamming.is_set():
+    if calls.is_spamming:
         return {"status": "error", "error": f"ended: {calls.refused} of its tool calls had been refused"}
     if isinstance(ending, TimedOut):
         return {"status": "timeout", "error": f"killed after {ending.after:g} s, with all it had started"}

@@ -62,10 +62,15 @@ class Calls:
         self.refused = 0
         self.log: deque[Fields] = deque(maxlen=limits.logged)
         self.files: list[Fields] = []
-        self.is_spamming = asyncio.Event()  # it has gone on with refused calls for too long
+        self.is_over = asyncio.Event()  # the script has to end
 
     def __repr__(self) -> str:
         return f"<Calls: {self.made} made, {self.refused} refused>"
+
+    @property
+    def is_spamming(self) -> bool:
+        """True when the script has gone on with refused calls for too long."""
+        return self.refused > self._limits.refused
 
     async def serve(self, channel: Channel) -> None:
         """Answers what comes by one connection, one call after the other."""
@@ -149,8 +154,8 @@ class Calls:
 
     def _refuse(self, why: str) -> Fields:
         self.refused += 1
-        if self.refused > self._limits.refused:
-            self.is_spamming.set()
+        if self.is_spamming:
+            self.is_over.set()
         return {"error": why}
 
     async def _send(self, channel: Channel, answer: Mapping[str, Any] | None) -> bool:

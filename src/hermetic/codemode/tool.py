@@ -165,18 +165,11 @@ class CodeMode:
 
 async def _until_stopped(environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls) -> Result:
     """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
-    stop = asyncio.Event()
-
-    async def watch(reason: asyncio.Event) -> None:
-        await reason.wait()
-        stop.set()
-
-    watching = [asyncio.ensure_future(watch(reason)) for reason in (task.interrupted, calls.is_spamming)]
-    try:
+    stop = calls.is_over
+    with task.interrupted.calling(stop.set):
+        if task.interrupted.is_set():
+            stop.set()
         return await run_script(environment, script, limit=limit, cancel=stop)
-    finally:
-        for one in watching:
-            one.cancel()
 
 
 def _title(code: str) -> str:

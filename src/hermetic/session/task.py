@@ -1,8 +1,9 @@
 """What a tool works with: one caller's place, and the ways in and out of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -27,6 +28,31 @@ T = TypeVar("T")
 
 class Interrupted(Exception):
     """Somebody ended the call before it had anything to answer."""
+
+
+class Interruption(asyncio.Event):
+    """Set when somebody ends a call. It costs a waiting call no task of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        """Wakes whoever waits, and calls whoever wants to be called."""
+        super().set()
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    @contextmanager
+    def calling(self, function: Callable[[], object]) -> Iterator[Callable[[], bool]]:
+        """Calls it when this is set within the block; what it gives tells whether that has been."""
+        self._calls.append(function)
+        try:
+            yield lambda: function not in self._calls
+        finally:
+            if function in self._calls:
+                self._calls.remove(function)
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +182,7 @@ class Task:
         self.watcher = watcher
         self.show = show
         self.limits = limits
-        self.interrupted = asyncio.Event()
+        self.interrupted = Interruption()
         self._activity = activity
 
     def __repr__(self) -> str:
@@ -194,18 +220,22 @@ class Task:
 
     async def interruptible(self, work: Awaitable[T]) -> T:
         """What the work gives. Raises Interrupted, the work cancelled, when somebody ends the call first."""
-        doing = asyncio.ensure_future(work)
-        stopping = asyncio.ensure_future(self.interrupted.wait())
-        try:
-            await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                raise Interrupted
-            return doing.result()
-        finally:
-            stopping.cancel()
-            if not doing.done():
-                doing.cancel()
-                await asyncio.wait([doing])
+        if self.interrupted.is_set():
+            if inspect.iscoroutine(work):
+                work.close()  # it never begins
+            raise Interrupted
+        current = asyncio.current_task()
+        assert current is not None, "calls run in tasks"
+        with self.interrupted.calling(current.cancel) as stopped:
+            try:
+                result = await work
+            except asyncio.CancelledError:
+                if stopped() and current.uncancel() == 0:
+                    raise Interrupted from None
+                raise
+            if stopped():  # and yet it has come to its end
+                current.uncancel()
+            return result
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:

@@ -31,6 +31,7 @@ COMPARED: dict[str, float] = {
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_batches.MOST_CHANGES": limits.PATCHED_FILES.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
+    "worker.AT_ONCE": limits.WORKERS.value,
     "worker.ANSWER_BYTES": limits.WORKER_ANSWER.value,
     "file_lines.AT_ONCE_BYTES": limits.FILE_SCAN.value,
     "file_lines.BLOCK_BYTES": limits.SCAN_BLOCK.value,

@@ -94,6 +94,18 @@ async def test_writes_never_leave_the_root(tmp_path: Path) -> None:
     assert not [name for name in os.listdir(inside) if name.startswith(".hermetic-")]
 
 
+async def test_a_root_that_is_exchanged_itself_is_not_followed(tmp_path: Path) -> None:
+    inside, outside = planted(tmp_path)
+    bounds = Bounds(root=str(inside))
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+        await env.write_file(f"{inside}/f", "x", bounds=bounds)
+        inside.rename(tmp_path / "moved")
+        inside.symlink_to(outside)
+        with pytest.raises(hermetic.NotPermitted):
+            await env.write_file(f"{inside}/g", "x", bounds=bounds)
+    assert left(outside) == {"victim": "stays"}
+
+
 async def test_a_path_that_was_judged_is_not_left(tmp_path: Path) -> None:
     """Without a root: what was looked at before is what is written, or nothing is."""
     inside, outside = planted(tmp_path)

@@ -1,5 +1,6 @@
 """The search_files tool."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,17 @@ async def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(tmp_path: P
         with pytest.raises(TimeoutError):
             await env.search_files(pattern, timeout=0.3, ripgrep=ripgrep)
         assert (await env.run("echo on")).output == "on\n"
+
+
+async def test_many_searches_at_once_all_get_their_answers(tmp_path: Path) -> None:
+    plant(tmp_path)
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+        searches = [env.search_files(f"^{number} foo", limit=3) for number in range(40)]
+        found = await asyncio.gather(*searches)
+        assert [each.total for each in found] == [int(number % 3 != 0) for number in range(40)]
+        waiting = [asyncio.ensure_future(env.search_files(r"(?=(x+)+y)(x+)+y", timeout=60)) for _ in range(12)]
+        await asyncio.wait(waiting, timeout=0.2)
+        for search in waiting:
+            search.cancel()
+        await asyncio.wait(waiting)
+        assert (await env.search_files("^1 foo")).total == 1

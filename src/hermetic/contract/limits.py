@@ -52,6 +52,7 @@ BLOBS = Limit("blobs", 16, "blobs", "most unused blobs of one connection")
 FILE = Limit("file", 256 << 20, "bytes", "largest file that is read into memory; larger ones are downloaded")
 FILE_AT_ONCE = Limit("file_at_once", 1 << 20, "bytes", "largest file the resident writes itself; a child writes others")
 WORKER_ANSWER = Limit("worker_answer", 8 << 20, "bytes", "most that a forked worker of the resident answers")
+WORKERS = Limit("workers", 8, "processes", "of a resident that look through files at once; who comes later waits")
 COMMAND = Limit("command", 64 << 20, "bytes", "longest command text; of an argv the kernel takes less")
 COMMAND_SHOWN = Limit("command_shown", 4096, "bytes", "most of a command's text where one process is described")
 COMMAND_LISTED = Limit("command_listed", 200, "bytes", "most of a command's text in lists of processes")
@@ -187,8 +188,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     INLINE_OUTPUT, INLINE_INPUT, RETURNED_OUTPUT, READ, FOLLOW_CREDIT, FOLLOW_PIECE, FOLLOW_HOLD, EVENTS,
     LOG_HEAD, SPOOL, SPOOL_FALLBACK, SECRETS, SECRET_LENGTH, KEPT_COMMANDS, KEPT_PROCESSES, KEPT_MEMORY, KEPT_SPOOL,
     ERROR_LOG,
-    PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, WORKER_ANSWER, COMMAND, COMMAND_SHOWN, COMMAND_LISTED, LISTED,
-    ID_LENGTH, TAG, TERMINAL, DURATION,
+    PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, WORKER_ANSWER, WORKERS, COMMAND, COMMAND_SHOWN, COMMAND_LISTED,
+    LISTED, ID_LENGTH, TAG, TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
     CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
     RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,

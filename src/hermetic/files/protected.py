@@ -13,7 +13,7 @@ CREDENTIALS = (
 )  # fmt: skip
 SYSTEM = (
     "/etc/passwd", "/etc/group", "/etc/systemd/*", "/usr/lib/systemd/*", "/lib/systemd/*", "/boot/*", "/proc/*",
-    "/sys/*", "/dev/*", "/run/docker.sock", "/var/run/docker.sock", "/run/podman/*", "/run/containerd/*",
+    "/sys/*", "/run/docker.sock", "/var/run/docker.sock", "/run/podman/*", "/run/containerd/*",
 )  # fmt: skip
 OURS = (
     "~/.config/hermetic/*", "~/.local/state/hermetic/*", "~/.hermes/*", "*/hermetic.toml", "/run/user/*/hermetic/*",

@@ -13,6 +13,7 @@ from .bare_scripts import order
 from .file_changes import MISSING, Turns
 from .file_requests import FileDesk, content
 from .resident import Refusal
+from .worker import Crew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class BareFileDesk(FileDesk):
     def __init__(self, requests: BareRequests) -> None:
         self.resident, self.loop = requests.resident, requests.loop
         self.turns = Turns()
+        self.crew = Crew(self.loop)
         self.searches: Any = None
 
     def read_file(self, request: Request) -> None:

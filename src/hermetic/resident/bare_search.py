@@ -19,7 +19,6 @@ from .search_requests import read_wish, seconds_of
 from .search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 from .searching import IGNORE_BYTES, by_python, newest
 from .walking import Rules
-from .worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +168,8 @@ class Search:
         def failed(refusal: Refusal) -> None:
             archive.close()
             self.request.refuse(refusal)
-        Worker(self.desk.loop, work, done, failed, self.seconds)
+        ticket = self.desk.crew.give(work, done, failed, self.seconds)
+        self.request.abandoned = ticket.stop
 
 
 def _note(record: bytes) -> tuple[str, str]:

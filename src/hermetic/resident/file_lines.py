@@ -14,7 +14,6 @@ from . import file_changes as changes
 from . import frames
 from .file_requests import refusing
 from .resident import Refusal
-from .worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class Pages:
     """Serves `read_lines`. Keeps what scans have found of the files that were last asked about."""
 
     def __init__(self, desk: FileDesk) -> None:
-        self.desk, self.loop = desk, desk.loop
+        self.desk = desk
         self.kept: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
 
     def read_lines(self, request: Request) -> None:
@@ -221,11 +220,11 @@ class Pages:
         def failed(refusal: Refusal) -> None:
             self._drop(reader.fd, place)
             request.refuse(refusal)
-        worker = Worker(self.loop, work, done, failed)
+        ticket = self.desk.crew.give(work, done, failed)
 
         def leave() -> None:
-            if not worker.over:
-                worker.stop()
+            if not ticket.over:
+                ticket.stop()
                 self._drop(reader.fd, place)
         request.abandoned = leave
 

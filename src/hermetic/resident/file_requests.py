@@ -12,7 +12,7 @@ from . import frames
 from .resident import Refusal
 from .shell import in_memory
 from .walking import Rules
-from .worker import Worker
+from .worker import Crew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class FileDesk:
         self.resident, self.loop = requests.resident, requests.loop
         self.rules = Rules(self.resident.environ.get("HOME", "/"))
         self.turns = changes.Turns()
+        self.crew = Crew(self.loop)
         self.pages: Any = None
         self.searches: Any = None
 
@@ -175,7 +176,7 @@ class FileDesk:
             def pack() -> bytes:
                 with refusing(path):
                     return frames.pack(work())
-            Worker(self.loop, pack, told, failed)
+            self.crew.give(pack, told, failed)
         self.turns.take([place.key for place in places], begin)
 
     # -- where

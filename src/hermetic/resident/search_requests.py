@@ -9,7 +9,6 @@ from . import frames
 from .file_requests import refusing
 from .resident import Refusal, find_program
 from .searching import Tree, Wish, is_directory, search
-from .worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def seconds_of(request: Request) -> float:
 
 class Searches:
     def __init__(self, desk: FileDesk) -> None:
-        self.desk, self.loop, self.resident = desk, desk.loop, desk.resident
+        self.desk, self.resident = desk, desk.resident
 
     def search_files(self, request: Request) -> None:
         wish, seconds = read_wish(request), seconds_of(request)
@@ -69,11 +68,11 @@ class Searches:
         def failed(refusal: Refusal) -> None:
             end()
             request.refuse(refusal)
-        worker = Worker(self.loop, work, done, failed, seconds)
+        ticket = self.desk.crew.give(work, done, failed, seconds)
 
         def leave() -> None:
-            if not worker.over:
-                worker.stop()
+            if not ticket.over:
+                ticket.stop()
                 end()
         request.abandoned = leave
 

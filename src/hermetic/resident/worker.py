@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 
 from . import frames
 from .resident import Refusal
@@ -15,6 +16,72 @@ if TYPE_CHECKING:
     from .loop import Loop
 
 ANSWER_BYTES = 8 << 20  # most that a child may answer
+AT_ONCE = 8  # children that work at once; who comes later waits
+
+
+class Crew:
+    """Gives work to children, not to too many at once."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.busy = 0
+        self.waiting: deque[Ticket] = deque()
+
+    def give(
+        self, work: Callable[[], bytes], done: Callable[[bytes], None], failed: Callable[[Refusal], None],
+        seconds: float | None = None,
+    ) -> Ticket:
+        """`done(answer)` or `failed(refusal)`, once; neither after the ticket's `stop`."""
+        ticket = Ticket(self, work, done, failed, seconds)
+        self.waiting.append(ticket)
+        self.go_on()
+        return ticket
+
+    def go_on(self) -> None:
+        while self.waiting and self.busy < AT_ONCE:
+            self.busy += 1
+            self.waiting.popleft().start()
+
+
+class Ticket:
+    """Work that waits for a child, or has one. `over`: it is done, failed or stopped."""
+
+    def __init__(
+        self, crew: Crew, work: Callable[[], bytes], done: Callable[[bytes], None], failed: Callable[[Refusal], None],
+        seconds: float | None,
+    ) -> None:
+        self.crew, self.work, self.done, self.failed, self.seconds = crew, work, done, failed, seconds
+        self.worker: Worker | None = None
+        self.over = False
+
+    def start(self) -> None:
+        def done(answer: bytes) -> None:
+            self._leave()
+            self.done(answer)
+
+        def failed(refusal: Refusal) -> None:
+            self._leave()
+            self.failed(refusal)
+        try:
+            self.worker = Worker(self.crew.loop, self.work, done, failed, self.seconds)
+        except OSError as error:  # no process can be had
+            failed(Refusal("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror))
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if self.over:
+            return
+        if self.worker is None:
+            self.over = True
+            self.crew.waiting.remove(self)
+        else:
+            self.worker.stop()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.over = True
+        self.crew.busy -= 1
+        self.crew.loop.call_soon(self.crew.go_on)
 
 
 class Worker:

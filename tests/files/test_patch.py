@@ -86,6 +86,7 @@ async def test_a_miss_is_explained_and_the_third_advises_to_read(tmp_path: Path)
         ({"path": "f", "old_string": "x", "new_string": "1|a\n2|b\n3|c"}, "line numbers"),
         ({"path": "missing", "old_string": "x", "new_string": "y"}, "no such file"),
         ({"path": ".", "old_string": "x", "new_string": "y"}, "directory"),
+        ({"mode": "patch", "patch": "*** Add File: f/below\n+x"}, "Not a directory"),
         ({"path": "f\0", "old_string": "x", "new_string": "y"}, "NUL"),
         ({"path": "f", "old_string": "", "new_string": "y"}, "empty"),
         ({"path": "a.json", "old_string": "1", "new_string": ""}, "broken"),
@@ -97,6 +98,7 @@ async def test_what_cannot_be_done_says_what_would_be_right(tmp_path: Path, give
     async with opened(tmp_path) as box:
         answer = await box.call("patch", **given)
         assert says in answer["error"]
+        assert not answer.get("success")
         assert (tmp_path / "f").read_text() == "x\n"
         assert (tmp_path / "a.json").read_text() == '{"a": 1}\n'
 

@@ -112,7 +112,7 @@ def _chosen(lines: list[str], hunk: Hunk, found: list[Splice], cursor: int) -> S
                 "missing",
             )
         found = ends
-    if len(found) > 1 and hunk.hints:
+    if hunk.hints:
         found = _below_hints(lines, hunk, found)
     elif len(found) > 1:
         found = [splice for splice in found if splice.first >= cursor] or found
@@ -125,10 +125,19 @@ def _chosen(lines: list[str], hunk: Hunk, found: list[Splice], cursor: int) -> S
 
 
 def _below_hints(lines: list[str], hunk: Hunk, found: list[Splice]) -> list[Splice]:
-    """Those in the section that the hints name; where there are none, those after it."""
-    tops = _tops(lines, hunk)
+    """Those in the section that the hints name; where there are none, those after it. Raises EditRefused."""
+    try:
+        tops = _tops(lines, hunk)
+    except EditRefused:
+        if len(found) == 1:  # the place is clear without the hint
+            return found
+        raise
     within = [s for s in found if any(top <= s.first < _section_end(lines, top) for top in tops)]
-    return within or [s for s in found if any(s.first >= top for top in tops)] or found
+    below = within or [s for s in found if any(s.last > top for top in tops)]
+    if not below:
+        hint = hunk.hints[-1]
+        raise _refused(hunk, f"its lines stand at line {_numbers(found)}, which is not below {hint!r}", "missing")
+    return below
 
 
 def _tops(lines: list[str], hunk: Hunk) -> list[int]:

@@ -47,7 +47,7 @@ class PatchTool:
                 is_hidden = await _is_hidden(environment, named)
                 told = UNFIT.format(reason=error.reason) if is_hidden else task.show(str(error), _reading(named))
                 return self._refused(task, error, told, *named)
-            except (FileNotFoundError, FileChanged) as error:
+            except (OSError, FileChanged) as error:
                 return {"success": False, "error": str(error)}
             for written in done.written:
                 self._memory.wrote(task.id, place_of(environment), written.path, written.signature)

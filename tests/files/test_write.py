@@ -59,6 +59,15 @@ async def test_what_read_file_shows_is_not_written_back(tmp_path: Path) -> None:
         assert "error" not in await box.call("write_file", path="f", content="1|a table\nwith|bars\n")
 
 
+async def test_the_mark_of_a_hidden_secret_is_not_written_over_the_secret(tmp_path: Path) -> None:
+    secret = "token ghp_kX7wQ2mZ9rT4vB8nY1cL5sD3fG6hJ0pAqWeR\n"
+    (tmp_path / "f").write_text(secret)
+    async with opened(tmp_path) as box:
+        shown = (await box.call("read_file", path="f"))["content"].removeprefix("1|")
+        assert "would be lost" in (await box.call("write_file", path="f", content=shown))["error"]
+    assert (tmp_path / "f").read_text() == secret
+
+
 async def test_a_file_that_changed_since_it_was_read_or_was_written_by_another_task_is_warned_of(
     tmp_path: Path,
 ) -> None:

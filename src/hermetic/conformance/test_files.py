@@ -72,3 +72,44 @@ async def test_writing_replaces_as_a_whole(shell: hermetic.Session, directory: s
     await shell.write_file(f"{directory}/f", "a long first content")
     await shell.write_file(f"{directory}/f", "short")
     assert await shell.read_file(f"{directory}/f") == "short"
+
+
+async def test_a_page_has_its_lines_and_exact_totals(shell: hermetic.Session, directory: str) -> None:
+    await shell.run(f"seq 1 250000 >'{directory}/f'; printf end >>'{directory}/f'")
+    page = await shell.read_lines(f"{directory}/f", 249_999, 5)
+    assert (page.text, page.lines, page.total) == ("249999\n250000\nend", 3, 250_001)
+    await shell.write_file(f"{directory}/data", b"a\0b")
+    assert (await shell.read_lines(f"{directory}/data")).is_binary
+
+
+async def test_a_file_is_changed_only_while_it_is_as_it_was_seen(shell: hermetic.Session, directory: str) -> None:
+    seen = await shell.write_file(f"{directory}/f", "one", expect="")
+    assert (await shell.file_status(f"{directory}/f")).signature == seen.signature
+    await shell.run(f"echo another >'{directory}/f'")
+    with pytest.raises(hermetic.FileChanged):
+        await shell.write_file(f"{directory}/f", "two", expect=seen.signature)
+    with pytest.raises(hermetic.FileChanged):
+        await shell.delete_file(f"{directory}/f", expect=seen.signature)
+    moved = await shell.move_file(f"{directory}/f", f"{directory}/deep/g")
+    assert await shell.read_file(moved.path) == "another\n"
+
+
+async def test_bounds_hold_for_the_true_path(shell: hermetic.Session, directory: str) -> None:
+    await shell.run(f"cd '{directory}'; mkdir in out in/.keep; ln -s ../out in/way")
+    bounds = hermetic.Bounds(root=f"{directory}/in", deny=["*/.keep/*"])
+    for path in ("in/way/f", "in/way/new/f", "out/f", "in/.keep/f"):
+        with pytest.raises(hermetic.NotPermitted):
+            await shell.write_file(f"{directory}/{path}", "x", bounds=bounds)
+    await shell.write_file(f"{directory}/in/f", "x", bounds=bounds)
+    assert (await shell.run(f"cd '{directory}'; ls -A out in/.keep")).output.split() == ["in/.keep:", "out:"]
+
+
+async def test_searches_find_lines_and_names(shell: hermetic.Session, directory: str) -> None:
+    await shell.run(f"cd '{directory}'; mkdir sub no; echo no/ >.gitignore")
+    await shell.run(f"cd '{directory}'; printf 'a\\nneedle\\n' | tee sub/x.py no/y.py >z")
+    found = await shell.search_files("^need", directory, context=1)
+    assert [(line.path, line.line, line.is_match) for line in found.matches] == [
+        ("sub/x.py", 1, False), ("sub/x.py", 2, True), ("z", 1, False), ("z", 2, True),
+    ]  # fmt: skip
+    named = await shell.search_files("*.py", directory, target="files")
+    assert (named.total, named.counts) == (1, (("sub/x.py", 1),))

@@ -23,6 +23,12 @@ async def write_file(memory: FileMemory, root: str | None, task: Task, asked: Wr
             "content looks like what read_file shows, with line numbers and bars; give the text without them",
             argument="content",
         )
+    if marks := task.show.hidden(asked.content):
+        raise InvalidArgument(
+            f"content holds {marks[0]} in place of a secret, which would be lost; change the other lines with patch, "
+            "or ask the user to write the secret",
+            argument="content",
+        )
     bounds = write_bounds(root)
     async with task.place() as environment:
         status = await environment.file_status(asked.path, missing=True, bounds=bounds)

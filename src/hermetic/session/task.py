@@ -162,6 +162,9 @@ class Show(Protocol):
     def file(self, text: str, path: str) -> str:
         """Lines of a file with this name: without secrets, all else as it is."""
 
+    def hidden(self, text: str) -> list[str]:
+        """The marks in a text that stand for secrets: whoever writes it does not know them."""
+
 
 class Task:
     """One caller's place. Tools get it with every call."""

@@ -2,7 +2,7 @@
 
 from hermetic.terminal.content import content_of_command, content_of_file
 from hermetic.terminal.overwriting import settle
-from hermetic.terminal.redaction import Redactor
+from hermetic.terminal.redaction import Redactor, hidden_in
 
 
 class Showing:
@@ -31,3 +31,7 @@ class Showing:
     def file(self, text: str, path: str) -> str:
         """Lines of a file with this name: without secrets, all else as it is."""
         return self.redactor.redact(text, content_of_file(path)) if self.redactor else text
+
+    def hidden(self, text: str) -> list[str]:
+        """The marks in a text that stand for secrets: whoever writes it does not know them."""
+        return hidden_in(text)

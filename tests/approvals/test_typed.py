@@ -28,6 +28,8 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
         ["safe", "dangerous"],
     ),
     ("python", ("1 +\r", "2\r"), ["safe", "safe"]),
+    ("python", ("import os\r", "rm -rf ~/d\r", "os.getcwd()\r"), ["safe", "safe", "safe"]),
+    ("python", ("!rm -rf ~/d\r", "%sx rm -rf ~/d\r"), ["dangerous", "dangerous"]),
 ]
 
 

@@ -1,6 +1,8 @@
 """What is typed into a shell or a Python, put together to the texts that they will run."""
 
+import ast
 import codeop
+import re
 import warnings
 from typing import Literal
 
@@ -102,6 +104,8 @@ class Transcript:
 
     def _judged(self, text: str, around: Surroundings) -> Examined:
         """What the text would do after all that ran before; what was found before is not found again."""
+        if self.language == "python" and not _is_python(text):
+            return _not_python(text, around)
         before = self._ran[-MOST_REMEMBERED:]
         self._ran = before + text
         if self.language == "shell":
@@ -141,6 +145,22 @@ def _is_whole_shell(text: str) -> bool:
     except RecursionError:
         return True
     return True
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _not_python(text: str, around: Surroundings) -> Examined:
+    """What becomes of a line that is no Python: an error, or a shell's where the prompt takes such."""
+    line = text.strip()
+    if line.startswith(("!", "%")):
+        return examine_command(re.sub(r"^(!+|%%?\w+)\s*", "", line), around)
+    return examine_python(text, around)
 
 
 def _is_whole_python(text: str) -> bool:

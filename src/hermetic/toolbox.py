@@ -252,7 +252,7 @@ class Toolbox:
             task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
             limits=self._limits, activity=self._activity, caller=self._caller, is_scripted=is_scripted,
             unopened=lambda: self._unopened(task_id),
-            outside=None if self._around is None else partial(self._around.use, task_id),
+            outside=None if self._around is None else partial(self._around.use, f"{task_id}, outside"),
         )  # fmt: skip
 
     def _unopened(self, task_id: str) -> Spot | None:

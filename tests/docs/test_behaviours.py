@@ -10,6 +10,10 @@ from tests.docs.pages import ROOT, rows
 
 PAGE = "docs/behaviours.md"
 POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-23", "W-26"]
+APPROVALS = [
+    *(f"S1-{number}" for number in range(30, 38)), "R-C1", "R-C2", "R-C3",
+    *(f"R-C{number}" for number in range(8, 18) if number != 16), "X-29", "W-24", "W-25", "W-27", "W-28",
+]  # fmt: skip
 APPTAINER = ["S1-7", "S1-8", "S1-9", "S1-46", "S1-47", "S1-48", "R-J2"]
 CONTAINERS = [
     "S1-53", *(f"S4-{number}" for number in range(1, 35)), "X-13", *(f"W-{number}" for number in range(74, 88)),
@@ -37,7 +41,8 @@ CODE = [
 ]  # fmt: skip
 FILES = [f"R-F{number}" for number in range(1, 9)]
 ITEMS = [
-    *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY, *APPTAINER,
+    *(f"S0-{number}" for number in range(1, 47)), *(f"W-{number}" for number in range(1, 22)), *POLICY,
+    *APPROVALS, *APPTAINER,
     *CONTAINERS, *SSH, *FLEET, *VARIABLES, *TEXTS, *SETTINGS, *TOOLS, *CODE, *FILES,
 ]  # fmt: skip
 TEST = re.compile(r"`([\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")

@@ -235,7 +235,7 @@ async def test_every_decision_is_a_line_in_the_journal_without_secrets(tmp_path:
     ]  # fmt: skip
     assert secret not in log.read_text()
     assert "hunter2" not in log.read_text()
-    assert "8 characters typed into cat" in lines[-1]["command"]
+    assert lines[-1]["command"].startswith("8 characters typed into ")
     assert log.stat().st_mode & 0o777 == 0o600
 
 

@@ -152,7 +152,7 @@ class PolicyDoor:
             return None, "a program nobody knows"
         kept = self._transcripts.setdefault(environment, {})
         found = [(one, language) for one in said.readers if (language := language_of(one.program, one.argv))]
-        name = said.readers[-1].program if said.readers else "a program that has ended"
+        name = (said.readers[-1].program if said.readers else "") or "a program that begins or ends"
         if found:
             reader, language = found[-1]
             return _kept(kept, process, reader.pid, language, ahead=False), reader.program

@@ -218,6 +218,34 @@ async def test_arguments_that_are_too_long_are_refused(tmp_path: Path) -> None:
         assert "cannot be sent" in unfit
 
 
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_script_of_any_size_runs(tmp_path: Path, warm: bool) -> None:
+    async with scripting(here(tmp_path), warm=warm, policy="off") as box:
+        for _ in range(2):
+            answer = await box.code("text = '" + "x" * (3 * MEBIBYTE) + "'\nprint(len(text))")
+            assert answer["output"] == f"{3 * MEBIBYTE}\n", answer
+
+
+async def test_a_broken_connection_costs_the_call_under_way_and_no_more(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path)) as box:
+
+        async def breaks(task: Task, asked: EchoArguments) -> Fields:
+            async with task.place() as environment:
+                connection = environment._link._connection
+                assert connection is not None
+                assert connection._transport is not None
+                connection._transport.abort()
+            return {}
+
+        box.toolbox.register(Tool("breaks", "Breaks the connection.", EchoArguments, breaks))
+        answer = await box.code(
+            "import hermetic_tools as tools\nprint(tools.echo('before')['text'])\n"
+            "try:\n    tools.breaks()\nexcept tools.ToolsGone: print('told')\n"
+            "print(tools.retry(lambda: tools.echo('after')['text'], max_attempts=8, delay=0.05))"
+        )
+        assert (answer["status"], answer["output"]) == ("success", "before\ntold\nafter\n"), answer
+
+
 async def test_forked_children_call_by_themselves(tmp_path: Path) -> None:
     async with scripting(here(tmp_path)) as box:
         answer = await box.code(

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 import math
 import time
 from collections import deque
@@ -21,6 +22,8 @@ from hermetic.session.bridge import Channel
 PIECE = FRAME_BODY.value - 1024  # of an answer; the rest of a frame is its header
 SHOWN_ARGUMENTS = 80  # characters
 SHOWN_PROGRESS = 500
+
+_log = logging.getLogger("hermetic.codemode")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -108,7 +111,7 @@ class Calls:
         if asked.tool:
             return await self._use(asked.tool, _arguments.decode(body))
         if asked.do == "progress":
-            self._tell(_text.decode(body)[:SHOWN_PROGRESS])
+            self._progress(_text.decode(body)[:SHOWN_PROGRESS])
             return None
         if asked.do == "attach":
             return self._attach(_attached.decode(body))
@@ -142,6 +145,12 @@ class Calls:
         if left < (asked if isinstance(asked, int | float) else FOREGROUND.value):
             given["timeout"] = left
         return given
+
+    def _progress(self, text: str) -> None:
+        try:
+            self._tell(text)
+        except Exception:  # of whoever listens: the script has done its part
+            _log.exception("progress %r was not taken", text)
 
     def _attach(self, file: Attached) -> Fields:
         self._files_bytes += len(file.data)

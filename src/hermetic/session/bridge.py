@@ -1,6 +1,7 @@
 """Programs in an environment that are served from here: each connection is a channel, served by itself."""
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +56,8 @@ class Channel:
         if not self.is_over:
             self.end()
             call = Call({"op": "say", "channel": self._number, "end": True}, answers.said, repeats=False)
-            self._link.send(call).cancel()
+            with contextlib.suppress(EnvironmentUnavailable):  # it has ended with the environment
+                self._link.send(call).cancel()
 
     def feed(self, data: bytes) -> None:
         """Bytes came. Raises FrameError when they are no frames, or more than anybody asked for."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -277,3 +278,32 @@ async def test_without_python_what_was_done_is_undone() -> None:
         assert (await env.run("cat c; ls")).output == "one\n2\nc\nd\n"
         assert (done.created, done.deleted) == (("c",), ("a", "b"))
         assert (await env.patch("c", "one\n2", "1\n2")).modified == ("c",)
+
+
+CALLER = """
+import sys, hermetic
+env = hermetic.blocking.attach(sys.argv[1])
+for number in range(1_000_000):
+    hunk = f"-{number}\\n+{number + 1}"
+    env.patch(patch=f"*** Update File: a\\n{hunk}\\n*** Update File: b\\n{hunk}")
+    print(number, flush=True)
+"""
+
+
+async def test_a_caller_that_is_killed_leaves_no_half_of_a_patch(tmp_path: Path) -> None:
+    async with opened(tmp_path) as env:
+        for lines in range(1, 1 + scale(50)):
+            for name in ("a", "b"):
+                (tmp_path / name).write_text("0\n")
+            caller = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", CALLER, env.id, stdout=asyncio.subprocess.PIPE
+            )
+            assert caller.stdout is not None
+            for _ in range(lines):
+                assert await caller.stdout.readline()
+            caller.kill()
+            await caller.communicate()
+            while (await env.info()).clients > 1:  # what it had sent is done when it is gone from there too
+                pass
+            assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != "0\n"
+            assert sorted(os.listdir(tmp_path)) == ["a", "b"]

@@ -73,7 +73,7 @@ class Environment(Session):
 
     def session(self, name: str) -> Session:
         """Another shell in the same place; it starts with its first command."""
-        return Session(self._link, check_id(name, "name"), self._before, self._guard)
+        return Session(self._link, check_id(name, "name"), self._before, self._guard, self._editing)
 
     async def processes(self) -> list[ProcessInfo]:
         """Everything that runs here, and what has ended as long as its log is kept."""

@@ -27,8 +27,9 @@ Found = Mapping[str, FileContent | None]
 class Patching:
     """Edits through one session's files."""
 
-    def __init__(self, files: Files, bounds: Bounds | None, oversight: Oversight | None) -> None:
+    def __init__(self, files: Files, bounds: Bounds | None, oversight: Oversight | None, editing: asyncio.Lock) -> None:
         self._files = files
+        self._editing = editing  # held from reading to writing: who else edits here then finds what is new
         self._given = bounds or Bounds()
         # From when a file's true path is known on, no link may lead elsewhere.
         self._bounds = msgspec.structs.replace(self._given, exact=True)
@@ -81,17 +82,23 @@ class Patching:
         for _ in range(PATCH_TRIES.value):
             with contextlib.suppress(FileChanged, FileExistsError):
                 true = await self._true_paths(paths)
-                found = {path: await self._read(path, true[path]) for path in paths}
-                size = sum(len(file.data) for file in found.values() if file is not None)
-                changes = await asyncio.to_thread(think, found) if size > QUICK_BYTES else think(found)
-                await self._refuse_links([change.path for change in changes if change.after is None], true)
-                if self._oversight is not None:
-                    self._oversight.check(changes)
-                return changes, tuple(await self._write(changes, found, true))
+                async with self._editing:
+                    return await self._try(paths, true, think)
         raise EditRefused(
             f"{', '.join(paths)}: others change it again and again; nothing was written, try later",
             reason="stale", path=paths[0],
         )  # fmt: skip
+
+    async def _try(
+        self, paths: Sequence[str], true: Mapping[str, str], think: Callable[[Found], list[Change]]
+    ) -> tuple[list[Change], tuple[Written, ...]]:
+        found = {path: await self._read(path, true[path]) for path in paths}
+        size = sum(len(file.data) for file in found.values() if file is not None)
+        changes = await asyncio.to_thread(think, found) if size > QUICK_BYTES else think(found)
+        await self._refuse_links([change.path for change in changes if change.after is None], true)
+        if self._oversight is not None:
+            self._oversight.check(changes)
+        return changes, tuple(await self._write(changes, found, true))
 
     async def _true_paths(self, paths: Sequence[str]) -> dict[str, str]:
         """Each path as it is without links. Raises EditRefused where two are the same file, NotPermitted."""

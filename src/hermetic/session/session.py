@@ -45,13 +45,15 @@ class Session:
     """A shell that keeps its state from command to command: cwd, variables, functions, jobs."""
 
     def __init__(
-        self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None, guard: "Guard | None" = None
-    ) -> None:
+        self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
+        guard: "Guard | None" = None, editing: asyncio.Lock | None = None,
+    ) -> None:  # fmt: skip
         self._link = link
         self._name = name
         self._before = before  # every command and process
         self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
         self._files = Files(link, name)
+        self._editing = editing or asyncio.Lock()  # edits of this caller wait for each other, and need not try again
         tag = secrets.token_hex(3)  # other callers of the same resident choose ids too
         self._ids = map(f"{tag}-{{}}".format, itertools.count(1))
 
@@ -260,7 +262,7 @@ class Session:
         """
         module = importlib.import_module("hermetic.session.patching")  # on first use: most callers edit nothing
         asked = oversight if self._guard is None else self._guard.oversight(oversight)
-        patching = module.Patching(self._files, bounds, asked)
+        patching = module.Patching(self._files, bounds, asked, self._editing)
         if patch is not None:
             if (path, old_string, new_string) != (None, None, None):
                 raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")

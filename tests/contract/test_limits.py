@@ -98,6 +98,19 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "fences.CAP_NET_ADMIN": "a number of the kernel: a capability",
+    "fences.CAPABILITY_VERSION": "a number of the kernel: a layout",
+    "fences.NEW_ROUTE": "a number of the kernel: a request",
+    "fences.NEW_ROUTE_FLAGS": "a number of the kernel: flags of a request",
+    "fences.UNICAST": "a number of the kernel: a kind of route",
+    "fences.UNREACHABLE": "a number of the kernel: a kind of route",
+    "fences.DESTINATION": "a number of the kernel: a part of a route",
+    "fences.DEVICE": "a number of the kernel: a part of a route",
+    "fences.MAIN_TABLE": "a number of the kernel: a table of routes",
+    "fences.STATIC": "a number of the kernel: who made a route",
+    "fences.ANYWHERE": "a number of the kernel: a scope",
+    "fences.ON_LINK": "a number of the kernel: a scope",
+    "fences.ROUTE_HEADER": "a number of the kernel: bytes of a header",
     "bare_files.HEAD_BYTES": "how much of a file a script sends ahead to tell what it is",
     "file_batches._NEW": "a number of the kernel: flags of open",
     "readers.TIOCGPGRP": "a number of the kernel",

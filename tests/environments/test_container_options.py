@@ -107,7 +107,9 @@ def test_a_volume_is_read_by_its_parts() -> None:
 def test_every_container_is_hardened_and_limited(tmp_path: Path) -> None:
     said = words(tmp_path)
     assert values(said, "--cap-drop") == ["ALL"]
-    assert sorted(values(said, "--cap-add")) == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+    rights = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+    assert sorted(values(words(tmp_path, network=False), "--cap-add")) == rights
+    assert sorted(values(said, "--cap-add")) == sorted([*rights, "NET_ADMIN"])  # for fences; given up before use
     assert values(said, "--security-opt") == ["no-new-privileges", f"seccomp={tmp_path}/seccomp.json"]
     assert values(said, "--pids-limit") == ["256"]
     assert values(said, "--cpus") == ["1"]
@@ -115,6 +117,24 @@ def test_every_container_is_hardened_and_limited(tmp_path: Path) -> None:
     assert values(said, "--network") == []
     assert values(said, "--log-driver") == ["none"]
     assert "--rm" in said
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fences"),
+    [
+        ({}, ("metadata", "neighbours")), ({"network": "mine"}, ("metadata",)), ({"network": False}, ()),
+        ({"user": "1000"}, ()), ({"volumes": ["/srv/x:/b"]}, ()), ({"extra_args": ["--network=host"]}, ()),
+        ({"extra_args": ["--net", "host"]}, ()), ({"extra_args": ["--privileged"]}, ()),
+        ({"user": "root", "extra_args": ["--hostname=x"]}, ("metadata", "neighbours")),
+    ],
+)  # fmt: skip
+def test_only_root_in_a_network_of_its_own_is_fenced_in(
+    tmp_path: Path, chosen: dict[str, Any], fences: tuple[str, ...]
+) -> None:
+    plan = Plan(options(**chosen), id="e-1", directory=str(tmp_path), spool=None)
+    assert plan.fences == fences
+    said = plan.words("name", without=(), sees_host=True, is_podman=False)
+    assert ("NET_ADMIN" in values(said, "--cap-add")) is bool(fences)
 
 
 def test_limits_can_be_left_out(tmp_path: Path) -> None:

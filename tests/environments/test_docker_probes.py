@@ -1,6 +1,7 @@
 """What a command in a container must not be able to do. The numbers are those of the table in docs/environments.md."""
 
 import contextlib
+import errno
 import json
 import os
 import platform
@@ -208,8 +209,7 @@ for address in (("1.1.1.1", 443), ("127.0.0.1", int(sys.argv[1]))):
             assert env.isolation.separate_network
 
 
-async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_named_or_refused(engine: str) -> None:
-    code = """
+CONNECT = """
 import socket, sys
 for address in sys.argv[2:]:
     try:
@@ -217,21 +217,61 @@ for address in sys.argv[2:]:
     except TimeoutError: print("silent")
     except OSError: print("refused")
 """
+METADATA = ("169.254.169.254", "fd00:ec2::254", "2852039166", "metadata.google.internal")
+UNDO = """
+import socket, struct
+kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+route = struct.pack("=BBBBBBBBI", 2, 32, 0, 0, 254, 4, 0, 7, 0) + struct.pack("=HH", 8, 1) + bytes((169, 254, 169, 254))
+kernel.send(struct.pack("=IHHII", 16 + len(route), 25, 5, 1, 0) + route)
+print(struct.unpack_from("=i", kernel.recv(4096), 16)[0])
+"""
+
+
+async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_refused_with_the_network_on(engine: str) -> None:
     gateway = gateway_of(engine)
     with socket.create_server(("", 0)) as server:
         port = str(server.getsockname()[1])
-        async with place(engine, network=True) as neighbour:
-            addresses = (
-                await say(neighbour, "import socket; print(socket.gethostbyname(socket.gethostname()))")
-            ).split()
-            [noted] = [note for note in neighbour.isolation.notes if "network" in note]
-            assert all(word in noted for word in ("other containers", "gateway", "metadata"))
-            assert await say(neighbour, code, port, gateway) == "answered"  # what is named is so
-            async with place(engine) as env:
-                metadata = ["169.254.169.254", "fd00:ec2::254", "2852039166", "metadata.google.internal"]
-                said = await say(env, code, port, gateway, *addresses, *metadata)
-                assert set(said.splitlines()) == {"refused"}
-                assert not any("network" in note for note in env.isolation.notes)
+        async with place(engine, network=True) as neighbour, place(engine, network=True) as env:
+            where = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+            address = await say(neighbour, where)
+            listening = await neighbour.start(["python3", "-u", "-m", "http.server", port])
+            await listening.wait_for("Serving", timeout=20)
+            said = await say(env, CONNECT, port, gateway, address, *METADATA)
+            assert set(said.splitlines()) == {"refused"}
+            assert await say(env, CONNECT, port, own_address()) == "answered"  # there is a network
+            assert await say(env, UNDO) == str(-errno.EPERM)
+            assert not any("gateway" in note or "metadata" in note for note in env.isolation.notes)
+
+
+async def test_who_cannot_be_fenced_in_is_told_so(engine: str) -> None:
+    gateway = gateway_of(engine)
+    async with place(engine, network=True, user="1000:1000", cwd="/tmp") as env:
+        [noted] = [note for note in env.isolation.notes if "answer" in note]
+        assert all(word in noted for word in ("other containers", "gateway", "metadata"))
+        with socket.create_server(("", 0)) as server:
+            assert await say(env, CONNECT, str(server.getsockname()[1]), gateway) == "answered"
+
+
+async def test_no_route_of_this_machine_is_changed(engine: str) -> None:
+    before = routes()
+    async with place(engine, network=True, extra_args=["--network=host"]) as env:
+        assert (await env.run("cat /proc/net/route")).output == before
+        assert any("gateway answer" in note for note in env.isolation.notes)
+    assert routes() == before
+
+
+def routes() -> str:
+    return Path("/proc/net/route").read_text()
+
+
+def own_address() -> str:
+    """Of this machine on a network that is no engine's: where a packet for elsewhere would come from."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anywhere:
+        try:
+            anywhere.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no network besides the engines'")
+        return str(anywhere.getsockname()[0])
 
 
 def gateway_of(engine: str) -> str:

@@ -65,6 +65,8 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     keeper: tuple[str, ...] = ()  # the program that starts the first bash there, and makes the place; (): as any other
     keeper_seconds: float = 30.0  # for it to answer
     farewell: tuple[str, ...] = ()  # what the guardian runs last: it takes away what is left of the place
+    fences: tuple[str, ...] = ()  # what nobody there reaches by its network: metadata, neighbours
+    outside: int = 0  # the network that has to be another than its own for that, by its number
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 

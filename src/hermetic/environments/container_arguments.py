@@ -23,6 +23,7 @@ MIB = 1 << 20
 # What root inside keeps: installing packages takes these. Where files reach this machine, nobody inside keeps any.
 ROOT_CAPABILITIES = ("DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID")
 LABEL = "hermetic"
+FENCES = "fences"  # among what a start goes without
 
 
 class Plan:
@@ -77,6 +78,18 @@ class Plan:
         """True when root inside may do what installing a package takes."""
         return self.user is None or self.options.user in ("root", "root:root", "0", "0:0")
 
+    @property
+    def fences(self) -> tuple[str, ...]:
+        """What its network is not to reach: nobody's secrets and, unless the network was chosen by name, neighbours.
+
+        Routes tell that, and only root inside, in a network of the container's own, can set them.
+        """
+        network, extra = self.options.network, self.options.extra_args
+        is_own = network is True or (network is not False and network != "host" and ":" not in network)
+        if not (is_own and self.keeps_rights) or any(word.startswith(("--net", "--priv")) for word in extra):
+            return ()
+        return ("metadata", "neighbours") if network is True else ("metadata",)
+
     def make_directories(self) -> None:
         """Makes what is mounted. Raises ConfigError where something that should be there is not."""
         for volume in self.volumes:
@@ -106,6 +119,8 @@ class Plan:
         """Everything between `run` and the image's name; limits in `without` are left out."""
         words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", str(self.options.cwd)]
         words += [*self._labels(), *self._security(is_podman), *self._mounts(sees_host), *self._limits(without)]
+        if self.fences and FENCES not in without:
+            words += ["--cap-add", "NET_ADMIN"]  # the resident gives it up before anything runs
         return [*words, *self.options.extra_args]
 
     def _labels(self) -> Iterator[str]:

@@ -18,7 +18,14 @@ from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.child_environment import child_environment
-from hermetic.environments.container_arguments import Plan, data_root, reaches_host, shared_paths, spec_hash
+from hermetic.environments.container_arguments import (
+    FENCES,
+    Plan,
+    data_root,
+    reaches_host,
+    shared_paths,
+    spec_hash,
+)
 from hermetic.environments.container_client import Client, client_of, find_client
 from hermetic.environments.container_options import (
     HOME,
@@ -37,6 +44,7 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
 PYTHON = ("-I", "-S", "-c")
 BRIDGE_SECONDS = 30.0
+REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
 SETTLE_SECONDS = 10.0  # for a start that nobody wants any more
 
 _NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
@@ -71,10 +79,7 @@ class Docker:
             shared = (*shared, str(data_root()))
         notes = ["no limit on disk: what is written to the container's own files can fill the engine's disk"]
         if options.network is not False:
-            notes.append(
-                "the network is on: what this machine can reach, a command can reach; other containers, the gateway "
-                "and metadata services of a cloud answer"
-            )
+            notes.append("the network is on: what this machine can reach, a command can reach")
         notes += [
             f"commands can change all of {path}: look at what lies there before you run it, such as .git/hooks, "
             ".git/config, .envrc, .vscode, a Makefile"
@@ -97,7 +102,7 @@ class Docker:
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         config = self._config(plan, token, label)
         hold = busy(directory)
-        start = Start(client, plan, starting_input(build_archive(), msgspec.msgpack.encode(config)), hold)
+        start = Start(client, plan, config, hold)
         try:
             return await start.run()
         except NoPython:
@@ -170,11 +175,12 @@ class Podman(Docker):
 class Start:
     """One start: tried as asked, then again without what this engine turns out not to have."""
 
-    def __init__(self, client: Client, plan: Plan, given: bytes, hold: int) -> None:
-        self.client, self.plan, self.given = client, plan, given
+    def __init__(self, client: Client, plan: Plan, config: ResidentConfig, hold: int) -> None:
+        self.client, self.plan, self.config = client, plan, config
         self.hold = hold  # as long as the client has it, nobody takes away what it mounts
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
-        self.without: set[str] = set()  # limits that its kernel cannot set
+        # Limits that its kernel cannot set, and fences that cannot be put up or would be on a machine we do not know.
+        self.without: set[str] = set() if self.sees_host else {FENCES}
 
     def __repr__(self) -> str:
         return f"<Start of {self.plan.id} by {self.client.program}>"
@@ -199,6 +205,7 @@ class Start:
     async def run_bare(self, config: ResidentConfig) -> Started:
         """A resident on this machine for a container that has bash and no python3; its keeper is the main process."""
         name, client = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}", self.client
+        self.without.add(FENCES)  # there is no resident inside to put them up
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
         words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", BASH[0]]
         words += [self.plan.options.image, *BASH[1:]]
@@ -216,14 +223,18 @@ class Start:
                 raise NoPython(f"{advice}: {error}") from error
             raise
         place = {"container": name, "spec": spec_hash(self.plan.options), **client.place}
-        return msgspec.structs.replace(started, place={**started.place, **place})
+        return msgspec.structs.replace(started, place={**started.place, **place}, notes=self._beyond_reach())
 
     async def _once(self, name: str, errors: int) -> Started:
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)
         words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", "python3"]
         words += [self.plan.options.image, *PYTHON, BOOT]
+        fences = () if FENCES in self.without else self.plan.fences
+        outside = os.stat("/proc/self/ns/net").st_ino
+        config = msgspec.structs.replace(self.config, fences=fences, outside=outside)
+        given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         return await start_resident(
-            self.client.carefully(self.plan.directory, name, words), self.given, seconds=CONTAINER_START.value,
+            self.client.carefully(self.plan.directory, name, words), given, seconds=CONTAINER_START.value,
             afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
             gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
         )  # fmt: skip
@@ -235,8 +246,17 @@ class Start:
         if not (self.sees_host and await _answers(path)):
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
-        notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in sorted(self.without)]
-        return msgspec.structs.replace(started, socket=path, place=place, notes=tuple(notes))
+        lacking = sorted(self.without - {FENCES})
+        notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in lacking]
+        return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._beyond_reach(), *notes))
+
+    def _beyond_reach(self) -> tuple[str, ...]:
+        """What of the network answers though nobody asked for it."""
+        if self.plan.options.network is False:
+            return ()
+        fences = () if FENCES in self.without else self.plan.fences
+        answer = [name for kind, name in REACHED.items() if kind not in fences]
+        return (f"{' and '.join(answer)} answer there",) if answer else ()
 
     async def _learn(self, error: EnvironmentUnavailable, said: str) -> None:
         """Returns when another try can go better. Raises what the caller should hear otherwise."""
@@ -247,6 +267,9 @@ class Start:
             raise EnvironmentUnavailable(trouble) from error
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
+            return
+        if self.plan.fences and FENCES not in self.without and "Unfenced" in str(error):
+            self.without.add(FENCES)
             return
         lacking = await self.client.lacking_limits() & self.plan.limits - self.without
         if not lacking:

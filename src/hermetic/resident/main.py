@@ -9,6 +9,7 @@ import struct
 import sys
 
 from . import frames
+from .fences import put_up
 from .ground import settle
 from .guardian import guard, remove
 from .life import Life
@@ -54,6 +55,8 @@ def main(
         leave_starter(config)
     config["has_subreaper"] = become_subreaper()
     try:
+        if config["fences"]:
+            put_up(config["fences"], config["outside"])
         refuse_calls(config["seccomp"])
         life = begin(config, make_resident, make_requests)
     except BaseException as error:
@@ -100,7 +103,8 @@ def read_config(stream: BinaryIO) -> Fields:
     defaults: Fields = {
         "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
         "foreground": False, "inherit": False, "opener": None, "own_sockets": False,
-        "own_cgroup": False, "arrival": 0.0, "seccomp": None, "farewell": [], "arm_environ": {}}
+        "own_cgroup": False, "arrival": 0.0, "seccomp": None, "farewell": [], "arm_environ": {}, "fences": [],
+        "outside": 0}
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])

@@ -238,7 +238,8 @@ async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_refused_with
             await listening.wait_for("Serving", timeout=20)
             said = await say(env, CONNECT, port, gateway, address, *METADATA)
             assert set(said.splitlines()) == {"refused"}
-            assert await say(env, CONNECT, port, own_address()) == "answered"  # there is a network
+            if own := own_address():
+                assert await say(env, CONNECT, port, own) == "answered"  # there is a network
             assert await say(env, UNDO) == str(-errno.EPERM)
             assert not any("gateway" in note or "metadata" in note for note in env.isolation.notes)
 
@@ -265,13 +266,11 @@ def routes() -> str:
 
 
 def own_address() -> str:
-    """Of this machine on a network that is no engine's: where a packet for elsewhere would come from."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anywhere:
-        try:
-            anywhere.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.skip("this machine has no network besides the engines'")
+    """Of this machine where a packet for elsewhere would come from; empty where it has no other network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anywhere, contextlib.suppress(OSError):
+        anywhere.connect(("198.51.100.1", 9))
         return str(anywhere.getsockname()[0])
+    return ""
 
 
 def gateway_of(engine: str) -> str:

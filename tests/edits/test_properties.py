@@ -217,3 +217,31 @@ def test_an_edit_with_noise_changes_its_line_and_no_other(
     ]
     assert done[target].split() == lines[target].replace(f"#{shape[target][1]};", "#CHANGED;").split()
     assert indentation(done[target]) == indentation(lines[target])
+
+
+ODD = st.text(st.sampled_from("ab \t\r\n\\\"'`“”’–…\u00a0\u200b\u0301é.x1{}|@*-+\x0b\x0c\x85\u2028"), max_size=40)
+
+
+@MANY
+@given(ODD, ODD, ODD, st.booleans())
+def test_whatever_is_replaced_is_done_or_refused(text: str, old: str, new: str, replace_all: bool) -> None:
+    try:
+        done = replace(text, old, new, replace_all=replace_all)
+    except EditRefused:
+        return
+    assert done.text != text
+    assert done.lines == tuple(sorted(done.lines))
+
+
+@MANY
+@given(st.lists(st.sampled_from(["*** Update File: f", "*** Add File: g", "*** Delete File: f", "*** Move File: f -> h",
+    "*** Move to: i", "@@", "@@ a", " a", "-a", "+b", "", "*** End of File", "*** End Patch", "b", " ", "-", "+"]),
+    max_size=12), ODD)  # fmt: skip
+def test_whatever_a_patch_says_is_done_or_refused(lines: list[str], text: str) -> None:
+    content = text.encode()
+    try:
+        changes = plan(parse("\n".join(lines)), {"f": content, "g": None, "h": None, "i": None})
+    except EditRefused:
+        return
+    assert changes
+    assert all(change.before != change.after for change in changes)

@@ -28,11 +28,14 @@ def plan(operations: Sequence[Operation], files: Mapping[str, bytes | None]) -> 
             raise EditRefused(
                 f"{operation.path}: {error}", reason=error.reason, path=operation.path, argument="patch"
             ) from None
-    return [
+    changes = [
         Change(path=path, before=files[path], after=now[path], source=sources.get(path))
         for path in files
         if now[path] != files[path]
     ]
+    if not changes:
+        raise EditRefused("the patch would leave every file as it is", reason="unchanged", argument="patch")
+    return changes
 
 
 def _do(operation: Operation, now: dict[str, bytes | None], sources: dict[str, str]) -> None:

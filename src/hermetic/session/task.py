@@ -199,17 +199,22 @@ class Task:
         """
         spot = self._unopened() if judge is not None and not outside else None
         if judge is not None and spot is not None:
-            await self.interruptible(judge(spot))
+            await self._judged(judge, spot)
         place = self._opened(outside)
         environment = await self.interruptible(place.__aenter__())
         try:
             if spot is not None:
                 await self.interruptible(self.door.meet(environment))
             elif judge is not None:
-                await self.interruptible(judge(environment))
+                await self._judged(judge, environment)
             yield environment
         finally:
             await place.__aexit__(None, None, None)
+
+    async def _judged(self, judge: Judge, place: Environment | Spot) -> None:
+        """Somebody may be asked, which takes its time."""
+        async with self.alive():
+            await self.interruptible(judge(place))
 
     @property
     def has_outside(self) -> bool:

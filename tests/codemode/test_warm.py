@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from hermetic.environments.starting import ended
+from hermetic.session.script import send_modules
 from tests.codemode.scripted import Box, here, scripting
 
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
@@ -59,6 +60,16 @@ async def test_one_that_was_killed_is_not_missed(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await ended(pid)
         assert (await box.code("print('on')"))["output"] == "on\n"
+
+
+async def test_modules_are_sent_again_where_others_have_taken_their_place(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path)) as box:
+        await box.code("print(1)")
+        async with box.toolbox.fleet.use("t") as environment:
+            for number in range(4):
+                await send_modules(environment, f"other-{number}", b"other")
+        answer = await box.code("from hermetic_tools import echo\nprint(echo('again')['text'])")
+        assert answer["output"] == "again\n", answer
 
 
 async def test_it_keeps_no_environment_alive(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ COMPARED: dict[str, float] = {
     "retention.PROCESSES": limits.KEPT_PROCESSES.value,
     "retention.SPOOL_BYTES": limits.KEPT_SPOOL.value,
     "scripts.GRACE_SECONDS": limits.SCRIPT_GRACE.value,
+    "scripts.MODULES": limits.SCRIPT_MODULES.value,
     "scripts.SPARE_SECONDS": limits.SPARE_INTERPRETER.value,
     "room.SPARE": limits.SPARE_PROCESSES.value,
     "server.CLIENTS": limits.CLIENTS.value,

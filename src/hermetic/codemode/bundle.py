@@ -3,6 +3,7 @@
 import __future__
 
 import functools
+import hashlib
 import marshal
 import zlib
 from collections.abc import Mapping
@@ -28,17 +29,18 @@ class Modules:
         self.sources = _fixed() | {
             "hermetic_tools": (_INSIDE / "tools.py").read_text(encoding="utf-8") + stubs,
         }
-        self._codes = {name: _compiled(name, text) for name, text in self.sources.items()}
-        # Small, so that all of it goes through a pipe at once; only another Python than this one reads it.
-        self._packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))
+        codes = {name: _compiled(name, text) for name, text in self.sources.items()}
+        packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))  # read by another Python than this one
+        self.data = marshal.dumps((MAGIC_NUMBER, codes, packed), READABLE_BY_ALL)
+        self.name = hashlib.sha256(self.data).hexdigest()[:32]
 
     def __repr__(self) -> str:
         return f"<Modules {', '.join(self.sources)}>"
 
-    def bundle(self, script: str, variables: Mapping[str, str]) -> bytes:
-        """All that one script needs."""
-        contents = MAGIC_NUMBER, self._codes, self._packed, script, dict(variables)
-        return marshal.dumps(contents, READABLE_BY_ALL)
+
+def script_input(script: str, variables: Mapping[str, str]) -> bytes:
+    """What comes behind the modules: the script, and variables of its run alone."""
+    return marshal.dumps((script, dict(variables)), READABLE_BY_ALL)
 
 
 def _fixed() -> dict[str, str]:

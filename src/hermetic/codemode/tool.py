@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from hermetic.codemode.answer import answer_of
 from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
-from hermetic.codemode.bundle import Modules, boot
+from hermetic.codemode.bundle import Modules, boot, script_input
 from hermetic.codemode.output import SLACK
 from hermetic.codemode.serving import Calls
 from hermetic.codemode.stubs import Stub, module_source, stub_of
@@ -22,7 +22,7 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
-from hermetic.session.script import ScriptStart, run_script
+from hermetic.session.script import ScriptStart, run_script, send_modules
 from hermetic.session.task import Judge, Task
 
 NAME = "execute_code"
@@ -47,7 +47,7 @@ class CodeMode:
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
         self._modules = Modules("")
-        self._sockets: WeakKeyDictionary[Environment, str] = WeakKeyDictionary()
+        self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class CodeMode:
         try:
             script = self._script(asked, bridge.token + await self._socket(environment, bridge), seconds)
             async with task.alive():
-                result = await _until_stopped(environment, script, limits.stdout + 2 * SLACK, task, calls)
+                result = await self._begin(environment, bridge, script, task, calls)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
             if is_yielded := isinstance(result.ending, Yielded):
                 await self._leave(task, result.process, bridge, calls)
@@ -114,17 +114,34 @@ class CodeMode:
                 await bridge.close()
         return answer
 
+    async def _begin(
+        self, environment: Environment, bridge: Bridge, script: ScriptStart, task: Task, calls: Calls
+    ) -> Result:
+        """What came of it; the modules are sent again where others have taken their place meanwhile."""
+        limit = self._options.limits.stdout + 2 * SLACK
+        try:
+            return await _until_stopped(environment, script, limit, task, calls)
+        except InvalidArgument as error:
+            if error.argument != "modules":
+                raise
+        del self._known_there[environment]
+        await self._socket(environment, bridge)
+        return await _until_stopped(environment, script, limit, task, calls)
+
     async def _socket(self, environment: Environment, bridge: Bridge) -> str:
-        """Where scripts connect, which is the same as long as the environment lives."""
-        if environment not in self._sockets:
-            self._sockets[environment] = await bridge.socket()
-        return self._sockets[environment]
+        """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
+        socket, modules = self._known_there.get(environment, ("", ""))
+        if modules != self._modules.name:
+            await send_modules(environment, self._modules.name, self._modules.data)
+            socket = socket or await bridge.socket()
+            self._known_there[environment] = socket, self._modules.name
+        return socket
 
     def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
         variables = {"HERMETIC_BRIDGE": way}
         return ScriptStart(
-            boot=boot(), input=self._modules.bundle(asked.code, variables), title=_title(asked.code),
-            keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
+            boot=boot(), modules=self._modules.name, input=script_input(asked.code, variables),
+            title=_title(asked.code), keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
             is_warm=self._options.warm, timeout=seconds, on_timeout=asked.on_timeout,
         )  # fmt: skip
 

@@ -147,6 +147,7 @@ CODE_LOGGED = Limit("code_logged", 100, "calls", "in the log of a script's calls
 CHANNELS = Limit("channels", 256, "connections", "of scripts to one resident at once")
 CHANNEL_TOKEN = Limit("channel_token", 5, "seconds", "for a script's connection to say its token")
 SCRIPT_GRACE = Limit("script_grace", 0.25, "seconds", "between TERM and KILL for what a script left behind")
+SCRIPT_MODULES = Limit("script_modules", 4, "sets", "of modules for scripts that a resident keeps, the last ones used")
 SPARE_INTERPRETER = Limit("spare_interpreter", 300, "seconds", "that an interpreter waits for the next script")
 
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
@@ -202,7 +203,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     NOTICE_SILENCE,
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
-    CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SPARE_INTERPRETER,
+    CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER,
     RESULT, RESULT_PREVIEW, SCREEN_REPLAY, SEARCH_WINDOW,
     SEARCH, LONGEST_SEARCH, SEARCH_RESULTS, SEARCH_CONTEXT, SEARCH_BLOCK, SEARCH_ANSWER, SEARCH_TEXT, IGNORE_FILE,
     SEARCH_FETCH, MATCH_LINE, GROUPED_MATCHES,

@@ -22,6 +22,11 @@ class BridgeRequests:
             raise take.invalid("token", "a token has %d characters" % TOKEN_BYTES)
         self.resident.bridge.open(token, request)
 
+    def do_modules(self, request: Request) -> None:
+        """Keep the body: modules for scripts, under a name."""
+        self.resident.scripts.keep(take.job_id(request.fields, "name"), request.body)
+        request.reply({})
+
     def do_say(self, request: Request) -> None:
         """Give the body to the program on a channel of this client's; `gone` when it no longer listens."""
         channel = self.resident.bridge.channels.get(take.number(request.fields, "channel"))

@@ -135,4 +135,4 @@ def script(fields: Fields) -> Fields | None:
     keep = value.get("keep") if type(value) is dict else None
     if type(keep) is not list or not all(type(name) is str for name in keep):
         raise invalid("script", "script must have keep, a list of names")
-    return {"keep": keep, "warm": flag(value, "warm"), "title": text(value, "title")}
+    return {"keep": keep, "warm": flag(value, "warm"), "title": text(value, "title"), "modules": text(value, "modules")}

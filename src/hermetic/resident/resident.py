@@ -15,6 +15,7 @@ from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
 from .room import ProcessRoom
+from .scripts import Order as ScriptOrder
 from .scripts import Scripts
 from .session import Session
 from .shell import LOOP, in_memory
@@ -225,11 +226,16 @@ class Resident:
         env: dict[str, str] | None, script: Fields,
     ) -> Process:
         """As any process, but for its variables: of the session's own only those that are named."""
-        tag, title = options.pop("tag"), script["title"].encode("utf-8", "backslashreplace")
+        modules = self.scripts.find(script["modules"])
+        if modules is None or options["stdin_fd"] is None:
+            message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
+            raise Refusal("InvalidArgument", message, argument="modules")
         environ = {name: exports[name] for name in script["keep"] if name in exports}
         environ.update(env or {})
-        job = self.scripts.launch(job_id, session_name, argv, title, options, cwd, environ, script["warm"])
-        job.tag = tag
+        order = ScriptOrder(argv, environ, modules)
+        title = script["title"].encode("utf-8", "backslashreplace")
+        job = self.scripts.launch(job_id, session_name, title, order, options["stdin_fd"], cwd, script["warm"])
+        job.tag = options["tag"]
         self._add(job)
         return job
 

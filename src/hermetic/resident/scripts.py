@@ -1,4 +1,8 @@
-"""Python scripts: processes whose whole tree ends with them, and one interpreter that is started ahead of the next."""
+"""Python scripts: processes whose whole tree ends with them, and one interpreter that is started ahead of the next.
+
+An interpreter reads from its standard input: the modules that scripts import, a directory to go to, the script; the
+first two with their lengths before them. The modules are kept here, so that they are sent once.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,26 @@ from .process import Launch, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .frames import Fields
     from .loop import Timer
     from .resident import Resident
 
-    Key = tuple[list[str], dict[str, str]]  # argv and variables
-
 GRACE_SECONDS = 0.25  # for what a script has started and left behind
 SPARE_SECONDS = 300  # that an interpreter waits for the next script
+MODULES = 4  # sets of them that are kept, the last ones used
 WARM = "warm"  # the argument by which an interpreter knows that it is ahead of its script
+
+
+class Order:
+    """What a script is to be started with, besides the script itself."""
+
+    def __init__(self, argv: list[str], environ: dict[str, str], modules: bytes) -> None:
+        self.argv = [interpreter(argv[0], environ), *argv[1:]]
+        self.environ, self.modules = environ, modules
+
+    def fits(self, other: Order | None) -> bool:
+        """Whether an interpreter that was started for the other one will do."""
+        return other is not None and (self.argv, self.environ, self.modules) == (
+            other.argv, other.environ, other.modules)
 
 
 class Script(Process):
@@ -40,14 +55,21 @@ class Script(Process):
             self.sweep = self.end_members(GRACE_SECONDS, self._swept)
         self._maybe_finish()
 
-    def adopt(self, job_id: str, session: str, text: bytes, cwd: str, source: int) -> None:
-        """Become the process of a script that has come: it is read from `source`, which is ours from now on."""
+    def adopt(self, job_id: str, session: str, text: bytes, cwd: str) -> None:
+        """Become the process of a script that has come."""
         self.is_spare = False
         self.id, self.session, self.text, self.cwd = job_id, session, text, cwd
         self.started, self._clock = time.time(), time.monotonic()
-        place = os.fsencode(cwd)
-        assert self.feed is not None, "a spare has a pipe"
-        self.feed.write(struct.pack(">I", len(place)) + place)
+
+    def give(self, part: bytes) -> None:
+        """A part of its input, with its length before it."""
+        assert self.feed is not None, "it has a pipe"
+        self.feed.write(struct.pack(">I", len(part)) + part)
+
+    def give_script(self, cwd: bytes, source: int) -> None:
+        """The rest: the script is read from `source`, which is ours from now on."""
+        self.give(cwd)
+        assert self.feed is not None, "it has a pipe"
         self.feed.pour(source)
 
     def discard(self) -> None:
@@ -62,74 +84,71 @@ class Scripts:
 
     def __init__(self, resident: Resident) -> None:
         self.resident = resident
+        self.modules: dict[str, bytes] = {}  # by name, the last used at the end
         self.spare: Script | None = None
-        self.key: Key | None = None  # of the spare
+        self.order: Order | None = None  # of the spare
         self.timer: Timer | None = None
 
+    def keep(self, name: str, modules: bytes) -> None:
+        self.modules[name] = modules
+        while len(self.modules) > MODULES:
+            del self.modules[next(iter(self.modules))]
+
+    def find(self, name: str) -> bytes | None:
+        if name in self.modules:
+            self.modules[name] = self.modules.pop(name)
+        return self.modules.get(name)
+
     def launch(
-        self,
-        job_id: str,
-        session: str,
-        argv: list[str],
-        text: bytes,
-        options: Fields,
-        cwd: str,
-        environ: dict[str, str],
-        is_warm: bool,
+        self, job_id: str, session: str, title: bytes, order: Order, source: int, cwd: str, is_warm: bool
     ) -> Script:
         """Raises OSError when no process or descriptor can be had."""
-        argv = [interpreter(argv[0], environ), *argv[1:]]
-        job = self._take_spare((argv, environ)) if is_warm else None
+        job = self._take_spare(order) if is_warm else None
         if job is not None:
-            job.adopt(job_id, session, text, cwd, options["stdin_fd"])
+            job.adopt(job_id, session, title, cwd)
+            job.give_script(os.fsencode(cwd), source)
         else:
-            job = self._script(job_id, session, argv, text, options, cwd, environ)
+            job = self._start(job_id, session, order.argv, title, cwd, order)
+            job.give_script(b"", source)
         if is_warm:
-            job.when_ended(lambda: self._prepare_after(job, (argv, environ)))
+            started = job
+            job.when_ended(lambda: self._prepare_after(started, order))
         return job
 
-    def _script(
-        self,
-        job_id: str,
-        session: str,
-        argv: list[str],
-        text: bytes,
-        options: Fields,
-        cwd: str,
-        environ: dict[str, str],
-    ) -> Script:
+    def _start(self, job_id: str, session: str, argv: list[str], title: bytes, cwd: str, order: Order) -> Script:
         resident = self.resident
         number = resident.next_number()
-        variables = dict(environ, PWD=cwd)
+        variables = dict(order.environ, PWD=cwd)
         variables[tree.MARK] = "%s.%d" % (resident.id, number)
-        launch = Launch(argv, variables, cwd, number=number, **options)
-        return Script(resident, job_id, number, session, text, resident.new_log(), resident.new_log(), launch)
+        launch = Launch(argv, variables, cwd, number=number, stdin="pipe")
+        job = Script(resident, job_id, number, session, title, resident.new_log(), resident.new_log(), launch)
+        job.give(order.modules)
+        return job
 
     # -- the interpreter that waits
-    def _take_spare(self, key: Key) -> Script | None:
+    def _take_spare(self, order: Order) -> Script | None:
         spare = self.spare
-        if spare is None or self.key != key or tree.is_gone(spare.pid):
+        if spare is None or not order.fits(self.order) or tree.is_gone(spare.pid) or not spare.input_open:
             self.end_spare()
             return None
         self._forget()
         return spare
 
-    def _prepare_after(self, job: Script, key: Key) -> None:
+    def _prepare_after(self, job: Script, order: Order) -> None:
         """One that was ended by somebody may be the last of all that is ended."""
         if not job.is_ending:
-            self.resident.loop.call_soon(lambda: self._prepare(key))
+            self.resident.loop.call_soon(lambda: self._prepare(order))
 
-    def _prepare(self, key: Key) -> None:
+    def _prepare(self, order: Order) -> None:
         """Start an interpreter for the next script, unless there is one or no process to spare."""
         if self.spare is not None or not self.resident.room.has_room():
             return
-        argv, environ = key
         try:
-            spare = self._script("", "", [*argv, WARM], b"", {"stdin": "pipe"}, "/", environ)
+            spare = self._start("", "", [*order.argv, WARM], b"", "/", order)
         except OSError:
             return
         spare.is_spare = True
-        self.spare, self.key = spare, key
+        self.spare, self.order = spare, order
         self.timer = self.resident.loop.call_later(SPARE_SECONDS, self.end_spare)
 
     def end_spare(self) -> None:
@@ -144,7 +163,7 @@ class Scripts:
         spare.discard()
 
     def _forget(self) -> None:
-        self.spare = self.key = None
+        self.spare = self.order = None
         if self.timer is not None:
             self.timer.cancel()
 

@@ -17,6 +17,7 @@ class ScriptStart(msgspec.Struct, frozen=True, kw_only=True):
     """How a script is started."""
 
     boot: str  # Python text that reads the script from standard input
+    modules: str  # the name of what was sent before
     input: bytes
     title: str  # what lists of processes show
     keep: Sequence[str]  # names of the session's variables that it gets
@@ -28,6 +29,11 @@ class ScriptStart(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
 
 
+async def send_modules(session: Session, name: str, data: bytes) -> None:
+    """Has the environment keep modules for scripts, the last four sets of them. Raises EnvironmentUnavailable."""
+    await session._link.ask("modules", answers.done, data, name=name)
+
+
 async def run_script(session: Session, script: ScriptStart, *, limit: int, cancel: asyncio.Event) -> Result:
     """What came of the script, its streams apart; cancelling ends its whole tree first, and so does setting `cancel`.
 
@@ -37,7 +43,7 @@ async def run_script(session: Session, script: ScriptStart, *, limit: int, cance
     fields: Fields = {
         "op": "run", "session": session.name, "id": next(session._ids), "text": len(argv), "argv": True,
         "separate": True, "env": check_env(script.env), "tag": script.tag, "on_timeout": script.on_timeout,
-        "script": {"keep": list(script.keep), "warm": script.is_warm, "title": script.title},
+        "script": {"keep": list(script.keep), "warm": script.is_warm, "title": script.title, "modules": script.modules},
     }  # fmt: skip
     if script.timeout is not None:
         fields["timeout"] = script.timeout

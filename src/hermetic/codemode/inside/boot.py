@@ -6,6 +6,13 @@ import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 
 stream = sys.stdin.buffer
+magic, codes, packed = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+sources = {}
+if magic != MAGIC_NUMBER:
+    codes, sources = {}, marshal.loads(__import__("zlib").decompress(packed))
+start = type(sys)("_hermetic_start")
+code = codes.get(start.__name__)
+exec(marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"), start.__dict__)
 if len(sys.argv) > 1:  # ahead of its script: what many scripts need is there when it comes
     for name in ("functools", "struct", "_socket", "atexit", "json", "re", "threading", "subprocess", "pathlib"):
         try:
@@ -14,16 +21,10 @@ if len(sys.argv) > 1:  # ahead of its script: what many scripts need is there wh
             pass
     exec(compile("sys.stdout.write('')", "", "exec"))  # what it needs of memory is there, too
     gc.collect()
-    gc.freeze()
-    os.chdir(stream.read(int.from_bytes(stream.read(4), "big")))
+gc.freeze()  # none of what is here by now is ever garbage
+place = stream.read(int.from_bytes(stream.read(4), "big"))
+if place:
+    os.chdir(place)
     os.environ["PWD"] = os.getcwd()
-else:
-    gc.freeze()  # none of what is here by now is ever garbage
-magic, codes, packed, script, variables = marshal.loads(stream.read())
-sources = {}
-if magic != MAGIC_NUMBER:
-    codes, sources = {}, marshal.loads(__import__("zlib").decompress(packed))
-start = type(sys)("_hermetic_start")
-code = codes.get(start.__name__)
-exec(marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"), start.__dict__)
+script, variables = marshal.loads(stream.read())
 start.run(codes, sources, script, variables)

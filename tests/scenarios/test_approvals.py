@@ -222,3 +222,56 @@ async def test_an_error_of_the_approver_is_no(tmp_path: Path) -> None:
         assert (await call(toolbox, BAD))["status"] == "blocked"
     finally:
         await toolbox.close(remove=True)
+
+
+SCRIPT = """\
+from hermetic_tools import request_approval, write_file
+request_approval(20, under="src", reason="one file for each number")
+done = 0
+for number in range(45):
+    answer = write_file(f"src/f{number}.txt", "x")
+    done += not answer.get("error")
+print("written:", done)
+"""
+
+
+async def test_a_script_asks_once_for_its_loop_and_gets_what_was_shown(tmp_path: Path) -> None:
+    rule = RuleSettings(decision="ask", path="src/**", matches=("touch src/a",))
+    asked: list[str] = []
+
+    def person(request: ApprovalRequest) -> Any:
+        asked.append(request.subject)
+        return "once" if request.subject == "batch" else "deny"
+
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(rule,)), approver=person)
+    (tmp_path / "src").mkdir()
+    try:
+        async with asyncio.timeout(60):
+            answer = json.loads(await toolbox.call("execute_code", {"code": SCRIPT}, task_id="t"))
+        assert "written: 20" in answer["output"], answer
+        assert len(list((tmp_path / "src").iterdir())) == 20
+        assert asked == ["batch", *["write"] * 25]
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_an_answer_is_bound_to_the_file_that_the_name_means(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    person = Person()
+    desk = make_desk(ApprovalSettings(), approver=person)
+    door = PolicyDoor(desk)
+    async with open_environment(
+        "local", cwd=str(tmp_path), login=False, env={"PATH": f"{program.parent}:/usr/bin:/bin"}
+    ) as env:
+        person.answer = "session"
+        await door.command("t", "kubectl delete ns x", env)
+        assert str(program) in person.asked[0].scope["session"]
+        await door.command("t", "kubectl delete ns x", env)
+        assert len(person.asked) == 1
+        program.write_text("#!/bin/sh\nrm -rf ~\n")
+        person.answer = "deny"
+        with pytest.raises(NotPermitted):
+            await door.command("t", "kubectl delete ns x", env)

@@ -7,6 +7,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 
 if TYPE_CHECKING:
     from hermetic import blocking
+    from hermetic.codemode.arguments import CodeLimits, CodeOptions
     from hermetic.contract.approval import Approval, ApprovalRequest
     from hermetic.contract.command import Result
     from hermetic.contract.edits import Patched
@@ -62,6 +63,8 @@ __all__ = [
     "BridgeError",
     "Cancelled",
     "Chunk",
+    "CodeLimits",
+    "CodeOptions",
     "ConfigError",
     "EditRefused",
     "Ending",
@@ -136,6 +139,7 @@ _HOMES = {
     "session.process": "Process",
     "session.session": "Session",
     "session.task": "ToolLimits",
+    "codemode.arguments": "CodeLimits CodeOptions",
     "toolbox": "Toolbox",
 }
 

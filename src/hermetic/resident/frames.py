@@ -215,7 +215,7 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
     if kind == "array":
         items = []
         for _ in range(size):
-            item, at = _unpack(data, at, depth + 1)
+            item, at = _unpack_short(data, at, depth)
             items.append(item)
         return items, at
     fields = {}
@@ -228,7 +228,7 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
 
 
 def _unpack_short(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """An item of a map: nearly all are short texts and small numbers, read here without another turn."""
+    """An item of an array or a map: nearly all are short texts and small numbers, read here without another turn."""
     code = data[at]
     if code < 0x80:
         return code, at + 1

@@ -138,7 +138,7 @@ def test_what_bash_prints_of_itself_is_read() -> None:
     text = (
         'declare -x A="a \\"b\\" \\$c"\ndeclare -- B=$\'x\\ny\\\'\'\ndeclare -a C=([0]="one" [1]="two x")\n'
         'declare -ir PPID="1"\ndeclare -x API_KEY="secret"\ndeclare -- D="declare -x E=\\"no\\""\n\0'
-        "f () \n{ \n    echo hi\n}\ng () \n{ \n    f\n}\n\0alias x='a '\\''b'\\'''\nalias y='z'\n\0"
+        "f () \n{ \n    echo hi\n}\ng () \n{ \n    f\n}\n\0alias x='a '\\''b'\\'''\nalias y='z'\ncomplete -F f 'y'\n\0"
     )
     state = read_definitions(text)
     assert state.variables == {"A": 'a "b" $c', "B": "x\ny'", "C": ["one", "two x"], "D": 'declare -x E="no"'}

@@ -46,7 +46,7 @@ class State:
         # A function may have the name of a builtin.
         plain = b"".join(b"builtin %s\n" % line for line in lines.splitlines())
         self.text = unset + declarations + functions + rest + plain + traps
-        self.definitions = b"\0".join((variables, functions, lines, b""))
+        self.definitions = b"\0".join((variables, functions, rest + lines, b""))
         self._exports: dict[str, str] | None = None
 
     @property

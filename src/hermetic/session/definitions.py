@@ -12,7 +12,7 @@ _ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
 _DECLARATION = re.compile(rf"declare -\S+ ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
 _UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
 _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
-_ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=(.*)$", re.DOTALL)
+_ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
 _ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
 # Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of processes.
@@ -95,11 +95,14 @@ def _functions(text: str) -> dict[str, str]:
 
 
 def _aliases(text: str) -> list[tuple[str, str]]:
-    found = []
-    for piece in re.split(r"\n(?=alias )", text):
-        if alias := _ALIAS.match(piece.rstrip("\n")):
-            found.append((alias[1], alias[2].replace("'\\''", "\0").strip("'").replace("\0", "'")))
-    return found
+    """Name → text; bash prints it in single quotes, and each of its own as '\\''."""
+    return [
+        (
+            name,
+            "".join(piece.strip("'") if piece.startswith("'") else "'" for piece in re.findall(r"'[^']*'|\\'", value)),
+        )
+        for name, value in _ALIAS.findall(text)
+    ]
 
 
 def _unquoted(word: str) -> str:

@@ -28,7 +28,8 @@ from hermetic.toolbox import Toolbox
 # What a request to a resident does. "acts": it starts, feeds or writes, so a decision comes before it.
 OPERATIONS = {
     "acts": {"run", "start", "write", "close_input", "write_file", "delete_file", "move_file", "change_files"},
-    "carries": {"blob", "bridge", "say", "askpass", "answer"},  # for an act that was decided on; starts nothing itself
+    # For an act that was decided on; they start nothing themselves.
+    "carries": {"blob", "bridge", "modules", "say", "askpass", "answer"},
     "looks": {
         "hello", "info", "list", "status", "wait", "read", "follow", "events", "sessions", "state", "definitions",
         "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",

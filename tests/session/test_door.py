@@ -198,6 +198,9 @@ async def typed(env: Environment, guard: PolicyDoor, command: str, ready: str, *
     return outcomes
 
 
+READY_THEN_READS = """exec awk 'BEGIN { print "ready"; fflush() } { print }'"""
+
+
 async def test_what_is_typed_is_judged_by_who_reads_it(tmp_path: Path) -> None:
     python = f"{sys.executable} -q"
     async with opened(tmp_path) as env:
@@ -208,7 +211,7 @@ async def test_what_is_typed_is_judged_by_who_reads_it(tmp_path: Path) -> None:
             env, guard, f"exec {python}", ">>> ", "import os", "os.system('rm -rf ~/photos')", "rm -rf ~/photos"
         )
         assert code == [False, True, False]
-        other = await typed(env, guard, "echo ready; exec cat", "ready", "rm -rf ~/photos", "anything's fine {")
+        other = await typed(env, guard, READY_THEN_READS, "ready", "rm -rf ~/photos", "anything's fine {")
         assert other == [False, False]
         changing = await typed(env, guard, "exec bash --norc", "bash-", f"exec {python}", "print('rm -rf ~')")
         assert changing == [False, False]

@@ -15,11 +15,23 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("shell", ("rm \\\r", "-rf ~/d\r"), ["dangerous"]),
     ("shell", ("for i in 1 2\r", "do rm -rf ~/$i\r", "done\r"), ["dangerous"]),
     ("shell", ("if )\r", "rm \\\r", "-rf ~/d\r"), ["dangerous", "dangerous"]),
-    ("shell", ("lss\x7f\r", "junk\x15ls\r", "rm -rf ~/d\x03ls\r"), ["safe", "safe", "safe"]),
+    ("shell", ("lss\x7f\r", "junk\x15ls\r", "junk\x03ls\r"), ["safe", "safe", "safe"]),
+    ("shell", ("rm -rf ~/d\x03ls\r",), ["dangerous"]),  # a shell that ignores interrupts keeps the line
+    ("shell", ("rm -rf ~/d\x01\x15\r",), ["dangerous"]),  # nothing stands before the cursor
+    ("shell", ("rm -rf ~/d#\x16\x03\r",), ["dangerous"]),  # the interrupt is a letter of the comment
+    ("shell", ("rm -rf ~/d;" + "\b" * 12 + "\r",), ["dangerous"]),  # a letter for a shell without editing
+    ("shell", ("rm a\x17-rf ~/d\r",), ["dangerous"]),
+    ("shell", ("rm -rf ~/d # \\\r",), ["dangerous"]),  # a comment does not go on
+    ("shell", ("bash <<X\r", "rm -rf ~/d\r"), ["caution", "dangerous"]),
+    ("shell", ("echo rm -rf ~/d\r", "^echo ^\r", "!!:s/echo//\r"), ["safe", "dangerous", "dangerous"]),
+    ("shell", ("echo rm -rf ~/d\r", "fc -s echo=\r"), ["safe", "dangerous"]),
+    ("shell", ('bind \'"z": "rm -rf ~/d\\n"\'\r',), ["dangerous"]),
+    ("shell", ("test 1 != 2 && ! false\r", "echo 'hi!x'\r"), ["safe", "safe"]),
     ("shell", ("ls\x1b[A\r",), ["dangerous"]),
     ("shell", ("\x12rm\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d\x0f",), ["dangerous"]),
-    ("shell", ("echo 'a\r", "rm -rf ~\r", "'\r", "ls\r"), ["safe", "safe"]),
+    ("shell", ("echo 'a\r", "b ; c\r", "'\r", "ls\r"), ["safe", "safe"]),
+    ("shell", ("echo 'a\r", "rm -rf ~/d\r", "'\r", "ls\r"), ["dangerous", "safe", "safe"]),  # should it be none
     ("shell", ("rm -rf ~/d\r", "ls\r"), ["dangerous", "safe"]),
     ("python", ("import os as o\r", "o.system('rm -rf ~/d')\r", "print(1)\r"), ["safe", "dangerous", "safe"]),
     (
@@ -27,6 +39,7 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
         ("def f():\r", "  import shutil\r", "  shutil.rmtree('/srv/x')\r", "\r", "f()\r"),
         ["safe", "dangerous"],
     ),
+    ("python", ("if 1:\r", " import shutil\r", " shutil.rmtree('/srv/x')\r", "\x04"), ["dangerous"]),
     ("python", ("1 +\r", "2\r"), ["safe", "safe"]),
     ("python", ("import os\r", "rm -rf ~/d\r", "os.getcwd()\r"), ["safe", "safe", "safe"]),
     ("python", ("!rm -rf ~/d\r", "%sx rm -rf ~/d\r"), ["dangerous", "dangerous"]),
@@ -38,6 +51,18 @@ def test_a_text_is_judged_when_it_is_complete(language: Language, typed: tuple[s
     transcript = Transcript(language, terminal=True)
     found = [text.examined.verdict.label for data in typed for text in transcript.type(data, AROUND)]
     assert found == labels
+
+
+def test_keys_that_cannot_be_followed_do_not_hide_what_is_never_run() -> None:
+    (found,) = Transcript("shell", terminal=True).type("rm -rf /\x01\x15\r", AROUND)
+    assert found.examined.verdict.hardline
+
+
+def test_what_was_refused_was_not_typed_and_what_stood_there_still_does() -> None:
+    transcript = Transcript("shell", terminal=True)
+    transcript.type("rm -rf ~/d", AROUND)
+    for _ in range(2):  # the first is refused
+        assert [one.examined.verdict.label for one in transcript.copy().type("\r", AROUND)] == ["dangerous"]
 
 
 def test_in_a_pipe_only_a_newline_ends_a_line() -> None:

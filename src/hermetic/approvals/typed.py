@@ -2,12 +2,14 @@
 
 import ast
 import codeop
+import copy
 import re
 import warnings
 from typing import Literal
 
 import msgspec
 
+from hermetic.contract.verdict import Part
 from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, verdict_of
 from hermetic.policy.reader import Reader, Unreadable
 from hermetic.policy.rules import Finding, Rule
@@ -15,7 +17,12 @@ from hermetic.policy.rules import Finding, Rule
 Language = Literal["shell", "python"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
-_BACKSPACE, _CLEAR, _WORD, _ENDS = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f"
+_BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
+# What an interactive shell replaces by older lines, and what gives keys another meaning.
+_UNFOLLOWED = re.compile(
+    r"^\s*\^|(?<!\\)!(?![\s=(]|$)|\b(bind|fc)\b|\bstty\b.*\b(erase|kill|werase|lnext|eol2?|intr)\b"
+)
+_QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
 EDITED = Rule(
     name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
@@ -38,9 +45,10 @@ class Transcript:
         self.is_ahead = ahead
         self._terminal = terminal
         self._ran = ""  # whole texts, judged before
-        self._known: set[tuple[str, str]] = set()  # what was found in them
+        self._known: frozenset[tuple[str, str, str]] = frozenset()  # what was found in them
         self._open = ""  # lines of a text that is not whole yet
         self._line = half  # the beginning of a line
+        self._typed = half  # the same with all that was taken back: what takes it back is the program's to say
         self._is_edited = False
 
     def __repr__(self) -> str:
@@ -51,45 +59,58 @@ class Transcript:
         """The line that is not complete yet."""
         return self._line
 
+    def copy(self) -> "Transcript":
+        """Another one that goes on from here: what is refused is never typed, and leaves this one as it is."""
+        return copy.copy(self)
+
     def type(self, data: str, around: Surroundings) -> list[Typed]:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
         found = []
         for char in data:
             if char in (_ENDS if self._terminal else "\n"):
                 found += self._end_line(around)
+            elif self._terminal and char == _END_OF_INPUT and not self._typed:
+                found += self._end_text(around)
             elif self._terminal and (char < " " or char == "\x7f"):
                 self._edit(char)
             else:
                 self._line += char
+                self._typed += char
         return found
 
     def _edit(self, char: str) -> None:
-        if char in _CLEAR:
-            self._line, self._is_edited = "", False
-            if char == "\x03":
-                self._open = ""
+        """Keys that take back what was typed; with any other, nobody can tell where the next letter goes."""
+        if char in _CLEAR and not self._is_edited:
+            self._line = ""
         elif char in _BACKSPACE:
             self._line = self._line[:-1]
         elif char in _WORD:
-            self._line = self._line.rstrip().rpartition(" ")[0]
-        elif char != "\x04" or self._line:  # the end of input on an empty line adds nothing
+            self._line = re.sub(r"\S*\s*\Z", "", self._line)
+        else:
             self._is_edited = True
+        self._typed += " "
 
     def _end_line(self, around: Surroundings) -> list[Typed]:
-        line, edited = self._line, self._is_edited
-        self._line, self._is_edited = "", False
+        line, typed, edited = self._line, self._typed, self._is_edited or self._is_unfollowed(self._line)
+        self._line, self._typed, self._is_edited = "", "", False
         if self.is_ahead:
-            return self._judge_ahead(line, around)
+            return self._judge_ahead(line, around) or (self._judge_ahead(typed, around) if typed != line else [])
         self._open += line + "\n"
-        if edited:
+        if edited or (line.strip() != typed.strip() and self._judge_ahead(typed, around)):
             text, self._open = self._open, ""
-            why = "the line was changed with keys that cannot be followed"
-            finding = Finding(EDITED, why, 0, len(text), text)
-            return [Typed(text, Examined(verdict_of([finding], text, around.isolation)))]
+            return [_edited(typed + "\n" if typed.strip() != line.strip() else text, around)]
         if not self._is_whole(self._open):
-            return []
+            return self._judge_ahead(line, around) if self.language == "shell" else []
+        return self._end_text(around)
+
+    def _end_text(self, around: Surroundings) -> list[Typed]:
         text, self._open = self._open, ""
         return [Typed(text, self._judged(text, around))] if text.strip() else []
+
+    def _is_unfollowed(self, line: str) -> bool:
+        if not self._terminal or self.language != "shell":
+            return False
+        return bool(_UNFOLLOWED.search(line if '"' in line else _QUOTED.sub("", line)))
 
     def _judge_ahead(self, line: str, around: Surroundings) -> list[Typed]:
         """A line that is most likely data; text that is no shell at all is none of a shell's."""
@@ -110,11 +131,13 @@ class Transcript:
         self._ran = before + text
         if self.language == "shell":
             whole = examine_command(self._ran, around)
-            parts = tuple(part for part in whole.verdict.parts if part.end > len(before))
+            parts = tuple(
+                part for part in whole.verdict.parts if part.end > len(before) or _key(part) not in self._known
+            )
         else:
             whole = examine_python(self._ran, around)
-            parts = tuple(part for part in whole.verdict.parts if (part.rule, part.reason) not in self._known)
-            self._known.update((part.rule, part.reason) for part in parts)
+            parts = tuple(part for part in whole.verdict.parts if _key(part) not in self._known)
+        self._known |= {_key(part) for part in parts}
         alone = examine_command(text, around) if self.language == "shell" else examine_python(text, around)
         if not parts:
             return alone
@@ -125,9 +148,17 @@ class Transcript:
         )  # fmt: skip
         return Examined(verdict, alone.acts)
 
-    def forget_last(self, text: str) -> None:
-        """A text that was refused did not run."""
-        self._ran = self._ran.removesuffix(text)
+
+def _key(part: Part) -> tuple[str, str, str]:
+    return part.rule, part.reason, part.decoded
+
+
+def _edited(text: str, around: Surroundings) -> Typed:
+    examined = examine_command(text, around)
+    if examined.verdict.hardline:
+        return Typed(text, examined)
+    finding = Finding(EDITED, "the line was changed with keys that cannot be followed", 0, len(text), text)
+    return Typed(text, Examined(verdict_of([finding], text, around.isolation)))
 
 
 def _is_whole_shell(text: str) -> bool:

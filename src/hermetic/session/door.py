@@ -1,5 +1,6 @@
 """The one door: what is about to be done, with all that it meets, is put before the desk that decides."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from hermetic.approvals.matching import Ground
 from hermetic.approvals.readers import language_of, may_read_code
 from hermetic.approvals.typed import Language, Transcript
 from hermetic.contract.approval import Subject
-from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
+from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.link import answers
@@ -35,6 +36,7 @@ class PolicyDoor:
         self.desk = desk
         self._spots: WeakKeyDictionary[Environment, Spot] = WeakKeyDictionary()
         self._transcripts: WeakKeyDictionary[Environment, dict[str, tuple[int, Transcript]]] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[Environment, dict[str, asyncio.Lock]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<PolicyDoor: {self.desk!r}>"
@@ -66,6 +68,10 @@ class PolicyDoor:
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process? Into a shell or a Python it is code, judged when a text is complete."""
+        async with self._turns.setdefault(environment, {}).setdefault(process.id, asyncio.Lock()):
+            await self._input(task, data, process, environment)
+
+    async def _input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         around, spot = await self._around(environment, "", "", process.cwd)
         around = _with(around, state=_only_home(around.state))
         transcript, program = await self._reader(process, environment)
@@ -74,12 +80,10 @@ class PolicyDoor:
             return
         if transcript.is_ahead:
             await self._passed(task, f"{len(data)} characters typed into {program}, before a shell", around, spot)
-        for typed in transcript.type(data, around):
-            try:
-                await self._decide("input", task, typed.text, typed.examined, around, spot)
-            except NotPermitted:
-                transcript.forget_last(typed.text)
-                raise
+        typing = transcript.copy()  # what is refused is not typed: what was typed before still waits for its end
+        for typed in typing.type(data, around):
+            await self._decide("input", task, typed.text, typed.examined, around, spot)
+        self._transcripts[environment][process.id] = (self._transcripts[environment][process.id][0], typing)
 
     async def batch(
         self, task: str, environment: Environment | Spot, *, count: int, under: str = "", words: Sequence[str] = (),

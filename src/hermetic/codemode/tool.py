@@ -46,7 +46,7 @@ class CodeMode:
         self._apart = apart  # a sandbox for the scripts of a task
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
-        self._modules = Modules("")
+        self._modules: Modules | None = None  # made with the first script
         self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
 
@@ -106,9 +106,10 @@ class CodeMode:
             async with task.alive():
                 result = await self._begin(environment, bridge, script, task, calls)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
-            if is_yielded := isinstance(result.ending, Yielded):
-                await self._leave(task, result.process, bridge, calls)
+            if isinstance(result.ending, Yielded):
                 answer["pid"] = result.process.pid
+                await self._leave(task, result.process, bridge, calls)
+                is_yielded = True
         finally:
             if not is_yielded:
                 await bridge.close()
@@ -130,17 +131,18 @@ class CodeMode:
 
     async def _socket(self, environment: Environment, bridge: Bridge) -> str:
         """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
-        socket, modules = self._known_there.get(environment, ("", ""))
-        if modules != self._modules.name:
-            await send_modules(environment, self._modules.name, self._modules.data)
+        socket, known = self._known_there.get(environment, ("", ""))
+        modules = self._prepare()
+        if known != modules.name:
+            await send_modules(environment, modules.name, modules.data)
             socket = socket or await bridge.socket()
-            self._known_there[environment] = socket, self._modules.name
+            self._known_there[environment] = socket, modules.name
         return socket
 
     def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
         variables = {"HERMETIC_BRIDGE": way}
         return ScriptStart(
-            boot=boot(), modules=self._modules.name, input=script_input(asked.code, variables),
+            boot=boot(), modules=self._prepare().name, input=script_input(asked.code, variables),
             title=_title(asked.code), keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
             is_warm=self._options.warm, timeout=seconds, on_timeout=asked.on_timeout,
         )  # fmt: skip
@@ -168,13 +170,14 @@ class CodeMode:
         found = [tool for tool in self._tools() if tool.name != NAME and (allowed is None or tool.name in allowed)]
         return tuple(sorted(found, key=lambda tool: tool.name))
 
-    def _prepare(self) -> None:
-        """Writes the stubs anew where the tools are others than before."""
+    def _prepare(self) -> Modules:
+        """What scripts import; the stubs are written anew where the tools are others than before."""
         tools = self._offered()
-        if tools != self._known:
+        if self._modules is None or tools != self._known:
             self._stubs = {tool.name: stub_of(tool) for tool in tools}
             self._modules = Modules(module_source(self._stubs.values()))
             self._known = tools
+        return self._modules
 
     def _description(self) -> str:
         return description([stub_of(tool) for tool in self._offered()], self._options.limits)

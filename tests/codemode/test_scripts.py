@@ -1,6 +1,7 @@
 """What a script can do and what its answer says: on this machine each by itself, elsewhere all in one environment."""
 
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -262,8 +263,9 @@ async def progress_is_told_while_it_runs(box: Box) -> None:
 
 async def files_and_images_are_results(box: Box) -> None:
     answer = await box.code(
-        "from hermetic_tools import attach\nattach(b'\\x89PNG', 'dot.png')\nopen('/tmp/note.txt', 'w').write('ß')\n"
-        "attach('/tmp/note.txt')"
+        "from hermetic_tools import attach\nattach(b'\\x89PNG', 'dot.png')\n"
+        "import tempfile\nwith tempfile.TemporaryDirectory() as folder:\n"
+        "    open(folder + '/note.txt', 'w').write('ß')\n    attach(folder + '/note.txt')"
     )
     image, note = answer["files"]
     assert (image["name"], image["media_type"], image["bytes"], image["data"]) == (
@@ -293,17 +295,18 @@ async def tools_can_be_searched_and_described(box: Box) -> None:
 
 
 async def a_long_script_goes_on_as_a_process(box: Box) -> None:
+    sign = f"/tmp/go-on-{secrets.token_hex(8)}"
     answer = await box.code(
-        "import time\nfrom hermetic_tools import echo\nprint('begun')\n"
-        "while echo()['text'] != 'never' and not __import__('os').path.exists('/tmp/go-on'): time.sleep(0.05)\n"
-        "print('ended'); __import__('os').unlink('/tmp/go-on')",
-        timeout=1.5, on_timeout="yield",
+        "import os, time\nfrom hermetic_tools import echo\nprint('begun')\n"
+        f"while not os.path.exists('{sign}'):\n    assert echo()['text'] == ''\n    time.sleep(0.05)\n"
+        f"print('ended')\nos.unlink('{sign}')",
+        timeout=2, on_timeout="yield",
     )  # fmt: skip
     assert (answer["status"], answer["output"], answer["exit_code"]) == ("yielded", "begun\n", None)
     id = answer["session_id"]
     listed = await box.call("process", action="list")
     assert id in [one["session_id"] for one in listed["processes"]]
-    await box.call("terminal", command="touch /tmp/go-on")
+    await box.call("terminal", command=f"touch {sign}")
     waited = await box.call("process", action="wait", session_id=id, timeout=30)
     assert (waited["status"], waited["exit_code"]) == ("exited", 0), waited
     assert waited["output"].endswith("ended\n")

@@ -149,7 +149,7 @@ class _Async:
         stub: Any = globals().get(name)
         if not getattr(stub, "is_tool", False):
             raise AttributeError("there is no tool %r; there are %s" % (name, ", ".join(sorted(_catalog()))))
-        twin = type(stub)(stub.__code__, {"_call": _call_async}, name, stub.__defaults__)
+        twin = type(stub)(stub.__code__, dict(globals(), _call=_call_async), name, stub.__defaults__)
         twin.__kwdefaults__, twin.__doc__ = stub.__kwdefaults__, stub.__doc__
         setattr(self, name, twin)
         return twin

@@ -1,6 +1,7 @@
 """Answers "always" on disk: kept whole, readable by a person, and never believed when the file cannot be trusted."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -115,6 +116,17 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
         Store(path)
+
+
+def test_a_clock_that_is_turned_back_and_a_time_that_is_none_make_nothing_hold(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.toml")
+    store.add(approval())
+    granted = approval().granted
+    assert Grants(store, lambda: granted).all()
+    assert not Grants(store, lambda: granted - 3600).all()
+    path = tmp_path / "a.toml"
+    path.write_text(re.sub("expires = .*", "expires = nan", path.read_text()))
+    assert not Grants(Store(path), lambda: granted).all()
 
 
 @pytest.mark.parametrize(

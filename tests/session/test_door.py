@@ -164,6 +164,32 @@ def test_only_what_a_text_can_reach_is_taken_along() -> None:
     assert len(relevant(state, "$(echo f3)").functions) == 102
 
 
+HIDDEN = ["f\\oo", "f''oo", '"f"oo', "{foo,}", "x=fo y=o; $x$y", "x=foo; $x", "fo\\\no", "foo\\\n", "$v''o", '"$v"o']
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_a_function_is_reached_however_its_name_is_written(text: str) -> None:
+    functions = {f"f{number}": "{ true; }" for number in range(9)} | {"foo": "{ rm -rf ~/photos; }"}
+    assert "foo" in relevant(ShellState(functions=functions, variables={"v": "fo"}), text).functions
+
+
+PLACES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("docker", {"image": "a"}, {"image": "b"}),
+    ("docker", {"image": "a", "volumes": ["/srv/one:/data"]}, {"image": "a", "volumes": ["/srv/two:/data"]}),
+    ("docker", {"image": "a"}, {"image": "a", "host_cwd": "/srv/one"}),
+    ("ssh", {"host": "a", "user": "me"}, {"host": "a", "user": "root"}),
+    ("ssh", {"host": "a", "port": 22}, {"host": "a", "port": 2222}),
+    ("ssh", {"host": "a"}, {"host": "a", "settings": {"ProxyJump": "b"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), PLACES)
+def test_an_approval_in_one_place_is_none_in_another(kind: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+    isolation = hermetic.Isolation(kind=kind)
+    assert Spot(kind, isolation, one).key != Spot(kind, isolation, other).key
+    assert Spot(kind, isolation, one).key == Spot(kind, isolation, {**one, "cwd": "/x", "lease": 7}).key
+
+
 async def test_judging_is_quick_and_asks_the_resident_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
         guard = door()

@@ -10,6 +10,8 @@ from hermetic.approvals.store import Store
 from hermetic.contract.approval import Approval, Need
 from hermetic.contract.errors import ConfigError
 
+CLOCK_SLACK = 60.0  # seconds that clocks are set back by themselves
+
 
 class Budget(msgspec.Struct, kw_only=True):
     """So many acts of one kind, for one task."""
@@ -49,18 +51,22 @@ class Grants:
     def all(self) -> list[Approval]:
         """What holds now. Raises ConfigError when the file cannot be trusted."""
         kept = self._store.read() if self._store else ()
-        return [one for one in (*self._session, *kept) if one.expires > self._now()]
+        return [one for one in (*self._session, *kept) if self._holds(one)]
 
     def covering(self, need: Need, task: str, place: str, program: Callable[[], str]) -> Approval | None:
         """The approval of this very act."""
         if not need.exact:
             return None
         for approval in (*self._session, *self._kept()):
-            if approval.key != need.exact or approval.environment != place or approval.expires <= self._now():
+            if approval.key != need.exact or approval.environment != place or not self._holds(approval):
                 continue
             if approval.task in (None, task) and approval.program == program():
                 return approval
         return None
+
+    def _holds(self, approval: Approval) -> bool:
+        """Whether now is within its time; a clock that was turned back makes nothing hold again."""
+        return approval.granted - CLOCK_SLACK <= self._now() < approval.expires
 
     def add(self, approvals: Sequence[Approval], *, always: bool) -> None:
         """Keeps answers. Raises ConfigError when the file cannot be written."""

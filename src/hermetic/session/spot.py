@@ -1,5 +1,6 @@
 """A place as decisions see it: what it shares, where the agent works, what its shells mean by their words."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -18,7 +19,10 @@ from hermetic.session.definitions import Definitions
 NOWHERE = "\0nowhere"  # no directory is the agent's own
 _OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
 _HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
-_RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(")
+# Where a name may come from elsewhere than the words: computed, or put together from pieces.
+_RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]")
+_QUOTES = re.compile(r"\\\n|[\\'\"]")
+_TELLING = ("user", "port", "config", "settings", "volumes", "host_cwd", "extra_args", "overlay")
 _ALWAYS = ("command_not_found_handle",)
 
 
@@ -31,7 +35,7 @@ class Spot:
         self.workspace = _workspace(options)
         start = options.get("cwd") or options.get("workspace")
         self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
-        self.key = f"{kind} {options['host']}" if options.get("host") else kind
+        self.key = _key(kind, options)
         self._definitions: dict[str, Definitions] = {}
         self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session when it was first seen
 
@@ -85,6 +89,14 @@ class Spot:
         return argv[0] if found is None else found
 
 
+def _key(kind: str, options: Mapping[str, Any]) -> str:
+    """What tells places of a kind apart: the machine, who one is there, and what they share with this one."""
+    named = [str(options[name]) for name in ("host", "image") if options.get(name)]
+    rest = {name: options[name] for name in _TELLING if options.get(name)}
+    told = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()[:8]
+    return " ".join((kind, *named, *([f"({told})"] if rest else [])))
+
+
 def _found(name: str, path: str | None, cwd: str | None) -> str | None:
     """The file, and what tells it from others where it could be replaced by the agent."""
     if "/" in name:
@@ -94,9 +106,9 @@ def _found(name: str, path: str | None, cwd: str | None) -> str | None:
     if found is None or not os.path.isfile(found):
         return None
     whole = os.path.realpath(found)
-    if os.access(whole, os.W_OK):
-        status = os.stat(whole)
-        return f"{whole} (as of {status.st_mtime_ns // 1_000_000_000}, {status.st_size} bytes)"
+    status = os.stat(whole)
+    if status.st_uid == os.geteuid() or os.access(whole, os.W_OK) or os.access(os.path.dirname(whole), os.W_OK):
+        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # nobody can set that time
     return whole
 
 
@@ -111,12 +123,16 @@ def _workspace(options: Mapping[str, Any]) -> str:
 
 def relevant(state: ShellState, text: str) -> ShellState:
     """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
-    if len(state.functions) + len(state.aliases) <= 8 or _RELEVANT.search(text):
+    bare = _QUOTES.sub("", text)
+    if len(state.functions) + len(state.aliases) <= 8 or _RELEVANT.search(text) or _RELEVANT.search(bare):
+        return state
+    used = re.findall(r"\$(\w+)", text)
+    if any(name not in state.variables for name in used):  # the text itself may say what they are
         return state
     reached: dict[str, str] = {}
-    texts = [text, *(str(state.variables[name]) for name in re.findall(r"\$(\w+)", text) if name in state.variables)]
+    texts = [text, bare, *(str(state.variables[name]) for name in used)]
     while texts:
-        words = set(re.split(r"[\s;|&()<>\"'$={}]+", texts.pop()))
+        words = set(re.split(r"[\s;|&()<>\"'$={},!]+", texts.pop()))
         for name in {*words, *_ALWAYS} & state.functions.keys() - reached.keys():
             reached[name] = state.functions[name]
             texts.append(reached[name])

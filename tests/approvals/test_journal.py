@@ -17,6 +17,12 @@ def decision(command: str = "ls") -> Decision:
     )  # fmt: skip
 
 
+def test_broken_characters_keep_no_decision_from_being_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    Journal(path).write(decision("rm -rf /srv/x \udcff"))
+    assert json.loads(path.read_text())["command"] == "rm -rf /srv/x \\udcff"
+
+
 def test_lines_are_added_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
     Journal(path).write(decision())

@@ -5,9 +5,11 @@ import os
 import pty
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from hermetic.approvals.prompt import TerminalPrompt
+from hermetic.approvals.showing import described
 from hermetic.contract.approval import ApprovalRequest, Need
 from hermetic.policy import assess
 
@@ -76,6 +78,17 @@ async def test_the_whole_command_is_shown_escaped_and_the_dangerous_part_first(t
     assert "END" in shown
     assert not any(char in shown for char in "\x1b\x07\u202e")
     assert "once     this text, this time" in shown
+
+
+def test_only_the_command_itself_has_lines_of_its_own() -> None:
+    forged = "rm x\n\nonce: harmless\x1b[A"
+    needs = (Need(decoded=forged, reason=forged, category="c", rule="r"),)
+    shown = described(
+        msgspec.structs.replace(request(), needs=needs, scope={"session": forged}, task=forged, command=forged)
+    )
+    assert "\x1b" not in shown
+    for line in shown.splitlines():
+        assert not line.startswith("once: harmless"), line
 
 
 async def test_without_a_terminal_nobody_can_be_asked() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,24 @@ async def test_a_call_that_does_not_wait_is_told_to_come_again(tmp_path: Path) -
         await toolbox.close(remove=True)
 
 
+async def test_a_batch_that_was_answered_meanwhile_is_granted_the_next_time(tmp_path: Path) -> None:
+    chosen = settings(answers="queue", wait=False)
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=chosen)
+    given = {"count": 2, "under": "/srv/app"}
+    try:
+        async with asyncio.timeout(20):
+            first = json.loads(await toolbox.call("request_approval", given, task_id="t"))
+            assert first["status"] == "approval_required"
+            toolbox.approvals.answer(first["approval_id"], "once")
+            wider = json.loads(await toolbox.call("request_approval", {**given, "count": 3}, task_id="t"))
+            assert wider["status"] == "approval_required"  # that is another question
+            assert json.loads(await toolbox.call("request_approval", given, task_id="t"))["status"] == "approved"
+            again = json.loads(await toolbox.call("request_approval", given, task_id="t"))
+            assert again["status"] == "approval_required"
+    finally:
+        await toolbox.close(remove=True)
+
+
 async def test_an_answer_after_its_time_counts_for_nothing(tmp_path: Path) -> None:
     chosen = settings(rules=(ASK_ECHO,), answers="queue", wait=False, timeout=0.05)
     toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=chosen)
@@ -213,9 +232,12 @@ async def test_a_refused_command_opens_nothing(tmp_path: Path) -> None:
         await toolbox.close(remove=True)
 
 
-async def test_an_error_of_the_approver_is_no(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [ExecutionError("gone"), [], {}, None, True, "yes", b"once"], ids=repr)
+async def test_an_error_or_rubbish_of_the_approver_is_no(tmp_path: Path, said: Any) -> None:
     def broken(request: ApprovalRequest) -> Any:
-        raise ExecutionError("gone")
+        if isinstance(said, Exception):
+            raise said
+        return said
 
     toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, approver=broken)
     try:
@@ -271,7 +293,9 @@ async def test_an_answer_is_bound_to_the_file_that_the_name_means(tmp_path: Path
         assert str(program) in person.asked[0].scope["session"]
         await door.command("t", "kubectl delete ns x", env)
         assert len(person.asked) == 1
-        program.write_text("#!/bin/sh\nrm -rf ~\n")
+        before = program.stat()
+        program.write_text("#!/bin/ls\n")  # as many bytes, and as old as it was
+        os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
         person.answer = "deny"
         with pytest.raises(NotPermitted):
             await door.command("t", "kubectl delete ns x", env)

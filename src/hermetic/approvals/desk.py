@@ -99,8 +99,10 @@ class Desk:
             answer = await self._answer_of(self._approver, request)
         else:
             answer = await self._answer_in_queue(case, request)
-        if answer not in request.scope:  # it is not granted what was not shown
-            answer = "once" if answer in ANSWERS else "deny"
+        if answer not in ANSWERS:
+            answer = "deny"
+        elif answer not in request.scope:  # it is not granted what was not shown
+            answer = "once"
         if answer == "deny":
             raise self._refused(
                 case, "user", f"{_why(needs)}; the user said no: do not try it again", request=request.id
@@ -226,6 +228,10 @@ class Desk:
         need = Need(decoded=covers, reason="it asks for many acts at once", category="batch", rule="batch")
         if self.settings.mode == "deny" or not self.can_ask:
             raise self._refused(case, "nobody", "nobody can be asked for a batch; do one thing after the other")
+        if self.grants.take_once(case.task, case.place, _once_key(case)):  # it was answered meanwhile
+            self.grants.add_budget(budget)
+            self._note(case, "allowed", "approval", answer="once")
+            return
         request = msgspec.structs.replace(
             self._request(case, [need]), scope={"once": covers, "deny": "nothing"}, needs=(need,)
         )

@@ -54,8 +54,8 @@ class Journal:
         """Adds a line. What cannot be written down is told to the log of the program."""
         if self._path is None:
             return
-        shown = self._redact(decision.command)[:MOST_CHARACTERS]
-        line = msgspec.structs.replace(decision, command=shown, reason=self._redact(decision.reason))
+        shown = _encodable(self._redact(decision.command)[:MOST_CHARACTERS])
+        line = msgspec.structs.replace(decision, command=shown, reason=_encodable(self._redact(decision.reason)))
         try:
             descriptor = self._open(self._path)
             try:
@@ -68,6 +68,11 @@ class Journal:
     @staticmethod
     def _open(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _encodable(text: str) -> str:
+    """The text with its broken characters spelled out: what cannot be encoded could not be written down."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _refused(path: Path, problem: str) -> ConfigError:

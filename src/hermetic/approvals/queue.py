@@ -30,7 +30,7 @@ class Queue:
     def pending(self, task: str | None = None) -> list[ApprovalRequest]:
         """The questions that wait, of one task or of all."""
         self._drop_expired()
-        return [request for request, _ in self._open.values() if task in (None, request.task)]
+        return [request for request, _ in list(self._open.values()) if task in (None, request.task)]
 
     def answer(self, id: str, answer: Answer) -> None:
         """Answers a question. Raises UnknownApproval when nobody asks it any more, InvalidArgument for no answer."""
@@ -79,16 +79,21 @@ class Queue:
         self._open.pop(id, None)
 
     def _settle(self, id: str, answer: Answer) -> None:
-        if id not in self._open:
+        if not self._tell(id, answer):
             raise UnknownApproval(f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old")
-        _, future = self._open.pop(id)
-        with contextlib.suppress(RuntimeError):  # the loop of whoever asked is gone
-            future.get_loop().call_soon_threadsafe(_set, future, answer)
+
+    def _tell(self, id: str, answer: Answer) -> bool:
+        """False when somebody else was first."""
+        _, future = self._open.pop(id, (None, None))
+        if future is not None:
+            with contextlib.suppress(RuntimeError):  # the loop of whoever asked is gone
+                future.get_loop().call_soon_threadsafe(_set, future, answer)
+        return future is not None
 
     def _drop_expired(self) -> None:
-        for id in [id for id, (request, _) in self._open.items() if request.expires <= self._now()]:
-            _, future = self._open.pop(id)
-            _set(future, "deny")
+        for id, (request, _) in list(self._open.items()):
+            if request.expires <= self._now():
+                self._tell(id, "deny")
 
 
 def _set(future: "asyncio.Future[Answer]", answer: Answer) -> None:

@@ -25,18 +25,21 @@ def _spelled(char: str) -> str:
 
 def described(request: ApprovalRequest) -> str:
     """All that there is to know before answering."""
-    lines = [
-        f"{request.task} wants to {_WANTS[request.subject]} in {request.environment}, and that needs your word:",
-        "",
-    ]
+    who, where = _in_line(request.task), _in_line(request.environment)
+    lines = [f"{who} wants to {_WANTS[request.subject]} in {where}, and that needs your word:", ""]
     for need in request.needs:
-        lines.append(f"  !! {escaped(need.reason)}  [{need.category}]")
+        lines.append(f"  !! {_in_line(need.reason)}  [{need.category}]")
         lines += [f"     {line}" for line in escaped(need.decoded).split("\n")]
     lines += ["", "The whole text:"]
     lines += [f"  | {line}" for line in escaped(request.command).split("\n")]
     lines.append("")
-    lines += [f"  {answer:8} {escaped(covers)}" for answer, covers in request.scope.items()]
+    lines += [f"  {answer:8} {_in_line(covers)}" for answer, covers in request.scope.items()]
     return "\n".join(lines)
+
+
+def _in_line(text: str) -> str:
+    """The same in one line: what is not marked as the agent's text cannot pretend to be another line."""
+    return escaped(text).replace("\n", "\\n")
 
 
 _WANTS = {

@@ -1,6 +1,8 @@
 """The search_files tool."""
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,44 @@ async def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(tmp_path: P
         with pytest.raises(TimeoutError):
             await env.search_files(pattern, timeout=0.3, ripgrep=ripgrep)
         assert (await env.run("echo on")).output == "on\n"
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+async def test_what_could_be_read_for_ever_is_not_searched(tmp_path: Path, ripgrep: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "f").write_text("foo\n")
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env, asyncio.timeout(20):
+        for path in ("pipe", "/dev/zero"):
+            with pytest.raises(hermetic.InvalidArgument, match="a device, a socket or a pipe"):
+                await env.search_files("foo", path, ripgrep=ripgrep)
+        assert (await env.search_files("foo", ripgrep=ripgrep)).total == 1
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+async def test_a_line_without_end_is_searched_and_cut(tmp_path: Path, ripgrep: bool) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        for _ in range(64):
+            file.write(b"x" * (1 << 20))
+        file.write(b" foo\nfoo\n")
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env, asyncio.timeout(50):
+        found = await env.search_files("x foo|^foo", ripgrep=ripgrep, timeout=40)
+        assert [(line.line, len(line.text)) for line in found.matches] == [(1, 2000), (2, 3)]
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+async def test_a_very_deep_tree_is_searched(tmp_path: Path, ripgrep: bool) -> None:
+    deep = tmp_path
+    for _ in range(150):
+        deep = deep / "/".join("d" * 10)
+        deep.mkdir(parents=True)
+    (deep / "f").write_text("foo\n")
+    try:
+        async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+            found = await env.search_files("foo", ripgrep=ripgrep)
+            assert [line.path for line in found.matches] == ["d/" * 1500 + "f"]
+            assert (await env.search_files("f", target="files", ripgrep=ripgrep)).total == 1
+    finally:
+        subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)  # deeper than Python removes
 
 
 async def test_many_searches_at_once_all_get_their_answers(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from . import fields as take
 from . import frames
@@ -83,6 +84,7 @@ class Searches:
             if status is None:
                 raise FileNotFoundError(2, os.strerror(2))
             if not is_directory(status):
+                _check_file(place, status)
                 return Tree(place.directory, place.name, lambda path: True), None
             fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
         base = place.path if place.name != "." else ""
@@ -91,3 +93,10 @@ class Searches:
             os.close(fd)
             raise Refusal("NotPermitted", "%s is protected: use another path" % place.path)
         return Tree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/"), fd
+
+
+def _check_file(place: Place, status: os.stat_result) -> None:
+    """Raises Refusal for what a search would wait on without end."""
+    if not stat.S_ISREG(status.st_mode):
+        message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % place.path
+        raise Refusal("InvalidArgument", message, argument="path")

@@ -15,6 +15,7 @@ _OPTIONS = (
     "--no-config", "--color=never", "--no-messages", "--no-ignore-global", "--no-ignore-exclude",
     "--no-require-git", "--null",
 )
+RECORD_BYTES = 64 << 10  # more than any path and what is shown of a line
 _MATCHING = ("--text", "--crlf")
 
 
@@ -66,6 +67,7 @@ class Ripgrep:
                 said = True
                 *records, rest = (rest + data).split(end)
                 yield from records
+                rest = rest[:RECORD_BYTES]  # of a longer line nobody is shown more
             if rest:
                 yield rest
         finally:

@@ -44,7 +44,7 @@ class Tree:
         """What a search looks at, in order."""
         if self.name is not None:
             return [self.name]
-        found = (path for path in self._below("", self.directory, above(self.path), glob) if self._fits(path, glob))
+        found = (path for path in self._below(above(self.path), glob) if self._fits(path, glob))
         return matching.by_path(found)
 
     def _fits(self, path: str, glob: Glob | None) -> bool:
@@ -53,30 +53,43 @@ class Tree:
     def filtered(self, paths: Iterable[str], glob: Glob | None) -> list[str]:
         return matching.by_path(path for path in paths if self._fits(path, glob))
 
-    def _below(self, prefix: str, directory: int, ignores: Ignores, glob: Glob | None) -> Iterator[str]:
+    def _below(self, above: Ignores, glob: Glob | None) -> Iterator[str]:
+        waiting = [("", above)]
+        while waiting:
+            prefix, ignores = waiting.pop()
+            directories = []
+            for name, is_directory in self._entries(prefix, ignores):
+                if not is_wanted(ignores, name, is_directory, None if is_directory else glob):
+                    continue
+                if is_directory:
+                    directories.append((prefix + name + "/", Ignores(ignores, name)))
+                else:
+                    yield prefix + name
+            waiting += directories
+
+    def _entries(self, prefix: str, ignores: Ignores) -> list[tuple[str, bool]]:
+        """Files and directories of a directory, and whether it is one; its rules are added to `ignores`."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            directory = os.open(prefix[:-1] or ".", flags, dir_fd=self.directory)
+        except OSError:
+            return []
+        found = []
         try:
             with os.scandir(directory) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
-                         for entry in entries]
+                for entry in entries:
+                    is_directory, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+                    if is_file and entry.name in IGNORE_FILES:
+                        ignores.add(entry.name, _text(entry.name, directory))
+                    elif entry.name == ".git":
+                        ignores.is_repository = True
+                    if is_file or is_directory:
+                        found.append((entry.name, is_directory))
         except OSError:
-            return
-        for name, _, is_file in found:
-            if is_file and name in IGNORE_FILES:
-                ignores.add(name, _text(name, directory))
-            elif name == ".git":
-                ignores.is_repository = True
-        for name, is_directory, is_file in found:
-            if is_file and is_wanted(ignores, name, False, glob):
-                yield prefix + name
-            elif is_directory and is_wanted(ignores, name, True, None):
-                try:
-                    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-                except OSError:
-                    continue
-                try:
-                    yield from self._below(prefix + name + "/", fd, Ignores(ignores, name), glob)
-                finally:
-                    os.close(fd)
+            return []
+        finally:
+            os.close(directory)
+        return found
 
     def files(self, paths: Iterable[str]) -> Iterator[matching.File]:
         for path in paths:

@@ -8,6 +8,8 @@ import time
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import hermetic
 from tests.boxes import opened
 from tests.sizes import scale
@@ -90,6 +92,23 @@ async def test_what_is_no_text_is_told_apart(tmp_path: Path) -> None:
         assert "directory" in (await box.call("read_file", path="."))["error"]
         for device in ("pipe", "/dev/zero"):
             assert "device" in (await box.call("read_file", path=device))["error"]
+
+
+async def test_files_of_the_kernel_have_lines_though_they_say_they_are_empty(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        read = await box.call("read_file", path="/proc/meminfo", limit=2)
+        assert read["content"].startswith("1|MemTotal:")
+        assert (read["total_lines"] > 10, read["next_offset"]) == (True, 3)
+
+
+async def test_what_fails_to_be_read_leaves_nothing_open(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env:
+        resident = (await env.info()).pid
+        before = len(os.listdir(f"/proc/{resident}/fd"))
+        for _ in range(5):
+            with pytest.raises(OSError, match="/mem"):
+                await env.read_lines(f"/proc/{resident}/mem", 1, 10)
+        assert len(os.listdir(f"/proc/{resident}/fd")) == before
 
 
 async def test_credentials_and_variables_are_not_read_by_any_way(tmp_path: Path) -> None:

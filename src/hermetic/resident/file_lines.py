@@ -38,8 +38,8 @@ class Reader:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.size = os.fstat(fd).st_size
         sample = os.pread(fd, SAMPLE_BYTES, 0)
+        self.size = os.fstat(fd).st_size or _measured(fd, sample)
         self.encoding, self.newline, self.start = "utf-8", b"\n", 0
         if sample[:2] in _WIDE and sample[:4] != b"\xff\xfe\0\0":
             self.encoding, self.newline = _WIDE[sample[:2]]
@@ -147,6 +147,14 @@ class Reader:
         return lines[:-1] if not lines[-1] else lines
 
 
+def _measured(fd: int, sample: bytes) -> int:
+    """The size of what says that it has none: files of the kernel are written when they are read."""
+    size = len(sample)
+    while size < AT_ONCE_BYTES and (data := os.pread(fd, AT_ONCE_BYTES - size, size) if size else b""):
+        size += len(data)
+    return size
+
+
 def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
     """Where newlines of two bytes begin."""
     at = data.find(newline)
@@ -181,7 +189,12 @@ class Pages:
             self._drop(fd, place)
             request.reply(said)
             return
-        reader = Reader(fd)
+        try:
+            with refusing(place.path):
+                reader = Reader(fd)
+        except Refusal:
+            self._drop(fd, place)
+            raise
         known = self.kept.get(place.key)
         if known is not None and known[0] == said["signature"]:
             _, reader.counts, reader.total = known

@@ -40,6 +40,16 @@ async def test_line_endings_mark_and_encoding_of_the_old_file_are_kept(
     assert (tmp_path / "f").read_bytes() == new
 
 
+async def test_halves_of_characters_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "wide").write_bytes("a\n".encode("utf-16"))
+    async with opened(tmp_path) as box:
+        for name in ("new", "wide"):
+            answer = await box.call("write_file", path=name, content="x \ud83d y")
+            assert "'\\ud83d' cannot be written in utf-" in answer["error"]
+    assert os.listdir(tmp_path) == ["wide"]
+    assert (tmp_path / "wide").read_bytes() == "a\n".encode("utf-16")
+
+
 async def test_broken_texts_are_refused_unless_they_were_broken_before(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         for name, text in (("a.json", "{"), ("a.toml", "x ="), ("a.yaml", "a:\n\tb: 1\n")):

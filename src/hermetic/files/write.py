@@ -48,8 +48,9 @@ async def _write(
         warning = memory.warning(task.id, place_of(environment), path, status.signature) if status.signature else None
         old = await _old(environment, path, status, exact)
         told = _check(path, content, await _old_text(environment, path, old, exact))
+        data = _bytes(path, content, old)
         try:
-            written = await environment.write_file(path, _encoded(content, old), expect=status.signature, bounds=exact)
+            written = await environment.write_file(path, data, expect=status.signature, bounds=exact)
         except FileChanged:
             if last:
                 raise
@@ -86,6 +87,19 @@ def _check(path: str, content: str, old: str | None) -> Fields:
     if (mistake := lint(path, content)) is not None and (old is None or lint(path, old) != mistake):
         answer["lint"] = {"status": "error", "output": mistake}
     return answer
+
+
+def _bytes(path: str, content: str, old: FilePage | None) -> bytes:
+    """Raises InvalidArgument for a text that the file's encoding cannot spell."""
+    try:
+        return _encoded(content, old)
+    except UnicodeEncodeError as error:
+        character = content[error.start : error.start + 1]
+        raise InvalidArgument(
+            f"{path} was not written: {character!a} cannot be written in {error.encoding}, the encoding of the file; "
+            "give text that is valid Unicode",
+            argument="content",
+        ) from None
 
 
 def _encoded(content: str, old: FilePage | None) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import which
 from typing import Literal
 
+import msgspec
 import pytest
 
 import hermetic
@@ -22,6 +23,12 @@ from tests.programs import need_variable
 from tests.sizes import is_full, scale
 
 MEBIBYTE = 1 << 20
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of a tool that has a limit of its own."""
+
+    timeout: int = 20
 
 
 async def resident_memory(box: Box, task: str = "t") -> int:
@@ -113,6 +120,19 @@ async def test_a_script_that_spams_refused_calls_is_ended(tmp_path: Path) -> Non
         assert "refused" in answer["error"]
         assert (answer["tool_calls_made"], answer["tool_calls_refused"] > 100) == (1, True)
         assert "1 tool calls were made, the most of one script" in answer["output"]
+
+
+async def test_a_script_that_goes_on_and_spams_refused_calls_is_ended(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), calls=1, refused=100) as box:
+        answer = await box.code(
+            "import time, hermetic_tools as tools\ntime.sleep(0.5)\nwhile True: tools._call('nothing', {})",
+            timeout=0.3, on_timeout="yield",
+        )  # fmt: skip
+        assert answer["status"] == "yielded"
+        async with asyncio.timeout(30):
+            ended = await box.call("process", action="wait", session_id=answer["session_id"], timeout=30)
+        assert ended["status"] == "exited", ended
+        assert await left_running(box) == 0
 
 
 async def test_an_interrupt_ends_a_script_that_ignores_it(tmp_path: Path) -> None:
@@ -217,6 +237,105 @@ async def test_arguments_that_are_too_long_are_refused(tmp_path: Path) -> None:
         assert "longer than 2,097,152 bytes" in long
         assert on == "on"
         assert "cannot be sent" in unfit
+
+
+async def test_arguments_count_until_they_are_answered(tmp_path: Path) -> None:
+    """Else many calls that take long would each hold as many bytes here as one may."""
+    going, gone = asyncio.Event(), asyncio.Event()
+
+    async def waits(task: Task, asked: EchoArguments) -> Fields:
+        going.set()
+        await gone.wait()
+        return {}
+
+    async with scripting(here(tmp_path), gathered=2 * MEBIBYTE) as box:
+        box.toolbox.register(Tool("waits", "Waits.", EchoArguments, waits))
+        running = asyncio.ensure_future(
+            box.code(
+                "import threading, hermetic_tools as tools\n"
+                "held = threading.Thread(target=tools.waits, args=('x' * (3 << 19),))\nheld.start()\n"
+                "tools.terminal('read line < go')\nprint(tools.echo('x' * (1 << 20)).get('error'))\n"
+                "tools.terminal('echo > gone')\nheld.join()\nprint(len(tools.echo('x' * (1 << 20))['text']))"
+            )
+        )
+        os.mkfifo(tmp_path / "go")
+        os.mkfifo(tmp_path / "gone")
+        async with asyncio.timeout(30):
+            await going.wait()
+            await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+            await asyncio.to_thread((tmp_path / "gone").read_text)
+            gone.set()
+            answer = await running
+        refused, on = answer["output"].splitlines()
+        assert "longer than 2,097,152 bytes" in refused
+        assert on == str(1 << 20)
+
+
+async def test_names_of_attached_files_count_too(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), files=20_000) as box:
+        answer = await box.code(
+            "from hermetic_tools import attach\ncount = 0\ntry:\n    while True:\n        attach(b'', 'n' * 900)\n"
+            "        count += 1\nexcept ValueError: print(count)"
+        )
+        assert 10 < int(answer["output"]) == len(answer["files"]) <= 20_000 // 900
+
+
+async def test_more_calls_at_once_than_there_are_connections(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), calls=2000) as box:
+        answer = await box.code(
+            "import asyncio, threading\nfrom hermetic_tools import aio, echo\nfound = {}\n"
+            "def ask(number): found[number] = echo(str(number))['text']\n"
+            "threads = [threading.Thread(target=ask, args=(number,)) for number in range(400)]\n"
+            "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n"
+            "print(found == {number: str(number) for number in range(400)})\n"
+            "async def main():\n"
+            "    slow = [asyncio.ensure_future(aio.terminal('sleep 30')) for _ in range(90)]\n"
+            "    late = [asyncio.ensure_future(aio.echo('late')) for _ in range(100)]\n"
+            "    await late[0]\n    for task in slow + late[50:]: task.cancel()\n"
+            "    await asyncio.wait(slow + late)\n"
+            "    found = await asyncio.gather(*(aio.echo(str(number)) for number in range(1200)))\n"
+            "    print([one['text'] for one in found] == [str(number) for number in range(1200)])\n"
+            "asyncio.run(main())"
+        )
+        assert answer["output"] == "True\nTrue\n", answer
+
+
+async def test_values_are_kept_by_many_threads_at_once(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path)) as box:
+        answer = await box.code(
+            "import threading, hermetic_tools as tools\nbad = []\n"
+            "def work(number):\n    try:\n        for _ in range(20):\n            tools.keep('x', number)\n"
+            "            tools.keep(str(number), 1)\n            tools.forget(str(number))\n"
+            "    except Exception as error: bad.append(error)\n"
+            "threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]\n"
+            "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n"
+            "print(bad, tools.recall('x') in range(8), tools.kept())"
+        )
+        assert answer["output"] == "[] True ['x']\n", answer
+
+
+async def test_a_tools_own_time_limit_is_kept_and_never_longer_than_the_scripts(tmp_path: Path) -> None:
+    async def timed(task: Task, asked: Timed) -> Fields:
+        return {"seconds": asked.timeout}
+
+    async with scripting(here(tmp_path)) as box:
+        box.toolbox.register(Tool("timed", "Has a limit of whole seconds.", Timed, timed))
+        answer = await box.code(
+            "from hermetic_tools import timed\nprint(timed(), timed(7), timed(9000), timed('no')['error'])", timeout=25
+        )
+        assert answer["output"].startswith("{'seconds': 20} {'seconds': 7} {'seconds': 25} timed: Expected `int`"), (
+            answer
+        )
+
+
+async def test_streams_that_cannot_be_flushed_do_no_harm(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path)) as box:
+        answer = await box.code(
+            "import io\nloose = io.TextIOWrapper(io.BytesIO())\nloose.detach()\n"
+            "class Odd(io.TextIOWrapper):\n    closed = property(lambda self: 1 / 0)\n"
+            "    def flush(self): raise RuntimeError\nodd = Odd(io.BytesIO())\nprint('fine')"
+        )
+        assert (answer["status"], answer["output"], answer["exit_code"]) == ("success", "fine\n", 0), answer
 
 
 @pytest.mark.parametrize("warm", [False, True])

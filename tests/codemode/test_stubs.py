@@ -9,7 +9,8 @@ import pytest
 
 from hermetic.codemode.arguments import CodeLimits, CodeOptions, description
 from hermetic.codemode.bundle import Modules
-from hermetic.codemode.stubs import identifier, module_source, stub_of
+from hermetic.codemode.stubs import identifier, module_source, stub_of, stubs_of
+from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
@@ -89,6 +90,35 @@ def test_names_that_python_cannot_have_are_changed() -> None:
     space["import_"]("x")
     assert called == [{"lambda": "x", "with-dash": 1}]
     assert (identifier("2-fold"), identifier("a.b")) == ("_2_fold", "a_b")
+
+
+class Doubled(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments that become one name, or are in the way of what a function is written with."""
+
+    one: int = msgspec.field(name="a-b", default=1)
+    other: int = msgspec.field(name="a_b", default=2)
+    locals: int = 3
+    power: int = msgspec.field(name="x²", default=4)
+
+
+def test_names_never_meet() -> None:
+    names = ["a-b", "a_b", "open", "os", "progress", "_call", "class", "range"]
+    stubs = stubs_of(Tool(name, "Does it.", Doubled, nothing) for name in names)
+    assert [stub.name for stub in stubs.values()] == [
+        "a_b", "a_b_", "open_", "os_", "progress_", "_call_", "class_", "range_",
+    ]  # fmt: skip
+    called: list[dict[str, Any]] = []
+    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append(given)}
+    exec(stubs["open"].source, space)
+    space["open_"](a_b_=5, locals_=6)
+    assert called == [{"a-b": 1, "a_b": 5, "locals": 6, "x²": 4}]
+
+
+def test_a_tool_takes_its_arguments_by_the_names_in_its_schema() -> None:
+    tool = Tool("named", "Does it.", Doubled, nothing)
+    assert tool.read({"a-b": 7, "x²": 8}) == Doubled(one=7, power=8)
+    with pytest.raises(InvalidArgument, match="it takes a-b, a_b, locals"):
+        tool.read({"one": 1})
 
 
 def test_a_module_of_no_tools_is_a_module() -> None:

@@ -22,6 +22,7 @@ from hermetic.session.bridge import Channel
 PIECE = FRAME_BODY.value - 1024  # of an answer; the rest of a frame is its header
 SHOWN_ARGUMENTS = 80  # characters
 SHOWN_PROGRESS = 500
+FILE_COST = 100  # bytes that an attached file takes besides what it holds
 
 _log = logging.getLogger("hermetic.codemode")
 
@@ -78,16 +79,14 @@ class Calls:
     async def serve(self, channel: Channel) -> None:
         """Answers what comes by one connection, one call after the other."""
         try:
-            while (asked := await self._next(channel)) is not None:
-                answer = await self._answer(*asked)
-                if not await self._send(channel, answer):
-                    return
+            while await self._serve_one(channel):
+                pass
         except MALFORMED as error:
             message = f"this is no call: {error}; use the module hermetic_tools"
             await channel.send(pack_frame(ERROR, 0, {"message": message}))
 
-    async def _next(self, channel: Channel) -> tuple[Asked, bytes | None] | None:
-        """What is asked, and its body: None where that was too long."""
+    async def _serve_one(self, channel: Channel) -> bool:
+        """One call; False when the program has gone. Its arguments are under way until it is answered."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -99,11 +98,12 @@ class Calls:
                 if self._gathered > self._limits.gathered:
                     pieces.clear()
                 if not asked.more:
-                    whole = sum(map(len, pieces)) == size
-                    return asked, b"".join(pieces) if whole else None
+                    body = b"".join(pieces)
+                    pieces.clear()
+                    return await self._send(channel, await self._answer(asked, body if len(body) == size else None))
         finally:
             self._gathered -= size
-        return None
+        return False
 
     async def _answer(self, asked: Asked, body: bytes | None) -> Mapping[str, Any] | None:
         if body is None:
@@ -114,7 +114,7 @@ class Calls:
             self._progress(_text.decode(body)[:SHOWN_PROGRESS])
             return None
         if asked.do == "attach":
-            return self._attach(_attached.decode(body))
+            return self._attach(_attached.decode(body), len(body))
         return self._refuse(f"nothing is called {asked.do!r} here")
 
     async def _use(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ class Calls:
         entry: Fields = {"tool": name, "arguments": _shown(arguments)}
         try:
             answer = await self._call(name, self._fitted(name, arguments))
-            if isinstance(answer.get("error"), str):
+            if isinstance(answer, Mapping) and isinstance(answer.get("error"), str):
                 entry["error"] = answer["error"][:SHOWN_ARGUMENTS]
             return answer
         finally:
@@ -138,12 +138,16 @@ class Calls:
     def _fitted(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without what a script may not ask for, and with no more time than the script has left."""
         given = {key: value for key, value in arguments.items() if key not in DROPPED.get(name, ())}
-        if self.deadline is None or "timeout" not in self._stubs[name].parameters["properties"]:
+        schema = self._stubs[name].parameters["properties"].get("timeout")
+        if self.deadline is None or schema is None:
             return given
         left = max(0.001, self.deadline - time.monotonic())
-        asked = given.get("timeout")
-        if left < (asked if isinstance(asked, int | float) else FOREGROUND.value):
-            given["timeout"] = left
+        asked = next(
+            (one for one in (given.get("timeout"), schema.get("default")) if one is not None), FOREGROUND.value
+        )
+        if isinstance(asked, int | float) and left < asked:
+            kinds = {kind.get("type") for kind in (schema, *schema.get("anyOf", ()))}
+            given["timeout"] = left if "number" in kinds else math.ceil(left)
         return given
 
     def _progress(self, text: str) -> None:
@@ -152,11 +156,11 @@ class Calls:
         except Exception:  # of whoever listens: the script has done its part
             _log.exception("progress %r was not taken", text)
 
-    def _attach(self, file: Attached) -> Fields:
-        self._files_bytes += len(file.data)
-        if self._files_bytes > self._limits.files:
-            self._files_bytes -= len(file.data)
+    def _attach(self, file: Attached, size: int) -> Fields:
+        """`size` is that of its names, too: the answer holds them as well."""
+        if self._files_bytes + size + FILE_COST > self._limits.files:
             return self._refuse(f"{self._limits.files:,} bytes of files are the most of one script; print its path")
+        self._files_bytes += size + FILE_COST
         data = base64.b64encode(file.data).decode()
         self.files.append({"name": file.name, "media_type": file.media_type, "bytes": len(file.data), "data": data})
         return {}
@@ -177,7 +181,14 @@ class Calls:
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(arguments, default=str, ensure_ascii=False)[:SHOWN_ARGUMENTS]
+    """How they begin; not all of them is written out for that."""
+    short = {
+        name: value[:SHOWN_ARGUMENTS] if isinstance(value, str | bytes) else value for name, value in arguments.items()
+    }
+    try:
+        return json.dumps(short, default=str, ensure_ascii=False)[:SHOWN_ARGUMENTS]
+    except (TypeError, ValueError):  # keys that JSON does not have
+        return repr(short)[:SHOWN_ARGUMENTS]
 
 
 def _packed(value: object) -> bytes:

@@ -1,8 +1,11 @@
 """The functions that scripts call, written from the tools' own schemas: typed, documented, one for each tool."""
 
+import builtins
+import functools
 import keyword
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +29,7 @@ ORDER: Mapping[str, Sequence[str]] = {
 # What a call in a script means where it says nothing: nobody would look after a command that goes on.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"terminal": {"on_timeout": "kill"}}
 
+_INSIDE = Path(__file__).parent / "inside" / "tools.py"
 _KINDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None", "object": "dict"}
 
 
@@ -40,7 +44,23 @@ class Stub(NamedTuple):
     parameters: dict[str, Any]  # JSON schema
 
 
-def stub_of(tool: Tool[Any]) -> Stub:
+def stubs_of(tools: Iterable[Tool[Any]]) -> dict[str, Stub]:
+    """The functions for tools, by the tools' names; no two have the same name."""
+    found: dict[str, Stub] = {}
+    taken = set(_names_of_the_module())
+    for tool in tools:
+        found[tool.name] = stub_of(tool, taken)
+        taken.add(found[tool.name].name)
+    return found
+
+
+@functools.cache  # a constant: the text is the one we were started with
+def _names_of_the_module() -> frozenset[str]:
+    """What the module itself is written with: a tool of that name would be in its way."""
+    return frozenset([*dir(builtins), *compile(_INSIDE.read_text(encoding="utf-8"), "", "exec").co_names])
+
+
+def stub_of(tool: Tool[Any], taken: Container[str] = ()) -> Stub:
     """The function for one tool."""
     parameters = tool.parameters()
     dropped = DROPPED.get(tool.name, frozenset())
@@ -51,14 +71,26 @@ def stub_of(tool: Tool[Any]) -> Stub:
     by_place.sort(key=lambda name: name not in required)  # what has to be given stands first
     by_name = [name for name in properties if name not in by_place]
     defaults = DEFAULTS.get(tool.name, {})
-    words = [_parameter(name, properties[name], name in required, defaults) for name in by_place]
+    spelled = _spelled(properties)
+
+    def parameter(name: str) -> str:
+        return _parameter(spelled[name], properties[name], name in required, defaults.get(name))
+
+    words = [parameter(name) for name in by_place]
     if by_name:
-        words += ["*", *(_parameter(name, properties[name], name in required, defaults) for name in by_name)]
-    function = identifier(tool.name)
+        words += ["*", *map(parameter, by_name)]
+    function = identifier(tool.name, taken)
     signature = f"{function}({', '.join(words)}) -> dict"
-    return Stub(
-        tool.name, function, signature, _source(tool, signature, properties), tool.description.strip(), parameters
-    )
+    source = _source(tool, signature, properties, spelled)
+    return Stub(tool.name, function, signature, source, tool.description.strip(), parameters)
+
+
+def _spelled(properties: Iterable[str]) -> dict[str, str]:
+    """How a function's parameters are called, by their true names."""
+    found: dict[str, str] = {}
+    for name in properties:
+        found[name] = identifier(name, {"_call", "locals", *found.values()})
+    return found
 
 
 def module_source(stubs: Iterable[Stub]) -> str:
@@ -71,19 +103,21 @@ def module_source(stubs: Iterable[Stub]) -> str:
     return "".join([*(stub.source for stub in stubs), f"\n\n_TOOLS = {packed!r}\n"])
 
 
-def identifier(name: str) -> str:
-    """The name as one that Python takes."""
-    plain = "".join(character if character.isalnum() else "_" for character in name)
-    plain = f"_{plain}" if plain[0].isdigit() else plain
-    return f"{plain}_" if keyword.iskeyword(plain) else plain
+def identifier(name: str, taken: Container[str] = ()) -> str:
+    """The name as one that Python takes, and that is not taken."""
+    plain = "".join(character if f"_{character}".isidentifier() else "_" for character in name)
+    plain = plain if plain.isidentifier() else f"_{plain}"
+    while keyword.iskeyword(plain) or plain in taken:
+        plain += "_"
+    return plain
 
 
-def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any]) -> str:
-    told = [f"{identifier(name)}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
+def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any], spelled: Mapping[str, str]) -> str:
+    told = [f"{spelled[name]}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
     doc = "\n\n".join([tool.description.strip(), *(["\n".join(told)] if told else [])])
     body = textwrap.indent(_quoted(doc), "    ")
-    is_plain = all(identifier(name) == name for name in properties)
-    given = ", ".join(f"{name!r}: {identifier(name)}" for name in properties)
+    is_plain = all(name == word for name, word in spelled.items())
+    given = ", ".join(f"{name!r}: {word}" for name, word in spelled.items())
     arguments = "locals()" if is_plain else f"{{{given}}}"
     return f"\n\n@_tool\ndef {signature}:\n{body}\n    return _call({tool.name!r}, {arguments})\n"
 
@@ -94,11 +128,11 @@ def _quoted(doc: str) -> str:
     return f'"""{plain}\n"""'
 
 
-def _parameter(name: str, schema: Mapping[str, Any], is_required: bool, defaults: Mapping[str, Any]) -> str:
-    typed = f"{identifier(name)}: {_type(schema)}"
+def _parameter(word: str, schema: Mapping[str, Any], is_required: bool, meant: object) -> str:
+    typed = f"{word}: {_type(schema)}"
     if is_required:
         return typed
-    default = defaults.get(name, schema.get("default"))
+    default = schema.get("default") if meant is None else meant
     return f"{typed} = {default!r}" if default is not None or "None" in typed else f"{typed} | None = None"
 
 

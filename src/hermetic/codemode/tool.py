@@ -12,7 +12,7 @@ from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
 from hermetic.codemode.bundle import Modules, boot, script_input
 from hermetic.codemode.output import SLACK
 from hermetic.codemode.serving import Calls
-from hermetic.codemode.stubs import Stub, module_source, stub_of
+from hermetic.codemode.stubs import Stub, module_source, stubs_of
 from hermetic.codemode.variables import KEPT, added
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Yielded
@@ -151,15 +151,17 @@ class CodeMode:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
         await process.set_tag(write_wishes(Wishes(task=task.id, caller=task.caller, origin="yielded")))
-        going_on = asyncio.ensure_future(self._go_on(task, process, bridge))
+        going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
         self._going_on.add(going_on)
         going_on.add_done_callback(self._going_on.discard)
 
-    async def _go_on(self, task: Task, process: Process, bridge: Bridge) -> None:
+    async def _go_on(self, task: Task, process: Process, bridge: Bridge, is_over: asyncio.Event) -> None:
         try:
-            async with self._place(task):  # nobody closes it meanwhile
+            async with self._place(task), asyncio.TaskGroup() as group:  # nobody closes it meanwhile
+                ending = group.create_task(_end_when(is_over, process))
                 await process.wait()
-        except ExecutionError:
+                ending.cancel()
+        except* ExecutionError:
             pass  # the environment is gone, and the script with it
         finally:
             await bridge.close()
@@ -174,13 +176,13 @@ class CodeMode:
         """What scripts import; the stubs are written anew where the tools are others than before."""
         tools = self._offered()
         if self._modules is None or tools != self._known:
-            self._stubs = {tool.name: stub_of(tool) for tool in tools}
+            self._stubs = stubs_of(tools)
             self._modules = Modules(module_source(self._stubs.values()))
             self._known = tools
         return self._modules
 
     def _description(self) -> str:
-        return description([stub_of(tool) for tool in self._offered()], self._options.limits)
+        return description(list(stubs_of(self._offered()).values()), self._options.limits)
 
 
 async def _until_stopped(environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls) -> Result:
@@ -190,6 +192,12 @@ async def _until_stopped(environment: Environment, script: ScriptStart, limit: i
         if task.interrupted.is_set():
             stop.set()
         return await run_script(environment, script, limit=limit, cancel=stop)
+
+
+async def _end_when(is_over: asyncio.Event, process: Process) -> None:
+    """A script that goes on is still held to the refused calls it may make."""
+    await is_over.wait()
+    await process.kill()
 
 
 def _title(code: str) -> str:

@@ -76,7 +76,7 @@ class Tool(Generic[A]):
         """The arguments, checked; what can be converted is. Raises InvalidArgument that says what would be right."""
         if not isinstance(given, Mapping):
             raise InvalidArgument(f"the arguments of {self.name} must be an object, not {type(given).__name__}")
-        valid = self.arguments.__struct_fields__
+        valid = self.arguments.__struct_encode_fields__  # as the schema names them
         for name in given:
             if name not in valid:
                 raise InvalidArgument(

@@ -95,10 +95,10 @@ def write_files() -> None:
     """What the script's files still hold: one in a ring of references could be closed before its text is written."""
     io = sys.modules["io"]
     for thing in gc.get_objects():
-        if issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)) and not thing.closed:
+        if issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)):
             try:
                 thing.flush()
-            except (OSError, ValueError):
+            except Exception:  # closed, detached, or one of the script's own making
                 pass
 
 

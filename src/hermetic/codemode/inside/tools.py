@@ -5,6 +5,7 @@ Besides: progress, attach, keep, recall, kept, forget, search_tools, describe_to
 
 from __future__ import annotations
 
+import _thread
 import os
 
 TYPE_CHECKING = False
@@ -17,8 +18,12 @@ _KEPT_BYTES = 64 << 20  # of all values that are kept
 _PIECE = 1 << 20
 _TOOLS = b""  # what is known of each tool, packed; the stubs below bring it
 
+_MOST = 96  # connections of a process; who calls when all are in use waits for one
+
 _idle: list[Any] = []  # connections that wait for a call; each serves one call at a time
-_owner = [0]  # the process they belong to
+_waiting: list[Callable[[], object]] = []  # for a connection: what wakes them
+_owner = [0, 0]  # the process that has the connections, and how many it has
+_lock = [_thread.allocate_lock()]  # held for a few lines at a time, while these change
 
 
 class ToolsGone(RuntimeError):
@@ -56,15 +61,38 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
                 return frames.unpack(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
-def _connection() -> Any:
-    """One that nobody uses, or a new one, which still has to say the token."""
-    if _owner[0] != os.getpid():  # a forked child: those connections are its parent's
-        del _idle[:]
-        _owner[0] = os.getpid()
+def _connection(wake: Callable[[], object]) -> Any:
+    """One that nobody uses, or a new one, which still has to say the token; None: ask again when `wake` is called."""
+    if _owner[0] != os.getpid():  # a forked child: those connections are its parent's, and perhaps the lock's holder
+        _idle[:], _waiting[:], _lock[:] = [], [], [_thread.allocate_lock()]
+        _owner[:] = os.getpid(), 0
+    with _lock[0]:
+        if _idle:
+            return _idle.pop(), b""
+        if _owner[1] >= _MOST:
+            _waiting.append(wake)
+            return None
+        _owner[1] += 1
     try:
-        return _idle.pop(), b""
-    except IndexError:
-        pass
+        return _connected()
+    except BaseException:
+        _give_back(None)
+        raise
+
+
+def _give_back(connection: Any) -> None:
+    """It is free for the next call; None: there is one less."""
+    with _lock[0]:
+        if connection is None:
+            _owner[1] -= 1
+        else:
+            _idle.append(connection)
+        wake = _waiting.pop(0) if _waiting else None
+    if wake is not None:
+        wake()
+
+
+def _connected() -> Any:
     place = os.environ.get("HERMETIC_BRIDGE", "")
     if not place:
         raise ToolsGone("there are no tools here: they are there in a script that execute_code runs")
@@ -79,7 +107,7 @@ def _connection() -> Any:
 
 
 def _ask(fields: dict[str, Any], value: Any) -> Any:
-    connection, token = _connection()
+    connection, token = _connection_here()
     exchange = _exchange(fields, value)
     try:
         wanted = next(exchange)
@@ -90,19 +118,30 @@ def _ask(fields: dict[str, Any], value: Any) -> Any:
                 connection.sendall(token + wanted)
                 token, wanted = b"", next(exchange)
     except StopIteration as end:
-        _idle.append(connection)
+        _give_back(connection)
         return end.value
-    except OSError as error:
-        connection.close()
-        raise ToolsGone("the tools are gone: %s" % error) from None
-    except BaseException:
-        connection.close()
+    except BaseException as error:
+        _lose(connection, error)
         raise
+
+
+def _connection_here() -> Any:
+    gate = _thread.allocate_lock()
+    gate.acquire()
+    while True:
+        found = _connection(gate.release)
+        if found is not None:
+            return found
+        try:
+            gate.acquire()
+        except BaseException:  # of a signal's handler
+            _pass_on(gate.release)
+            raise
 
 
 async def _ask_async(fields: dict[str, Any], value: Any) -> Any:
     loop = __import__("asyncio").get_running_loop()
-    connection, token = _connection()
+    connection, token = await _connection_async(loop)
     exchange = _exchange(fields, value)
     try:
         connection.setblocking(False)
@@ -115,14 +154,48 @@ async def _ask_async(fields: dict[str, Any], value: Any) -> Any:
                 token, wanted = b"", next(exchange)
     except StopIteration as end:
         connection.setblocking(True)
-        _idle.append(connection)
+        _give_back(connection)
         return end.value
-    except OSError as error:
-        connection.close()
-        raise ToolsGone("the tools are gone: %s" % error) from None
-    except BaseException:  # cancelled, too: whoever serves the call sees that nobody waits for it
-        connection.close()
+    except BaseException as error:  # cancelled, too: whoever serves the call sees that nobody waits for it
+        _lose(connection, error)
         raise
+
+
+async def _connection_async(loop: Any) -> Any:
+    while True:
+        turn = loop.create_future()
+        wake = _waker(loop, turn)
+        found = _connection(wake)
+        if found is not None:
+            return found
+        try:
+            await turn
+        except BaseException:  # cancelled
+            _pass_on(wake)
+            raise
+
+
+def _waker(loop: Any, turn: Any) -> Callable[[], object]:
+    return lambda: loop.call_soon_threadsafe(lambda: turn.done() or turn.set_result(None))
+
+
+def _pass_on(wake: Callable[[], object]) -> None:
+    """Who was waiting waits no more; if it has been woken by now, the next one is."""
+    with _lock[0]:
+        if wake in _waiting:
+            _waiting.remove(wake)
+            return
+        following = _waiting.pop(0) if _waiting else None
+    if following is not None:
+        following()
+
+
+def _lose(connection: Any, error: BaseException) -> None:
+    """After a call that was not answered the connection is of no use."""
+    connection.close()
+    _give_back(None)
+    if isinstance(error, OSError):
+        raise ToolsGone("the tools are gone: %s" % error) from None
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -196,10 +269,10 @@ def keep(name: str, value: Any) -> None:
     """Keeps a value for later scripts of this task: anything pickle can write, 64 MiB in all."""
     data = __import__("pickle").dumps(value, 4)
     place = _place(name)
-    others = sum(os.path.getsize(_place(other)) for other in kept() if other != name)
+    others = sum(size for other, size in _kept() if other != name)
     if others + len(data) > _KEPT_BYTES:
         raise ValueError("%d bytes are kept, %d more are too many: forget some, or write a file" % (others, len(data)))
-    aside = "%s.%d.tmp" % (place, os.getpid())
+    aside = "%s.%s.tmp" % (place, os.urandom(8).hex())
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)
     os.rename(aside, place)
@@ -218,8 +291,20 @@ def recall(name: str, *default: Any) -> Any:
 
 def kept() -> list[str]:
     """The names under which something is kept."""
-    names = os.listdir(os.path.dirname(_place("x")))
-    return sorted(bytes.fromhex(name[2:]).decode() for name in names if name[:2] == "k." and "." not in name[2:])
+    return sorted(name for name, _ in _kept())
+
+
+def _kept() -> list[tuple[str, int]]:
+    """Names and sizes."""
+    found = []
+    with os.scandir(os.path.dirname(_place("x"))) as entries:
+        for entry in entries:
+            if entry.name[:2] == "k." and "." not in entry.name[2:]:
+                try:
+                    found.append((bytes.fromhex(entry.name[2:]).decode(), entry.stat().st_size))
+                except FileNotFoundError:  # somebody forgets it just now
+                    pass
+    return found
 
 
 def forget(name: str) -> None:

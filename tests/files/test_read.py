@@ -105,10 +105,10 @@ async def test_what_fails_to_be_read_leaves_nothing_open(tmp_path: Path) -> None
     async with hermetic.open("local", cwd=tmp_path, login=False) as env:
         resident = (await env.info()).pid
         before = len(os.listdir(f"/proc/{resident}/fd"))
-        for _ in range(5):
+        for _ in range(100):
             with pytest.raises(OSError, match="/mem"):
                 await env.read_lines(f"/proc/{resident}/mem", 1, 10)
-        assert len(os.listdir(f"/proc/{resident}/fd")) == before
+        assert len(os.listdir(f"/proc/{resident}/fd")) < before + 50  # its shells come and go meanwhile
 
 
 async def test_credentials_and_variables_are_not_read_by_any_way(tmp_path: Path) -> None:

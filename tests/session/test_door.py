@@ -15,6 +15,7 @@ import pytest
 import hermetic
 from hermetic.approvals.making import make_desk
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
+from hermetic.approvals.showing import described
 from hermetic.config import Settings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import NotPermitted
@@ -112,6 +113,38 @@ async def test_input_variables_and_directory_of_one_command_count(
     async with opened(tmp_path) as env:
         await env.run("mkdir sub; cd sub")
         assert await is_refused(door(), env, command, **more) is not command.endswith("../photos")
+
+
+async def test_what_is_asked_about_is_shown_with_all_that_it_meets(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def person(request: ApprovalRequest) -> Any:
+        asked.append(request)
+        return "once"
+
+    async with opened(tmp_path) as env:
+        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        await guard.command("t", "kubectl delete -f -", env, stdin="kind: Namespace", env={"KUBECONFIG": "/x"}, cwd="/")
+        await guard.outside("t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv")
+        with pytest.raises(NotPermitted, match="never run"):
+            await guard.outside("t", "bash", env, stdin="rm -rf /")
+    assert asked[0].circumstances == {"directory": "/", "variables": "KUBECONFIG=/x", "input": "kind: Namespace"}
+    assert asked[1].circumstances == {"directory": "/srv", "variables": "A=1", "input": "two\nlines"}
+    assert asked[1].scope.keys() == {"once", "deny"}
+    assert "Its input:\n  | two\n  | lines\n" in described(asked[1])
+
+
+@pytest.mark.parametrize("meanwhile", ["cd /", "D=/home", "ls() { true; }", "true"])
+async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Path, meanwhile: str) -> None:
+    async with opened(tmp_path) as env:
+
+        async def person(request: ApprovalRequest) -> Any:
+            await env.run(meanwhile)
+            return "once"
+
+        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        await guard.command("t", "true", env)
+        assert await is_refused(guard, env, "rm -rf /srv/x; ls") is (meanwhile != "true")
 
 
 async def test_the_workspace_is_where_the_agent_works(tmp_path: Path) -> None:

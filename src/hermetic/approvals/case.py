@@ -26,6 +26,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     around: Callable[
         [], str
     ]  # a digest of directory, variables and input: what makes the same words mean another thing
+    circumstances: Callable[[], dict[str, str]]  # the same, in words
     program: Callable[[tuple[str, ...]], str]  # which file a program's name means there
 
     @property

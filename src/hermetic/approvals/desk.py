@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from hermetic.approvals.case import Case, needs_of
-from hermetic.approvals.grants import Budget, Grants, digest
+from hermetic.approvals.grants import Budget, Grants
 from hermetic.approvals.journal import Decision, Journal
 from hermetic.approvals.queue import Queue
 from hermetic.approvals.rules import Rules, breadth
@@ -52,8 +52,8 @@ class Desk:
         """Whether there is somebody to ask."""
         return self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
 
-    async def decide(self, case: Case) -> None:
-        """Returns when it may be done. Raises NotPermitted, or ApprovalRequired while it waits for an answer."""
+    async def decide(self, case: Case) -> bool:
+        """Returns when it may be done, whether somebody was waited for. Raises NotPermitted, ApprovalRequired."""
         if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
             raise self._refused(case, "rule", f"{denied}; do it in another way")
         if case.verdict.hardline:
@@ -68,12 +68,13 @@ class Desk:
         elif self.grants.take_once(case.task, case.place, _once_key(case)):
             self._note(case, "allowed", "approval", answer="once")
         else:
-            await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
+            return await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
+        return self._reviewer is not None
 
     def _is_covered(self, need: Need, case: Case) -> bool:
         return self.grants.covering(need, case.task, case.place, lambda: case.program(need.argv)) is not None
 
-    async def _get_word(self, case: Case, needs: list[Need]) -> None:
+    async def _get_word(self, case: Case, needs: list[Need]) -> bool:
         if not needs:
             self._note(case, "allowed", "approval")
         elif self.grants.spend(needs, case.task, case.place):
@@ -84,6 +85,8 @@ class Desk:
             self._nobody(case, needs)
         else:
             await self._ask(case, needs)
+            return True
+        return self._reviewer is not None
 
     def _nobody(self, case: Case, needs: Sequence[Need]) -> None:
         if self.settings.nobody != "allow":
@@ -164,7 +167,7 @@ class Desk:
         return ApprovalRequest(
             id=f"ask_{secrets.token_hex(6)}", subject=case.subject, command=case.text, verdict=case.verdict,
             task=case.task, environment=case.environment, needs=tuple(needs), scope=self._scope(case, needs),
-            reason=_why(needs), asked=now, expires=now + self.settings.timeout,
+            reason=_why(needs), asked=now, expires=now + self.settings.timeout, circumstances=case.circumstances(),
         )  # fmt: skip
 
     def _scope(self, case: Case, needs: Sequence[Need]) -> dict[str, str]:
@@ -205,14 +208,16 @@ class Desk:
             raise self._refused(case, "policy", "it is never run, whoever asks")
         need = Need(
             decoded=case.text, reason="it wants to run outside of its sandbox", category="outside", rule="outside",
-            exact=digest(f"outside\0{case.text}\0{case.around()}"),
         )  # fmt: skip
-        if self.grants.take_once(case.task, case.place, _once_key(case)) or self._is_covered(need, case):
-            self._note(case, "allowed", "approval")
+        needs = [need, *needs_of(case, self.rules, "ask")]
+        if self._reviewer is not None:
+            needs += await self._review(self._reviewer, case, needs)
+        if self.grants.take_once(case.task, case.place, _once_key(case)):
+            self._note(case, "allowed", "approval", answer="once")
         elif not self.can_ask:
             raise self._refused(case, "nobody", "nobody can be asked; do it inside, or tell the user what you need")
         else:
-            await self._ask(case, [need, *needs_of(case, self.rules, "ask")])
+            await self._ask(case, needs)
 
     # -- many at once
     def check_batch(self, under: str, words: tuple[str, ...]) -> None:

@@ -32,6 +32,8 @@ def described(request: ApprovalRequest) -> str:
         lines += [f"     {line}" for line in escaped(need.decoded).split("\n")]
     lines += ["", "The whole text:"]
     lines += [f"  | {line}" for line in escaped(request.command).split("\n")]
+    for name, value in request.circumstances.items():
+        lines += ["", f"Its {name}:", *(f"  | {line}" for line in escaped(value).split("\n"))]
     lines.append("")
     lines += [f"  {answer:8} {_in_line(covers)}" for answer, covers in request.scope.items()]
     return "\n".join(lines)

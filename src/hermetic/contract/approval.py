@@ -43,6 +43,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is asked
     asked: float = 0.0  # seconds since 1970
     expires: float = 0.0  # an answer after that counts for nothing
+    circumstances: dict[str, str] = {}  # directory, variables and input that the text meets, where it meets any
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from hermetic.approvals.matching import Ground
 from hermetic.approvals.readers import language_of, may_read_code
 from hermetic.approvals.typed import Language, Transcript
 from hermetic.contract.approval import Subject
-from hermetic.contract.errors import InvalidArgument, Unsupported
+from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.link import answers
@@ -48,11 +48,22 @@ class PolicyDoor:
         """May this text run in a shell there?"""
         around, spot = await self._around(environment, session, text, cwd)
         changed = spot.changed(session, around.state)
-        given = stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
-        around = _with(around, stdin=given, env={**changed, **(env or {})})
-        await self._decide("command", task, text, examine_command(text, around), around, spot)
+        around = _with(around, stdin=_text(stdin), env={**changed, **(env or {})})
+        if await self._decide("command", task, text, examine_command(text, around), around, spot):
+            await self._look_again(environment, session, text, cwd, around)
         spot.accept(session, changed)
         await self._see_first(environment, spot, session)
+
+    async def _look_again(
+        self, environment: Environment | Spot, session: str, text: str, cwd: str | None, before: Surroundings
+    ) -> None:
+        """What was allowed is what was shown: while somebody thought about it, another command may have changed it."""
+        now, _ = await self._around(environment, session, text, cwd)
+        if (now.cwd, now.state) != (before.cwd, before.state):
+            why = "the session's directory, variables, functions or aliases changed while it was decided on"
+            raise NotPermitted(
+                f"not run: {why}; look at what it would do now, and try again", rule="changed", reason=why
+            )
 
     async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """May this Python text run there?"""
@@ -109,9 +120,13 @@ class PolicyDoor:
         )  # fmt: skip
         await self.desk.allow_batch(case, budget, covers)
 
-    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+    async def outside(
+        self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
         """May this text leave its sandbox? Somebody is always asked."""
-        around, spot = await self._around(environment, "", text, None)
+        around, spot = await self._around(environment, "", text, cwd)
+        around = _with(around, stdin=_text(stdin), env=dict(env or {}))
         await self.desk.allow_outside(self._case("outside", task, text, examine_command(text, around), around, spot))
 
     async def meet(self, environment: Environment) -> None:
@@ -167,8 +182,8 @@ class PolicyDoor:
     # -- deciding
     async def _decide(
         self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot
-    ) -> None:
-        await self.desk.decide(self._case(subject, task, text, examined, around, spot))
+    ) -> bool:
+        return await self.desk.decide(self._case(subject, task, text, examined, around, spot))
 
     async def _passed(self, task: str, what: str, around: Surroundings, spot: Spot) -> None:
         await self.desk.decide(self._case("input", task, what, Examined(_HARMLESS), around, spot))
@@ -179,7 +194,8 @@ class PolicyDoor:
         home = (around.state.home if around.state else None) or os.environ.get("HOME") or DEFAULT_HOME
         return Case(
             subject=subject, task=task, text=text, examined=examined, environment=spot.kind, place=spot.key,
-            ground=Ground(home, spot.workspace), around=partial(_digest, around), contained=spot.kind == "sandbox",
+            ground=Ground(home, spot.workspace), around=partial(_digest, around),
+            circumstances=partial(_told, around), contained=spot.kind == "sandbox",
             program=lambda argv: spot.program(argv, around.state),
         )  # fmt: skip
 
@@ -210,6 +226,17 @@ def _whole(path: str, cwd: str | None) -> str:
 def _only_home(state: ShellState | None) -> ShellState | None:
     """What a program that was started from a session knows of it for certain."""
     return None if state is None else ShellState(home=state.home)
+
+
+def _text(stdin: str | bytes | None) -> str | None:
+    return stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
+
+
+def _told(around: Surroundings) -> dict[str, str]:
+    """What a person has to know besides the text."""
+    variables = "\n".join(f"{name}={value}" for name, value in sorted(around.env.items()))
+    told = {"directory": around.cwd, "variables": variables, "input": around.stdin}
+    return {name: value for name, value in told.items() if value}
 
 
 def _digest(around: Surroundings) -> str:

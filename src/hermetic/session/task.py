@@ -93,7 +93,10 @@ class Door(Protocol):
     ) -> None:  # fmt: skip
         """May so many files below a directory be changed, or so many runs of one program begin?"""
 
-    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+    async def outside(
+        self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
         """May this text run outside of its sandbox?"""
 
     async def meet(self, environment: Environment) -> None:
@@ -124,7 +127,10 @@ class OpenDoor:
     ) -> None:  # fmt: skip
         """Anything may."""
 
-    async def outside(self, task: str, text: str, environment: Environment | Spot) -> None:
+    async def outside(
+        self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
         """Anything may."""
 
     async def meet(self, environment: Environment) -> None:

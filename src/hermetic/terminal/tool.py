@@ -60,12 +60,8 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
 
 
 async def _judge(task: Task, asked: TerminalArguments, place: Environment | Spot) -> None:
-    if asked.outside:
-        await task.door.outside(task.id, asked.command, place)
-    else:
-        await task.door.command(
-            task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir
-        )
+    judge = task.door.outside if asked.outside else task.door.command
+    await judge(task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir)
 
 
 async def _foreground(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,29 @@ async def test_an_error_or_rubbish_of_the_approver_is_no(tmp_path: Path, said: A
     try:
         assert (await call(toolbox, BAD))["status"] == "blocked"
     finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_plain_function_that_hangs_stops_nothing_else_and_answers_too_late(tmp_path: Path) -> None:
+    goes_on, asked = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hangs(request: ApprovalRequest) -> Any:
+        loop.call_soon_threadsafe(asked.set)
+        goes_on.wait(60)
+        return "once"
+
+    chosen = settings(timeout=0.2)
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, approver=hangs, settings=chosen)
+    try:
+        async with asyncio.timeout(20):
+            first = asyncio.create_task(call(toolbox, BAD))
+            await asked.wait()
+            assert not first.done()
+            assert (await call(toolbox, "echo hi"))["output"] == "hi\n"
+            assert (await first)["status"] == "blocked"
+    finally:
+        goes_on.set()
         await toolbox.close(remove=True)
 
 

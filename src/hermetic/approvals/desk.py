@@ -1,7 +1,6 @@
 """Where every decision is made: by the rules, the mode, what was allowed before, a second opinion, and a person."""
 
 import asyncio
-import inspect
 import logging
 import secrets
 import time
@@ -10,6 +9,7 @@ from datetime import datetime
 
 import msgspec
 
+from hermetic.approvals.calling import answer_of
 from hermetic.approvals.case import Case, needs_of
 from hermetic.approvals.grants import Budget, Grants
 from hermetic.approvals.journal import Decision, Journal
@@ -117,8 +117,7 @@ class Desk:
         """What the approver says; one that fails or does not answer in time says no."""
         try:
             async with asyncio.timeout(self.settings.timeout):
-                answer = approver(request)
-                return await answer if inspect.isawaitable(answer) else answer
+                return await answer_of(approver, request)
         except TimeoutError:
             _log.warning("nobody answered within %g s: silence is no", self.settings.timeout)
         except Exception:
@@ -253,8 +252,7 @@ class Desk:
         request, opinion, why = self._request(case, needs), "ask", "the second opinion was not given in time"
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
-                said = reviewer(request)
-                opinion = await said if inspect.isawaitable(said) else said
+                opinion = await answer_of(reviewer, request)
             why = "the second opinion wants to be sure"
         except TimeoutError:
             pass

@@ -112,6 +112,7 @@ NOT_LIMITS = {
     "fences.ANYWHERE": "a number of the kernel: a scope",
     "fences.ON_LINK": "a number of the kernel: a scope",
     "fences.ROUTE_HEADER": "a number of the kernel: bytes of a header",
+    "search_rules.MOST_BRACES": "how deep the braces of a glob may be in each other; nobody writes more than two",
     "search_ripgrep.RECORD_BYTES": "what is held of a line while its end has not come, more than is ever shown of one",
     "bare_files.HEAD_BYTES": "how much of a file a script sends ahead to tell what it is",
     "file_batches._NEW": "a number of the kernel: flags of open",

@@ -98,9 +98,30 @@ async def test_what_could_be_read_for_ever_is_not_searched(tmp_path: Path, ripgr
 
 
 @pytest.mark.parametrize("ripgrep", [True, False])
+@pytest.mark.parametrize("glob", ["[z-a]", "{" * 3000])
+async def test_a_glob_that_is_none_is_refused(tmp_path: Path, glob: str, ripgrep: bool) -> None:
+    (tmp_path / "f").write_text("foo\n")
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env, asyncio.timeout(20):
+        with pytest.raises(hermetic.InvalidArgument, match="is no glob"):
+            await env.search_files("foo", glob=glob, ripgrep=ripgrep)
+        with pytest.raises(hermetic.InvalidArgument, match="is no glob"):
+            await env.search_files(glob, target="files", ripgrep=ripgrep)
+        assert (await env.search_files("foo", glob="f", ripgrep=ripgrep)).total == 1
+
+
+async def test_a_glob_of_many_stars_takes_no_longer_than_others(tmp_path: Path) -> None:
+    (tmp_path / ("a" * 200)).write_text("foo\n")
+    (tmp_path / ("a" * 200 + "b")).write_text("foo\n")
+    (tmp_path / ".gitignore").write_text("*a" * 20 + "*c\n")
+    async with hermetic.open("local", cwd=tmp_path, login=False) as env, asyncio.timeout(20):
+        found = await env.search_files("*a" * 20 + "*b", target="files", ripgrep=False)
+        assert [path for path, _ in found.counts] == ["a" * 200 + "b"]
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
 async def test_a_line_without_end_is_searched_and_cut(tmp_path: Path, ripgrep: bool) -> None:
     with (tmp_path / "f").open("wb") as file:
-        for _ in range(64):
+        for _ in range(32):
             file.write(b"x" * (1 << 20))
         file.write(b" foo\nfoo\n")
     async with hermetic.open("local", cwd=tmp_path, login=False) as env, asyncio.timeout(50):

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import re
 
+from .resident import Refusal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MOST_BRACES = 8  # in each other
+_STAR = "[^/]*"
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")  # what an earlier one says goes before a later one
 
 
 def glob_pattern(glob: str) -> str:
-    """A regular expression for whole paths: `*` and `?` stop at a slash, `**` does not."""
+    """A regular expression for whole paths: `*` and `?` stop at a slash, `**` does not. Raises re.error."""
+    parts = _parts(glob)
+    if "**" in glob or "{" in glob:
+        return "".join(parts)
+    # A star is as short as it can be for what follows it up to the next one: else many of them would be tried in every
+    # combination, which takes for ever.
+    stars = [at for at, part in enumerate(parts) if part == _STAR]
+    for number in range(len(stars) - 1):
+        at, end = stars[number], stars[number + 1]
+        parts[at] = "(?=(?P<s%d>%s?" % (number, _STAR)
+        parts[end - 1] += "))(?P=s%d)" % number
+    return "".join(parts)
+
+
+def _parts(glob: str) -> list[str]:
     out, at, depth = [], 0, 0
     while at < len(glob):
         char = glob[at]
@@ -25,7 +43,7 @@ def glob_pattern(glob: str) -> str:
             else:
                 out.append(".*")
         elif char == "*":
-            out.append("[^/]*")
+            out.append(_STAR)
         elif char == "?":
             out.append("[^/]")
         elif char == "[" and (end := _class_end(glob, at)) > 0:
@@ -34,6 +52,8 @@ def glob_pattern(glob: str) -> str:
             at = end + 1
         elif char == "{":
             depth += 1
+            if depth > MOST_BRACES:
+                raise re.error("more than %d braces in each other" % MOST_BRACES)
             out.append("(?:")
         elif char == "}" and depth:
             depth -= 1
@@ -45,7 +65,7 @@ def glob_pattern(glob: str) -> str:
             at += 1
         else:
             out.append(re.escape(char))
-    return "".join(out) + ")" * depth
+    return [*out, ")" * depth]
 
 
 def _class_end(glob: str, at: int) -> int:
@@ -60,7 +80,11 @@ class Glob:
     def __init__(self, glob: str) -> None:
         self.text = glob
         self.has_slash = "/" in glob
-        self.pattern = re.compile(glob_pattern(glob.lstrip("/")), re.DOTALL)
+        try:
+            self.pattern = re.compile(glob_pattern(glob.lstrip("/")), re.DOTALL)
+        except (re.error, OverflowError, RecursionError) as error:
+            message = "%s is no glob: %s; escape what is meant literally with a backslash" % (glob[:100], error)
+            raise Refusal("InvalidArgument", message, argument="glob") from error
 
     def matches(self, path: str) -> bool:
         return self.pattern.fullmatch(path if self.has_slash else path.rpartition("/")[2]) is not None

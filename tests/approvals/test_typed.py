@@ -20,6 +20,8 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("shell", ("rm -rf ~/d\x01\x15\r",), ["dangerous"]),  # nothing stands before the cursor
     ("shell", ("rm -rf ~/d#\x16\x03\r",), ["dangerous"]),  # the interrupt is a letter of the comment
     ("shell", ("rm -rf ~/d;" + "\b" * 12 + "\r",), ["dangerous"]),  # a letter for a shell without editing
+    ("shell", ("\x1b[A", "\x15", "ls\r"), ["safe"]),  # an older line, taken back whole
+    ("shell", ("\x1b[A\x1b[D\x15ls\r",), ["dangerous"]),
     ("shell", ("rm a\x17-rf ~/d\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d # \\\r",), ["dangerous"]),  # a comment does not go on
     ("shell", ("bash <<X\r", "rm -rf ~/d\r"), ["caution", "dangerous"]),

@@ -18,6 +18,7 @@ Language = Literal["shell", "python"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
 _BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
+_AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")  # the cursor stays at the end
 # What an interactive shell replaces by older lines, and what gives keys another meaning.
 _UNFOLLOWED = re.compile(
     r"^\s*\^|(?<!\\)!(?![\s=(]|$)|\b(bind|fc)\b|\bstty\b.*\b(erase|kill|werase|lnext|eol2?|intr)\b"
@@ -49,6 +50,7 @@ class Transcript:
         self._open = ""  # lines of a text that is not whole yet
         self._line = half  # the beginning of a line
         self._typed = half  # the same with all that was taken back: what takes it back is the program's to say
+        self._keys = ""  # all that was typed in this line
         self._is_edited = False
 
     def __repr__(self) -> str:
@@ -67,6 +69,7 @@ class Transcript:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
         found = []
         for char in data:
+            self._keys += char
             if char in (_ENDS if self._terminal else "\n"):
                 found += self._end_line(around)
             elif self._terminal and char == _END_OF_INPUT and not self._typed:
@@ -80,7 +83,9 @@ class Transcript:
 
     def _edit(self, char: str) -> None:
         """Keys that take back what was typed; with any other, nobody can tell where the next letter goes."""
-        if char in _CLEAR and not self._is_edited:
+        if char == "\x15" and not _AT_END.sub("", self._keys):
+            self._line, self._is_edited = "", False
+        elif char in _CLEAR and not self._is_edited:
             self._line = ""
         elif char in _BACKSPACE:
             self._line = self._line[:-1]
@@ -92,7 +97,7 @@ class Transcript:
 
     def _end_line(self, around: Surroundings) -> list[Typed]:
         line, typed, edited = self._line, self._typed, self._is_edited or self._is_unfollowed(self._line)
-        self._line, self._typed, self._is_edited = "", "", False
+        self._line, self._typed, self._keys, self._is_edited = "", "", "", False
         if self.is_ahead:
             return self._judge_ahead(line, around) or (self._judge_ahead(typed, around) if typed != line else [])
         self._open += line + "\n"

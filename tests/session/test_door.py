@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -165,6 +165,35 @@ async def test_a_link_to_a_protected_file_is_that_file(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
         with pytest.raises(NotPermitted, match="/etc/passwd"):
             await door().write("t", [f"{tmp_path}/innocent"], env)
+
+
+@pytest.mark.parametrize(
+    "command", ["echo x > {}/authorized_keys", "cd {} && echo x >> authorized_keys", "rm {}/id", "tee {}/new < a"]
+)
+async def test_a_link_that_is_there_hides_nothing_from_a_shell(tmp_path: Path, command: str) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "work" / "keys").symlink_to(tmp_path / ".ssh")
+    (tmp_path / "work" / "own").mkdir()
+    (tmp_path / "work" / "mine").symlink_to("own")
+    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
+    async with asyncio.timeout(60), hermetic.open("local", **options) as env:
+        guard = door()
+        assert await is_refused(guard, env, command.format("keys"))
+        assert not await is_refused(guard, env, command.format("mine"))
+        assert not await is_refused(guard, env, "rm keys")  # the link alone
+        assert not await is_refused(guard, env, "echo x > /dev/stderr 2> /dev/null > /dev/fd/1")
+
+
+async def test_another_secret_is_another_act(tmp_path: Path) -> None:
+    answers = ["session", "deny"]
+    async with opened(tmp_path) as env:
+        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+        await env.run("export KUBE_TOKEN=hunter2")
+        for _ in range(2):
+            await guard.command("t", "kubectl delete ns x", env)
+        await env.run("export KUBE_TOKEN=hunter3")
+        assert await is_refused(guard, env, "kubectl delete ns x")
 
 
 def test_what_bash_prints_of_itself_is_read() -> None:

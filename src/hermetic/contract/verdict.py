@@ -64,4 +64,5 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str | list[str]] = {}
     functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
     aliases: dict[str, str] = {}
+    secrets: str = ""  # a digest of variables whose values are kept out of here
     complete: bool = False  # True: a variable that is not listed is certainly unset

@@ -144,6 +144,14 @@ def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -
     return _examine_call(["write", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
+def join_writes(examined: Examined, paths: Sequence[str], around: Surroundings) -> Examined:
+    """The same with what it means that these files are written too, which its text does not name."""
+    parts = examine_writes(paths, around).verdict.parts
+    added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)  # good for one time alone
+    verdict = _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *added)))
+    return Examined(verdict, (*examined.acts, *(Act("write", path=to_bytes_text(path)) for path in paths)))
+
+
 def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None]) -> Examined:
     """By the judge of one program, with no shell text around it."""
     evaluator, shell = Evaluator(_JUDGES), Shell(around.state, around.cwd, around.workspace)

@@ -38,7 +38,16 @@ def _exact(finding: Finding, call: Call) -> str:
     rule, shell = finding.rule, call.shell
     if "executes unseen code" in rule.effects:
         return ""
-    words = [rule.name, finding.reason, finding.path or "", shell.cwd, str(shell.remote), call.stdin or "", *call.argv]
+    words = [
+        rule.name,
+        finding.reason,
+        finding.path or "",
+        shell.cwd,
+        str(shell.remote),
+        shell.secrets,
+        call.stdin or "",
+        *call.argv,
+    ]
     context = {name: value for name, value in shell.variables.items() if _CONTEXT.match(name)}
     context.update(call.env)
     known = [*words, *(str(value) for value in context.values())]

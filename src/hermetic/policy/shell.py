@@ -61,6 +61,7 @@ class Shell:
         )
         self.cwd = cwd or state.cwd or self.workspace
         self.complete = state.complete
+        self.secrets = state.secrets
         self.variables: dict[str, Value] = {
             "HOME": self.home,
             "USER": self.user,

@@ -1,6 +1,9 @@
 """What a session's words mean, as its shell tells it: read from the text that bash prints."""
 
+import hashlib
 import re
+
+import msgspec
 
 from hermetic.contract.verdict import ShellState
 from hermetic.link import answers
@@ -55,13 +58,12 @@ def read_definitions(text: str) -> ShellState:
         variables={name: value for name, value in found.items() if name != "HOME"},
         functions=_functions(functions),
         aliases=dict(_aliases(aliases)),
+        secrets=_secrets(variables),
     )
 
 
 def _at(state: ShellState, cwd: str) -> ShellState:
-    return ShellState(
-        cwd=cwd, home=state.home, variables=state.variables, functions=state.functions, aliases=state.aliases
-    )
+    return msgspec.structs.replace(state, cwd=cwd)
 
 
 def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
@@ -78,6 +80,12 @@ def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
         is_array = value.startswith("(")
         found.append((name, [_unquoted(one) for one in _ELEMENT.findall(value)] if is_array else _unquoted(value)))
     return found
+
+
+def _secrets(text: str) -> str:
+    """What tells one set of secrets from another, and none of them."""
+    found = sorted(one[0] for one in _DECLARATION.finditer(text) if one[2] is not None and SECRET_NAME.search(one[1]))
+    return hashlib.sha256("".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:16] if found else ""
 
 
 def _functions(text: str) -> dict[str, str]:

@@ -19,7 +19,8 @@ from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.link import answers
-from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, examine_writes
+from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, examine_writes, join_writes
+from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME
 from hermetic.session.definitions import Definitions
 from hermetic.session.environment import Environment
@@ -27,6 +28,7 @@ from hermetic.session.spot import Spot, relevant
 
 MOST_IN_A_BATCH = 1000
 BATCH_SECONDS = 3600.0
+MOST_FOLLOWED = 100  # paths of one text that are looked up
 
 
 class PolicyDoor:
@@ -49,7 +51,8 @@ class PolicyDoor:
         around, spot = await self._around(environment, session, text, cwd)
         changed = spot.changed(session, around.state)
         around = _with(around, stdin=_text(stdin), env={**changed, **(env or {})})
-        if await self._decide("command", task, text, examine_command(text, around), around, spot):
+        examined = _through_links(examine_command(text, around), around, spot)
+        if await self._decide("command", task, text, examined, around, spot):
             await self._look_again(environment, session, text, cwd, around)
         spot.accept(session, changed)
         await self._see_first(environment, spot, session)
@@ -68,7 +71,8 @@ class PolicyDoor:
     async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """May this Python text run there?"""
         around, spot = await self._around(environment, "", "", None)
-        await self._decide("code", task, source, examine_python(source, around), around, spot)
+        examined = _through_links(examine_python(source, around), around, spot)
+        await self._decide("code", task, source, examined, around, spot)
 
     async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
@@ -228,6 +232,14 @@ def _only_home(state: ShellState | None) -> ShellState | None:
     return None if state is None else ShellState(home=state.home)
 
 
+def _through_links(examined: Examined, around: Surroundings, spot: Spot) -> Examined:
+    """With the files that it changes through symbolic links which are there already."""
+    named = {shown(act.path): act.deed for act in examined.acts if act.deed in ("write", "delete") and act.is_known}
+    real = [spot.behind(path, itself=deed == "delete") for path, deed in list(named.items())[:MOST_FOLLOWED]]
+    others = [path for path in real if path is not None and path not in named]
+    return join_writes(examined, others, around) if others else examined
+
+
 def _text(stdin: str | bytes | None) -> str | None:
     return stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
 
@@ -242,5 +254,12 @@ def _told(around: Surroundings) -> dict[str, str]:
 def _digest(around: Surroundings) -> str:
     """What makes the same words mean something else."""
     variables = {} if around.state is None else around.state.variables
-    told = [around.cwd or "", around.stdin or "", str(sorted(around.env.items())), str(sorted(variables.items()))]
+    secrets = "" if around.state is None else around.state.secrets
+    told = [
+        around.cwd or "",
+        around.stdin or "",
+        secrets,
+        str(sorted(around.env.items())),
+        str(sorted(variables.items())),
+    ]
     return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()

@@ -64,6 +64,17 @@ class Spot:
         """The path behind symbolic links, where this machine can tell."""
         return os.path.realpath(path) if self.kind in _HERE else path
 
+    def behind(self, path: str, *, itself: bool) -> str | None:
+        """Where a link on the way to a file leads; None without one. `itself`: the last name is meant, link or not."""
+        if self.kind not in _HERE or not path.startswith("/") or path.startswith(("/dev/", "/proc/")):
+            return None  # those mean something else to every process
+        head, name = os.path.split(os.path.normpath(path))
+        real = os.path.join(os.path.realpath(head), name) if itself else os.path.realpath(path)
+        ours = os.path.realpath(self.workspace) if self.workspace != NOWHERE else None
+        if real == os.path.normpath(path) or (ours and real.startswith(ours + "/")):
+            return None
+        return real
+
     def changed(self, session: str, state: ShellState | None) -> dict[str, str]:
         """The variables that were set since the session was first seen."""
         first = self._first.get(session)

@@ -1,10 +1,11 @@
 """`hermetic code`: a script with the tools, from the command line."""
 
+import signal
 from pathlib import Path
 
 import msgspec
 
-from tests.cli.program import hermetic
+from tests.cli.program import hermetic, running
 
 
 def test_a_script_calls_tools_and_its_code_is_ours(tmp_path: Path) -> None:
@@ -26,6 +27,19 @@ def test_standard_input_limits_and_json() -> None:
     assert (done.returncode, answer["status"], answer["tool_calls_made"]) == (0, "success", 1)
     assert "the most of one script" in answer["output"]
     assert hermetic("code", "--timeout", "0.5", "-", stdin=b"while True: pass").returncode == 124
+
+
+def test_what_was_printed_before_an_interrupt_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\nfrom hermetic_tools import progress\nprint('so far')\nprogress('begun')\ntime.sleep(600)\n"
+    )
+    with running("code", str(script)) as process:
+        assert process.stderr is not None
+        assert b"begun" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=30)
+        assert (process.returncode, shown.startswith(b"so far\n")) == (130, True), shown
 
 
 def test_what_cannot_be_begun_is_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`hermetic code`: a Python script that calls the tools; what it prints, and its exit code."""
 
 import argparse
+import asyncio
 import json
 import secrets
 import sys
@@ -69,11 +70,18 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
         environment=arguments.env, options=chosen_options(arguments), on_progress=_tell,
         code=CodeOptions(limits=limits, warm=arguments.task is not None, isolated=arguments.isolated),
     )  # fmt: skip
+    call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
+    interrupted: dict[str, Any] = {}
     try:
-        answer: dict[str, Any] = json.loads(await toolbox.call("execute_code", {"code": code}, task_id=task))
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError:  # what it has printed is shown all the same
+            toolbox.interrupt(task)
+            interrupted = {"exit_code": INTERRUPTED}
+        answer: dict[str, Any] = json.loads(await call)
     finally:
         await in_any_case(toolbox.close(remove=arguments.task is None))
-    return answer
+    return answer | interrupted
 
 
 def _read(path: str) -> str:

@@ -185,6 +185,24 @@ async def test_a_link_that_is_there_hides_nothing_from_a_shell(tmp_path: Path, c
         assert not await is_refused(guard, env, "echo x > /dev/stderr 2> /dev/null > /dev/fd/1")
 
 
+BEYOND = [
+    "git push -f origin main > /etc/passwd", "sudo git push -f origin main", "ssh prod git push -f origin main",
+    "PATH=/tmp/x git push -f origin main", "/tmp/evil/git push -f origin main", "git push -f other main",
+]  # fmt: skip
+
+
+async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_path: Path) -> None:
+    answers = ["once"] + ["deny"] * len(BEYOND)
+    guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+    place = Spot("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    await guard.batch("t", place, count=20, words=("git", "push", "-f", "origin"))
+    await guard.command("t", "git push -f origin main", place)
+    for command in BEYOND:
+        with pytest.raises(NotPermitted):
+            await guard.command("t", command, place)
+    assert not answers
+
+
 async def test_another_secret_is_another_act(tmp_path: Path) -> None:
     answers = ["session", "deny"]
     async with opened(tmp_path) as env:

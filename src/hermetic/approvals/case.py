@@ -55,7 +55,7 @@ def needs_of(case: Case, rules: Rules, mode: Mode) -> list[Need]:
 def _of_part(part: Part, case: Case) -> Need:
     return Need(
         decoded=part.decoded, reason=part.reason, category=part.category, rule=part.rule, argv=part.argv,
-        path=part.path, exact=part.exact,
+        path=part.path, exact=part.exact, source=part.source,
     )  # fmt: skip
 
 

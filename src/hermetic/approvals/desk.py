@@ -22,6 +22,7 @@ from hermetic.contract.errors import ApprovalRequired, ConfigError, InvalidArgum
 
 REVIEW_SECONDS = 5.0
 DAY = 86_400.0
+CARRIERS = frozenset(("sudo", "doas", "su", "pkexec", "ssh", "docker", "podman", "chroot", "nsenter", "env", "xargs"))
 
 _log = logging.getLogger("hermetic.approvals")
 
@@ -77,7 +78,7 @@ class Desk:
     async def _get_word(self, case: Case, needs: list[Need]) -> bool:
         if not needs:
             self._note(case, "allowed", "approval")
-        elif self.grants.spend(needs, case.task, case.place):
+        elif not _is_carried(case) and self.grants.spend(needs, case.task, case.place):
             self._note(case, "allowed", "budget")
         elif self.settings.mode == "deny":
             raise self._refused(case, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way")
@@ -290,6 +291,12 @@ SECOND_OPINION = "second-opinion"
 
 def _once_key(case: Case) -> str:
     return f"{case.subject}\0{case.text}\0{case.around()}"
+
+
+def _is_carried(case: Case) -> bool:
+    """Whether a program runs as somebody else, elsewhere, or from a file of its own: no budget was asked for that."""
+    programs = [act.words[0] for act in case.examined.acts if act.deed == "run" and act.words]
+    return any("/" in program or program in CARRIERS for program in programs)
 
 
 def _why(needs: Sequence[Need]) -> str:

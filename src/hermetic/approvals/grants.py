@@ -27,7 +27,7 @@ class Budget(msgspec.Struct, kw_only=True):
         """Whether this is an act of that kind; whatever else the text does is not."""
         if self.under:
             return bool(need.path) and _is_under(need.path, self.under) and need.category != "secret-exfil"
-        return need.argv[: len(self.words)] == self.words
+        return need.source == "program" and bool(need.exact) and need.argv[: len(self.words)] == self.words
 
 
 class Grants:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from hermetic.contract.verdict import Verdict
+from hermetic.contract.verdict import Source, Verdict
 
 Answer = Literal["once", "session", "always", "deny"]
 Mode = Literal["ask", "deny", "allow", "sandbox-first"]
@@ -27,6 +27,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  # the program that does it
     path: str = ""  # that it changes
     exact: str = ""  # what tells it from all other acts; empty: it can be allowed for one time alone
+    source: Source = "program"  # what does it: the program itself, or a redirection beside it
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,7 +88,8 @@ async def test_what_a_command_prints_when_told_to_end_is_heard_out(
     async with hermetic.open(plain) as env:
         text = "bash -c 'trap \"echo cleaned; exit\" TERM; echo up; while :; do sleep 0.02; done'"
         result = await env.run(text, timeout=1)
-        assert result.output == "up\ncleaned\n"
+        assert result.output.startswith("up\n")
+        assert result.output.endswith("cleaned\n")  # bash may say in between that its `sleep` was ended
 
 
 async def _runs(env: hermetic.Environment, count: int) -> bool:

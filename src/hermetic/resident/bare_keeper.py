@@ -172,8 +172,8 @@ class BareSweep:
     """
 
     def __init__(self, keeper: Keeper, subject: str, grace: float, done: Callable[[list[int]], None]) -> None:
-        self.keeper, self.subject, self.done = keeper, subject, done
-        self.until = time.monotonic() + grace
+        self.keeper, self.subject, self.grace, self.done = keeper, subject, grace, done
+        self.until: float | None = None  # known when they have been told: the first look may take long
         self.pause = FIRST_LOOK_SECONDS
         if grace > 0:
             self._ask()
@@ -187,6 +187,8 @@ class BareSweep:
         if not left:
             self.done([])
             return
+        if self.until is None:
+            self.until = time.monotonic() + self.grace
         wait = self.until - time.monotonic()
         if wait <= 0:
             self._finish()

@@ -179,7 +179,7 @@ KEEP = r"""
 exec 2>/dev/null
 trap '' HUP INT QUIT TERM PIPE
 ID=${__h[1]} LOCKS=${__h[2]} IFS=' '
-declare -A own asked
+declare -A own asked parent
 
 # Whoever we hang below is never ours, whatever he carries: not the first process, and not ourselves.
 declare -A spared=([1]=1)
@@ -192,8 +192,8 @@ done
 walk() {
   local p pid s e l n changed wanted=${1%+*} root=
   [[ $1 == *+* ]] && root=${1#*+}  # a number alone is no pid: that of another process could be the same
-  local -A number=() parent=()
-  own=()
+  local -A number=()
+  own=() parent=()
   for p in /proc/[0-9]*; do
     s= e= l= n= pid=${p#/proc/}
     IFS= read -rN 4096 s <"$p/stat"
@@ -225,15 +225,24 @@ dies_of_term() {
   done <"/proc/$1/status"
 }
 
-# TERM to whom it is new, and again to whom it would end: one between a fork and its exec is lost.
+# TERM to whom it is new, and again to whom it would end: one between a fork and its exec is lost. Parents have it
+# before their children: a shell whose child ends first would go on with its next command. Nobody is stopped for that:
+# to who stands still when his group loses its leader, the kernel sends HUP.
 ask_to_end() {
-  local pid new=()
+  local pid new=() found
+  local -A left=()
   walk "$1"
   for pid in "${!own[@]}"; do
-    if [[ ! ${asked[$pid]-} ]] || dies_of_term "$pid"; then asked[$pid]=1 new+=("$pid"); fi
+    if [[ ! ${asked[$pid]-} ]] || dies_of_term "$pid"; then asked[$pid]=1 left[$pid]=1; fi
   done
-  # All stand still until each has it: a shell whose child ends first would go on with its next command.
-  if ((${#new[@]})); then kill -STOP "${new[@]}"; kill -TERM "${new[@]}"; kill -CONT "${new[@]}"; fi
+  while ((${#left[@]})); do
+    found=()
+    for pid in "${!left[@]}"; do [[ ${left[${parent[$pid]:-0}]-} ]] || found+=("$pid"); done
+    ((${#found[@]})) || found=("${!left[@]}")
+    for pid in "${found[@]}"; do unset "left[$pid]"; done
+    new+=("${found[@]}")
+  done
+  if ((${#new[@]})); then kill -TERM "${new[@]}"; kill -CONT "${new[@]}"; fi
 }
 
 # Stops who is new until nobody is, so that nobody can fork away unseen; then kills, until none is left.

@@ -139,6 +139,9 @@ class Client:
         except frames.FrameError:
             self.close()
             return
+        except Exception:  # half of it is taken: nobody can go on with this connection
+            self.close()
+            raise
         self.coming = None
 
     def _take(self, kind: int, number: int, fields: Fields, body: bytes) -> None:
@@ -164,7 +167,7 @@ class Client:
             raise
         except Exception as error:  # the client hears of it and everybody else goes on
             request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
-            raise
+            self.loop.on_error()
 
     def greet(self, token: bytes) -> None:
         """Whether the token is ours; a wrong one ends the connection."""

@@ -1,0 +1,64 @@
+"""A mistake of ours in one request costs that request, and neither the connection nor anybody's time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SERVE = """
+import socket, sys, threading
+from hermetic.resident.frames import CREDIT, ERROR, REPLY, REQUEST, FrameReader, pack_frame
+from hermetic.resident.loop import Loop
+from hermetic.resident.server import Server
+
+failures, turns, said = [], [], []
+loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
+
+class Requests:
+    def serve(self, request):
+        turns.append(request.fields["op"])
+        if request.fields["op"] == "hello":
+            request.client.greet(b"t")
+            request.reply({})
+        elif request.fields["op"] == "stays":
+            request.on_credit = lambda count: {}["missing"]
+        else:
+            raise ZeroDivisionError(request.fields["op"])
+
+server = Server(loop, sys.argv[1], b"t", Requests())
+
+def ask(stream, *frames):
+    reader, found = FrameReader(), []
+    stream.sendall(b"".join(frames))
+    while len(found) < len(frames) and (data := stream.recv(4096)):
+        found += [(kind, number) for kind, number, _, _ in reader.feed(data)]
+    return found
+
+def client():
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(20)
+        stream.connect(sys.argv[1])
+        ask(stream, pack_frame(REQUEST, 1, {"op": "hello"}))
+        broken = [pack_frame(REQUEST, number, {"op": "broken"}) for number in (2, 3)]
+        said.append(ask(stream, *broken) == [(ERROR, 2), (ERROR, 3)])
+        said.append(ask(stream, broken[0]) == [(ERROR, 2)])
+        half = pack_frame(REQUEST, 4, {"op": "stays"}) + pack_frame(CREDIT, 4, {"n": 1})
+        said.append(ask(stream, half) == [])  # nobody can go on: closed, not held open for nothing
+
+def left():
+    if not server.clients:
+        loop.stop()
+
+server.on_count = left
+thread = threading.Thread(target=client)
+thread.start()
+loop.run()
+thread.join()
+print(said, failures)
+"""
+
+
+def test_a_mistake_in_one_request_costs_that_request_alone(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", SERVE, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    failures = [*["ZeroDivisionError"] * 3, "KeyError"]
+    assert done.stdout == f"[True, True, True] {failures}\n", done.stderr

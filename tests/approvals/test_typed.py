@@ -1,9 +1,11 @@
 """What is typed, put together to what will run: in pieces, over lines, with corrections."""
 
+import time
+
 import pytest
 
 from hermetic.approvals.readers import language_of
-from hermetic.approvals.typed import Language, Transcript
+from hermetic.approvals.typed import MOST_KEYS, Language, Transcript
 from hermetic.policy.assess import Surroundings
 
 AROUND = Surroundings()
@@ -99,3 +101,19 @@ def test_who_runs_what_it_reads_is_known_by_name_and_words(
     program: str, argv: list[str], language: Language | None
 ) -> None:
     assert language_of(program, argv) == language
+
+
+@pytest.mark.parametrize("text", ["x" * 3_000_000, "a\b" * 500_000, "\x1b[A" * 200_000])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_very_long_input_is_put_together_at_once(text: str, terminal: bool) -> None:
+    began = time.perf_counter()
+    transcript = Transcript("shell", terminal=terminal)
+    assert transcript.type(text, AROUND) == []
+    assert time.perf_counter() - began < 10
+
+
+def test_a_line_with_more_keys_than_anybody_types_is_not_followed() -> None:
+    transcript = Transcript("shell", terminal=True)
+    transcript.type("a\b" * MOST_KEYS, AROUND)
+    (typed,) = transcript.type("ls\r", AROUND)
+    assert typed.examined.verdict.label == "dangerous"

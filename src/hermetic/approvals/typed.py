@@ -17,6 +17,8 @@ from hermetic.policy.rules import Finding, Rule
 Language = Literal["shell", "python"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
+MOST_KEYS = 65_536  # characters of one line at a terminal, with all that was taken back
+_LINES, _KEYS = re.compile(r"[^\n]+|\n"), re.compile(r"[^\x00-\x1f\x7f]+|[\x00-\x1f\x7f]")
 _BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
 _AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")  # the cursor stays at the end
 # What an interactive shell replaces by older lines, and what gives keys another meaning.
@@ -49,7 +51,8 @@ class Transcript:
         self._known: frozenset[tuple[str, str, str]] = frozenset()  # what was found in them
         self._open = ""  # lines of a text that is not whole yet
         self._line = half  # the beginning of a line
-        self._typed = half  # the same with all that was taken back: what takes it back is the program's to say
+        # The same with all that was taken back: what takes it back is the program's to say.
+        self._typed = [half] if half else []
         self._keys = ""  # all that was typed in this line
         self._is_edited = False
 
@@ -63,23 +66,33 @@ class Transcript:
 
     def copy(self) -> "Transcript":
         """Another one that goes on from here: what is refused is never typed, and leaves this one as it is."""
-        return copy.copy(self)
+        other = copy.copy(self)
+        other._typed = list(self._typed)
+        return other
 
     def type(self, data: str, around: Surroundings) -> list[Typed]:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
         found = []
-        for char in data:
-            self._keys += char
-            if char in (_ENDS if self._terminal else "\n"):
+        for piece in (_KEYS if self._terminal else _LINES).findall(data):
+            if self._terminal:
+                self._press(piece)
+            if piece in (_ENDS if self._terminal else "\n"):
                 found += self._end_line(around)
-            elif self._terminal and char == _END_OF_INPUT and not self._typed:
+            elif self._terminal and piece == _END_OF_INPUT and not self._typed:
                 found += self._end_text(around)
-            elif self._terminal and (char < " " or char == "\x7f"):
-                self._edit(char)
+            elif self._terminal and (piece < " " or piece == "\x7f"):
+                self._edit(piece)
             else:
-                self._line += char
-                self._typed += char
+                self._line += piece
+                self._typed.append(piece)
         return found
+
+    def _press(self, piece: str) -> None:
+        """A line with more keys than anybody types is one that nobody follows."""
+        if len(self._keys) < MOST_KEYS:
+            self._keys += piece
+        else:
+            self._is_edited = True
 
     def _edit(self, char: str) -> None:
         """Keys that take back what was typed; with any other, nobody can tell where the next letter goes."""
@@ -93,11 +106,11 @@ class Transcript:
             self._line = re.sub(r"\S*\s*\Z", "", self._line)
         else:
             self._is_edited = True
-        self._typed += " "
+        self._typed.append(" ")
 
     def _end_line(self, around: Surroundings) -> list[Typed]:
-        line, typed, edited = self._line, self._typed, self._is_edited or self._is_unfollowed(self._line)
-        self._line, self._typed, self._keys, self._is_edited = "", "", "", False
+        line, typed, edited = self._line, "".join(self._typed), self._is_edited or self._is_unfollowed(self._line)
+        self._line, self._typed, self._keys, self._is_edited = "", [], "", False
         if self.is_ahead:
             return self._judge_ahead(line, around) or (self._judge_ahead(typed, around) if typed != line else [])
         self._open += line + "\n"

@@ -133,6 +133,23 @@ async def test_output_that_looks_like_ours_passes_unchanged(plain: str) -> None:
         assert (result.stderr_data, result.data) == (data, b"")
 
 
+async def test_a_way_in_that_breaks_off_before_anything_began_is_gone_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = 'echo x >>"$0"; case $(wc -l <"$0") in 4|6) kill -ABRT $$;; esac; exec "$@"'
+    kind = way_in(tmp_path, monkeypatch, ["bash", "-c", broken, f"{tmp_path}/times"])
+    async with hermetic.open(kind) as env:
+        for number in range(4):
+            text = f"echo {number} >>{tmp_path}/ran; cat"
+            process = await env.start(text)
+            await process.submit("typed")
+            await process.close_input()
+            assert await process.wait(SECONDS) == hermetic.Exited(0)
+            assert (await process.read()).data == b"typed\n"
+            assert (await env.run(f"echo {number} >>{tmp_path}/ran")).exit_code == 0
+    assert (tmp_path / "ran").read_text().split() == [str(number) for number in range(4) for _ in range(2)]
+
+
 ENDINGS: dict[str, hermetic.Exited | hermetic.Signalled] = {
     "kill -9 $$": hermetic.Signalled(9),
     "kill -9 0": hermetic.Signalled(9),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .bare_resident import BareResident
     from .bare_session import BareSession
     from .command import Order
+    from .feed import Feed
     from .job import Ending
     from .output_log import OutputLog
 
@@ -82,12 +83,18 @@ class BareJob(Job):
     resident: BareResident
     line: Line | None = None
     report: Report
+    feed: Feed | None = None  # what is written to it while it runs
+    again: tuple[Start, bool] | None = None  # how it is sent in once more, should the way in break off at once
 
     def send(self, start: Start, stdin_fd: int | None, live: bool = False) -> None:
         """Start it there. The input is closed by us. Raises OSError when no process or descriptor can be had."""
-        self.complaints = Complaints()
         self.begun_listeners: list[Callable[[], None]] = []
         self.line_listeners: list[Callable[[], None]] = []
+        self.again = (start, live) if stdin_fd is None else None
+        self._send(start, stdin_fd, live)
+
+    def _send(self, start: Start, stdin_fd: int | None, live: bool) -> None:
+        self.complaints = Complaints()
         self.report = Report({OUT} if self.err is None else {OUT, ERR})
         start.flags += ("" if self.err is None else "s") + ("i" if live or stdin_fd is not None else "")
         token = os.urandom(16).hex().encode()
@@ -100,6 +107,8 @@ class BareJob(Job):
             self.line.feed.pour(stdin_fd)
         elif not live:
             self.line.feed.close()
+        if live:
+            self.feed = self.line.feed
 
     @property
     def has_begun(self) -> bool:
@@ -131,12 +140,23 @@ class BareJob(Job):
         listeners, self.line_listeners = self.line_listeners, []
         for listener in listeners:
             listener()
-        if self.own_ending is not None:
+        if self.own_ending is not None or self._is_sent_again():
             return
         how = "%s %d" % tuple(ending_of(self.line.status or 0)) if self.line is not None else ""
         reason = "the way to it ended (%s): %s" % (how, str(self.complaints) or "it said nothing")
         # Where the place itself is gone, nobody may find this resident any more once that is told.
         self.resident.keeper.ask("look", "-", "/", lambda _: self.lose(reason))
+
+    def _is_sent_again(self) -> bool:
+        """True when the way in broke off before it told the directory, so before anything was started; once."""
+        if self.again is None or self.report.cwd or self.report.pid is not None or self.is_ending:
+            return False
+        (start, live), self.again = self.again, None
+        try:
+            self._send(start, None, live)
+        except OSError:
+            return False
+        return True
 
     def lose(self, reason: str) -> None:
         """Nobody hears of it any more; what may still run there is ended."""
@@ -214,8 +234,6 @@ class BareProcess(BareJob, Process):
         self.input_place = None
         self.feed = None
         self.send(start, stdin_fd, live)
-        if live and self.line is not None:
-            self.feed = self.line.feed
 
     def ended_there(self, ending: Ending) -> None:
         if self.feed is not None:

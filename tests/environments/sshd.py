@@ -84,9 +84,7 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def running(
-    at: Path, *lines: str, address: str = "127.0.0.1", around: Sequence[str] = ()
-) -> Iterator[Sshd]:
+def running(at: Path, *lines: str, address: str = "127.0.0.1", around: Sequence[str] = ()) -> Iterator[Sshd]:
     """An sshd with these settings besides its own, `around` it a program that gives it another view of the machine."""
     at.mkdir(exist_ok=True)
     at.chmod(0o711)

@@ -37,9 +37,9 @@ def test_a_descriptor_kept_in_a_variable_leads_to_its_file() -> None:
 
 
 def test_a_script_that_starts_copies_of_itself_is_a_bomb_and_one_that_names_itself_is_not() -> None:
-    verdict = assess("printf '#!/bin/sh\\n\"$0\" & \"$0\"\\n' > b.sh; chmod +x b.sh; ./b.sh")
+    verdict = assess('printf \'#!/bin/sh\\n"$0" & "$0"\\n\' > b.sh; chmod +x b.sh; ./b.sh')
     assert "fork-bomb" in {part.rule for part in verdict.parts}
-    assert label("printf 'cd \"$(dirname \"$0\")\"\\n' > b.sh; sh b.sh") == "safe"
+    assert label('printf \'cd "$(dirname "$0")"\\n\' > b.sh; sh b.sh') == "safe"
 
 
 def test_the_directory_an_option_names_is_where_the_command_runs() -> None:

@@ -77,9 +77,7 @@ def plant(root: Path) -> None:
     os.utime(root / "plain", ns=(1_000_000_000_123_456_789, 1_000_000_000_123_456_789))
 
 
-async def test_files_are_there_byte_by_byte_before_a_command(
-    options: dict[str, Any], here: Path, there: Path
-) -> None:
+async def test_files_are_there_byte_by_byte_before_a_command(options: dict[str, Any], here: Path, there: Path) -> None:
     plant(here)
     async with hermetic.open("ssh", **options) as env:
         assert (await env.run(f"cat {there}/plain; {there}/run")).output == "ß\nran\n"

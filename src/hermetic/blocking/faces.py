@@ -240,7 +240,13 @@ class Session:
     ) -> Patched:  # fmt: skip
         """Edits files: a text becomes another in one file, or what a `patch` asks for; or nothing is done."""
         return self._portal.call(
-            self._session.patch, path, old_string, new_string, replace_all=replace_all, patch=patch, bounds=bounds,
+            self._session.patch,
+            path,
+            old_string,
+            new_string,
+            replace_all=replace_all,
+            patch=patch,
+            bounds=bounds,
             oversight=oversight,
         )
 

@@ -105,7 +105,7 @@ async def test_a_relative_cwd_starts_at_the_sessions(shell: hermetic.Session, di
 async def test_env_holds_for_one_command(shell: hermetic.Session) -> None:
     await shell.run("export A=1")
     value = 'it\'s "x" $HOME `y`\nß'
-    result = await shell.run("bash -c 'echo \"$A\"; echo \"$B\"'", env={"A": "2", "B": value})
+    result = await shell.run('bash -c \'echo "$A"; echo "$B"\'', env={"A": "2", "B": value})
     assert result.output == f"2\n{value}\n"
     assert (await shell.run('echo "$A[$B]"')).output == "1[]\n"
 

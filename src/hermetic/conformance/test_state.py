@@ -58,9 +58,7 @@ async def test_state_tells_the_exported_variables(shell: hermetic.Session) -> No
     assert "HIDDEN" not in env
 
 
-async def test_an_open_descriptor_is_carried(
-    shell: hermetic.Session, directory: str, cannot: frozenset[str]
-) -> None:
+async def test_an_open_descriptor_is_carried(shell: hermetic.Session, directory: str, cannot: frozenset[str]) -> None:
     await shell.run(f"exec 5>'{directory}/f'; exec {{named}}>'{directory}/g'")
     written = await shell.run("echo one >&5; echo two >&$named")
     if "descriptors" in cannot:

@@ -92,4 +92,3 @@ def _directory(path: str) -> str:
         missing = "is not a directory" if os.path.exists(path) else "does not exist"
         raise InvalidArgument(f"cwd {path!r} {missing}; give a directory that exists", argument="cwd")
     return path
-

@@ -93,7 +93,7 @@ class Question:
         except OSError:
             self.close()
             return
-        self.prompt += data[:PROMPT_BYTES - len(self.prompt)]
+        self.prompt += data[: PROMPT_BYTES - len(self.prompt)]
         if not data:
             self.askpass.loop.unwatch(self.watch)
             self.is_asked = True

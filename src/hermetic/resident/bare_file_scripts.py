@@ -85,7 +85,9 @@ fi
 """
 
 # Fields besides: 7 offset, 8 the most bytes.
-READ = SETTLE + r"""
+READ = (
+    SETTLE
+    + r"""
 [[ -d $p ]] && refuse 'IsADirectoryError Is a directory'
 settle
 [[ -r ./$n && ! -d ./$n ]] || fail 'cannot be read' 1
@@ -93,10 +95,13 @@ if [[ -p ./$n || -S ./$n ]]; then say "=0 1000 0 - 0 $p"; exit; fi
 tell 0 -L
 if ((${__h[7]})); then tail -c +$((${__h[7]} + 1)) "./$n" | head -c "${__h[8]}"; else head -c "${__h[8]}" "./$n"; fi
 """
+)
 
 # Fields besides: 7 the first line, 8 how many, 9 the most bytes of each, 10 the most of all. Tells `#` and how many
 # newlines there are, 1 if the last byte is one, 1 if there is a NUL. The first 64 bytes come before the lines.
-LINES = SETTLE + r"""
+LINES = (
+    SETTLE
+    + r"""
 [[ -d $p ]] && refuse 'IsADirectoryError Is a directory'
 settle
 [[ -r ./$n && ! -d ./$n ]] || fail 'cannot be read' 1
@@ -107,9 +112,12 @@ head -c 64 "./$n"
 ((a != b)) || tail -n "+${__h[7]}" "./$n" | head -n "${__h[8]}" | cut -b "1-${__h[9]}" | head -c "${__h[10]}"
 tell 0 -L
 """
+)
 
 # Tells nothing of a directory; its names come, each ended by NUL.
-NAMES = SETTLE + r"""
+NAMES = (
+    SETTLE
+    + r"""
 cd -P -- "$p" 2>/dev/null || fail '' 1
 here; p=${w:-/} n=.; bound "$p"
 shopt -s nullglob dotglob
@@ -117,9 +125,12 @@ f=(*)
 ((${#f[@]})) && printf '%s\0' "${f[@]:0:${__h[7]}}"
 tell 0
 """
+)
 
 # Time, size and name of each file below a directory, by lines; of a file, of that one. Nothing of hidden directories.
-FIND = SETTLE + r"""
+FIND = (
+    SETTLE
+    + r"""
 if [[ -d $p ]]; then
   cd -P -- "$p" 2>/dev/null || fail '' 1
   here; p=${w:-/} n=.; bound "$p"; bound "$w/."
@@ -135,9 +146,12 @@ if [[ -d $p ]]; then
 else settle; [[ -f ./$n && -r ./$n ]] || fail 'cannot be read' 1; stat -c '%Y %s %n' "./$n"; fi
 tell 0
 """
+)
 
 # An archive of the files whose names follow as input, each ended by NUL, below the directory of the path.
-FETCH = SETTLE + r"""
+FETCH = (
+    SETTLE
+    + r"""
 [[ -d $p ]] || p=${p%/*}
 cd -P -- "${p:-/}" 2>/dev/null || fail '' 1
 here; p=${w:-/} n=.
@@ -145,8 +159,11 @@ exec 3>&1
 xargs -0 tar -cf - 2>/dev/null
 tell 0
 """
+)
 
-STATUS = SETTLE + r"""
+STATUS = (
+    SETTLE
+    + r"""
 if [[ -d $p ]]; then cd -P -- "$p" 2>/dev/null || fail '' 1; here; p=${w:-/} n=.; bound "$p"
 elif [[ ${__h[7]} && ! -e $p ]]; then
   d=$p rest=
@@ -156,9 +173,12 @@ elif [[ ${__h[7]} && ! -e $p ]]; then
 else settle; [[ -e ./$n || -L ./$n ]] || fail '' 1; fi
 tell 0
 """
+)
 
 # Fields besides: 7 size of the content that follows as input, 8 mode or "", 9 a name.
-WRITE = SETTLE + r"""
+WRITE = (
+    SETTLE
+    + r"""
 [[ -d $p ]] && refuse 'IsADirectoryError Is a directory'
 settle; unchanged
 m=${__h[8]} a=.hermetic-${__h[9]} c=1 o=
@@ -179,17 +199,23 @@ if i=$( { umask 077; set -C; cat >"./$a"; } 2>&1 ) && [[ $(stat -c %s "./$a") ==
 fi
 rm -f "./$a"; fail "${i:-it was cut off}"
 """
+)
 
-DELETE = SETTLE + r"""
+DELETE = (
+    SETTLE
+    + r"""
 settle; unchanged
 [[ -e ./$n || -L ./$n ]] || fail '' 1
 [[ -d ./$n && ! -L ./$n ]] && refuse 'IsADirectoryError Is a directory'
 i=$(rm -f "./$n" 2>&1) || fail "$i"
 say "=0 0 0 - 0 $p"
 """
+)
 
 # Fields besides: 7 the other path, 8 r: what is there is replaced.
-MOVE = SETTLE + r"""
+MOVE = (
+    SETTLE
+    + r"""
 settle; unchanged
 [[ -e ./$n || -L ./$n ]] || fail '' 1
 [[ -d ./$n && ! -L ./$n ]] && refuse 'IsADirectoryError Is a directory'
@@ -204,3 +230,4 @@ else
 fi
 tell 1
 """
+)

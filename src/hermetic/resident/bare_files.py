@@ -57,6 +57,7 @@ class BareFileDesk(FileDesk):
 
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             return _page(answer, counts, data, first, width, budget)
+
         more = (b"%d" % first, b"%d" % lines, b"%d" % (width + 1), b"%d" % budget)
         self._begin(request, scripts.LINES, "", more, shape=shape)
 
@@ -71,6 +72,7 @@ class BareFileDesk(FileDesk):
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             names = [os.fsdecode(name) for name in data.split(b"\0")[:-1]]
             return answer, frames.pack(sorted(names))
+
         self._begin(request, scripts.NAMES, "", (b"%d" % most,), shape=shape)
 
     def file_status(self, request: Request) -> None:
@@ -79,6 +81,7 @@ class BareFileDesk(FileDesk):
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             is_missing = answer["mode"] == 0 and answer["kind"] == "other" and answer["signature"] == "-"
             return dict(answer, kind="missing", signature=MISSING) if is_missing else answer, b""
+
         self._begin(request, scripts.STATUS, "", (missing,), shape=shape)
 
     def write_file(self, request: Request) -> None:
@@ -105,8 +108,14 @@ class BareFileDesk(FileDesk):
         raise Refusal("Unsupported", message, capability="change_files")
 
     def _begin(
-        self, request: Request, script: str, how: str, more: tuple[bytes, ...], source: int | None = None,
-        changes: list[str] | None = None, shape: Shape | None = None,
+        self,
+        request: Request,
+        script: str,
+        how: str,
+        more: tuple[bytes, ...],
+        source: int | None = None,
+        changes: list[str] | None = None,
+        shape: Shape | None = None,
     ) -> None:
         """Runs a script once the session is known, and once no other change of the same files is under way."""
         given = take.path(request.fields, "path", "")
@@ -120,7 +129,9 @@ class BareFileDesk(FileDesk):
 
             def work(done: Callable[[], None]) -> None:
                 FileWork(self.resident, request, path, script, fields, source, done, shape)
+
             self.turns.take(keys, work)
+
         session.exports.ask(ready)
 
     def ask(self, request: Request, script: str, body: Body, given: bytes, then: Callable[[Fields], None]) -> None:
@@ -130,6 +141,7 @@ class BareFileDesk(FileDesk):
 
         def shape(answer: Fields, counts: str, data: bytes) -> None:
             then(answer)
+
         FileWork(self.resident, request, path, script, fields, None, lambda: None, shape, body, given)
 
     def _bounds(self, request: Request) -> tuple[bytes, bytes]:
@@ -165,8 +177,16 @@ class FileWork:
     """One script that reads or changes a file there, and the answer to whoever asked for it."""
 
     def __init__(
-        self, resident: BareResident, request: Request, path: str, script: str, fields: tuple[bytes, ...],
-        source: int | None, done: Callable[[], None], shape: Shape | None = None, body: Body | None = None,
+        self,
+        resident: BareResident,
+        request: Request,
+        path: str,
+        script: str,
+        fields: tuple[bytes, ...],
+        source: int | None,
+        done: Callable[[], None],
+        shape: Shape | None = None,
+        body: Body | None = None,
         given: bytes | None = None,
     ) -> None:
         self.request, self.path, self.done, self.shape = request, path, done, shape
@@ -177,7 +197,8 @@ class FileWork:
         token = os.urandom(16).hex().encode()
         try:
             line = Line(
-                resident, order(script, token, *fields), token, self.body, self.complaints, self._told, self._ended)
+                resident, order(script, token, *fields), token, self.body, self.complaints, self._told, self._ended
+            )
         except OSError as error:
             done()
             request.refuse(Refusal("EnvironmentUnavailable", "the place cannot be reached: %s" % error.strerror))
@@ -209,8 +230,16 @@ class FileWork:
         try:
             size, mode, changed, signature, created, path = rest.split(" ", 5)
             bits = int(mode, 16)
-            answer = {"size": int(size), "mode": stat.S_IMODE(bits), "mtime": float(changed), "signature": signature,
-                      "created": created == "1", "path": path, "made": self.made, "kind": _kind(bits)}
+            answer = {
+                "size": int(size),
+                "mode": stat.S_IMODE(bits),
+                "mtime": float(changed),
+                "signature": signature,
+                "created": created == "1",
+                "path": path,
+                "made": self.made,
+                "kind": _kind(bits),
+            }
         except ValueError:
             said = str(self.complaints) or "no answer"
             self.request.refuse(Refusal("EnvironmentUnavailable", "the place did not do it: %s" % said))
@@ -229,19 +258,20 @@ def _page(answer: Fields, counts: str, data: bytes, first: int, width: int, budg
     if not counts:  # no file
         return answer, b""
     newlines, is_ended, is_binary = map(int, counts.split())
-    head, text = data[:HEAD_BYTES], data[min(HEAD_BYTES, answer["size"]):]
+    head, text = data[:HEAD_BYTES], data[min(HEAD_BYTES, answer["size"]) :]
     if is_binary:
         return dict(answer, binary=True), head
     mark = head[:3] if head[:3] == b"\xef\xbb\xbf" else b""
     if first == 1:
-        text = text[len(mark):]
+        text = text[len(mark) :]
     lines = text.split(b"\n")
     total = newlines + (answer["size"] > len(mark) and not is_ended)
     if (len(text) >= budget and len(lines) > 1) or not lines[-1]:
         lines.pop()  # the last one is not whole, or there is none
     cut = [[number, len(line)] for number, line in enumerate(lines) if len(line) > width]
     return dict(answer, total=total, first=first, lines=len(lines), cut=cut, encoding="utf-8", mark=mark), b"\n".join(
-        line[:width] for line in lines)
+        line[:width] for line in lines
+    )
 
 
 def _kind(mode: int) -> str:

@@ -30,7 +30,13 @@ class Start:
     """What a bash in the place is to start."""
 
     def __init__(
-        self, cwd: str, flags: str, state: bytes, text: bytes = b"", wrap: bytes = b"", options: str = "",
+        self,
+        cwd: str,
+        flags: str,
+        state: bytes,
+        text: bytes = b"",
+        wrap: bytes = b"",
+        options: str = "",
         argv: tuple[bytes, ...] = (),
     ) -> None:
         self.cwd, self.flags, self.state, self.text, self.wrap = cwd, flags, state, text, wrap
@@ -39,8 +45,19 @@ class Start:
     def order(self, token: bytes, mark: str, second_mark: bytes) -> bytes:
         loader = b"" if self.argv else LOADER.encode()
         return order(
-            SUPERVISE, token, mark.encode(), second_mark, os.fsencode(self.cwd), self.flags.encode(), loader,
-            self.options.encode(), self.state, self.text, self.wrap, *self.argv)
+            SUPERVISE,
+            token,
+            mark.encode(),
+            second_mark,
+            os.fsencode(self.cwd),
+            self.flags.encode(),
+            loader,
+            self.options.encode(),
+            self.state,
+            self.text,
+            self.wrap,
+            *self.argv,
+        )
 
 
 class Report:
@@ -100,8 +117,14 @@ class BareJob(Job):
         token = os.urandom(16).hex().encode()
         text = start.order(token, self.mark, self.resident.keeper.second_mark(self.number))
         self.line = Line(
-            self.resident, text, token, self.out, self.complaints if self.err is None else self.err, self._told,
-            self._line_ended)
+            self.resident,
+            text,
+            token,
+            self.out,
+            self.complaints if self.err is None else self.err,
+            self._told,
+            self._line_ended,
+        )
         self.drains = self.line.drains
         if stdin_fd is not None:
             self.line.feed.pour(stdin_fd)
@@ -177,6 +200,7 @@ class BareJob(Job):
             timer.cancel()
             self.line_listeners = [listener for listener in self.line_listeners if listener is not heard]
             done(left)
+
         timer = self.resident.loop.call_later(LAST_WORDS_SECONDS, heard)
         self.line_listeners.append(heard)
 
@@ -196,8 +220,15 @@ class BareCommand(BareJob, Command):
     home: BareSession
 
     def __init__(
-        self, resident: BareResident, job_id: str, number: int, session: BareSession, text: bytes, out: OutputLog,
-        err: OutputLog | None, order: Order,
+        self,
+        resident: BareResident,
+        job_id: str,
+        number: int,
+        session: BareSession,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        order: Order,
     ) -> None:
         Command.__init__(self, resident, job_id, number, session, text, out, err, order)
 
@@ -226,8 +257,17 @@ class BareProcess(BareJob, Process):
     """A process of its own. It is sent in by its constructor."""
 
     def __init__(
-        self, resident: BareResident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
-        err: OutputLog | None, start: Start, stdin_fd: int | None, live: bool,
+        self,
+        resident: BareResident,
+        job_id: str,
+        number: int,
+        session: str,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        start: Start,
+        stdin_fd: int | None,
+        live: bool,
     ) -> None:
         Job.__init__(self, resident, job_id, number, session, text, out, err)
         self.cwd = start.cwd

@@ -60,8 +60,15 @@ class Keeper:
         second = b"%d" % self.high
         text = order(KEEP, self.resident.id.encode(), second, os.fsencode(self.cwd))
         self.line = Line(
-            self.resident, text, os.urandom(16).hex().encode(), Answers(self._said), self.complaints,
-            lambda stream, record: None, self._ended, self.resident.keeper_program)
+            self.resident,
+            text,
+            os.urandom(16).hex().encode(),
+            Answers(self._said),
+            self.complaints,
+            lambda stream, record: None,
+            self._ended,
+            self.resident.keeper_program,
+        )
         self.timer = self.loop.call_later(self.resident.keeper_seconds, self._too_late)
 
     def await_greeting(self) -> None:
@@ -71,6 +78,7 @@ class Keeper:
         def give_up(why: str) -> None:
             found.append(why)
             self.loop.stop()
+
         lost, self.lost, self.when_greeted = self.lost, give_up, self.loop.stop
         self.loop.run()
         self.lost, self.when_greeted = lost, lambda: None

@@ -66,8 +66,8 @@ class Sieve:
         whole = self.rest + bytes(data)
         parts = whole.split(self.token)
         held = _overlap(parts[-1], self.token)
-        self.rest = parts[-1][len(parts[-1]) - held:] if held else b""
-        parts[-1] = parts[-1][:len(parts[-1]) - held]
+        self.rest = parts[-1][len(parts[-1]) - held :] if held else b""
+        parts[-1] = parts[-1][: len(parts[-1]) - held]
         whole_records = []
         for at, part in enumerate(parts):
             if at:
@@ -107,15 +107,25 @@ class Line:
     """Started by its constructor. `told(stream, record)` as records come, `ended()` once when nothing more can."""
 
     def __init__(
-        self, resident: BareResident, order: bytes, token: bytes, out: Sink, err: Sink,
-        told: Callable[[int, bytes], None], ended: Callable[[], None], program: list[str] | None = None,
+        self,
+        resident: BareResident,
+        order: bytes,
+        token: bytes,
+        out: Sink,
+        err: Sink,
+        told: Callable[[int, bytes], None],
+        ended: Callable[[], None],
+        program: list[str] | None = None,
     ) -> None:
         self.resident, self.ended = resident, ended
         self.status: int | None = None
         self.sieves = [
-            Sieve(out, token, lambda record: told(OUT, record)), Sieve(err, token, lambda record: told(ERR, record))]
+            Sieve(out, token, lambda record: told(OUT, record)),
+            Sieve(err, token, lambda record: told(ERR, record)),
+        ]
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = pipes = [
-            os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+            os.pipe2(os.O_CLOEXEC) for _ in range(3)
+        ]
         try:
             launch = Launch(program or resident.arm, resident.arm_environ, "/")
             self.pid = spawn(launch, (read_in, write_out, write_err), False, resident)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from . import fields as take
 from .bare_jobs import BareJob
-from .requests import EXCERPT_BYTES, Requests
+from .requests import Requests
 from .resident import Refusal
+from .starting_requests import EXCERPT_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class BareRequests(Requests):
                 then(request)
             except Refusal as refusal:
                 request.refuse(refusal)
+
         session.exports.ask(lambda _: self.resident.keeper.ask("look", "-", path, seen))
 
     def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:

@@ -83,8 +83,16 @@ class BareResident(Resident):
 
     # -- processes
     def start(
-        self, job_id: str, session_name: str, argv: list[str], text: bytes, launch_options: Fields, cwd: str | None,
-        env: dict[str, str] | None, separate: bool, answer: Begun,
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        text: bytes,
+        launch_options: Fields,
+        cwd: str | None,
+        env: dict[str, str] | None,
+        separate: bool,
+        answer: Begun,
     ) -> None:
         session = self.session(session_name)
         self.starting[job_id] = [answer]
@@ -96,13 +104,21 @@ class BareResident(Resident):
                 return
             place = session.cwd if cwd is None else self.resolve_path(session, cwd)
             environ = dict(exports, **(env or {}), PWD=place)
-            start = Start(
-                place, "ce", b"export " + assignments(environ), argv=tuple(map(os.fsencode, argv)))
+            start = Start(place, "ce", b"export " + assignments(environ), argv=tuple(map(os.fsencode, argv)))
             err = self.new_log() if separate else None
             try:
                 job = BareProcess(
-                    self, job_id, self.next_number(), session_name, text, self.new_log(), err, start, stdin_fd,
-                    launch_options["stdin"] == "pipe")
+                    self,
+                    job_id,
+                    self.next_number(),
+                    session_name,
+                    text,
+                    self.new_log(),
+                    err,
+                    start,
+                    stdin_fd,
+                    launch_options["stdin"] == "pipe",
+                )
             except OSError as error:
                 refuse("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
                 return
@@ -116,6 +132,7 @@ class BareResident(Resident):
                 os.close(stdin_fd)
             for callback in self.starting.pop(job_id, []):
                 callback(None, Refusal(kind, message))
+
         session.exports.ask(launch)
 
     def _begun(self, job: BareProcess) -> None:
@@ -138,9 +155,11 @@ class BareResident(Resident):
     # -- ending
     def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
         """First in the place, then here: the programs that lead there end by themselves when nothing runs."""
+
         def over(survivors: list[int]) -> None:
             self.keeper.close()
             tree.Sweep(self.loop, self.everything, grace, lambda more: done(survivors + more))
+
         BareSweep(self.keeper, "*", grace, over)
 
     def ask_strays(self, answer: Callable[[bool], None]) -> None:

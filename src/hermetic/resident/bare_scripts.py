@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Read by the bash that was started, which reads itself from its input and must not do more than that: it makes room for
 # another. Kept apart from the fields: what LC_ALL was. In the C locale a character is a byte.
 _HEADER = (
-    b"exec \"$BASH\" --norc --noprofile -c '[[ -v LC_ALL ]] && __h_l=$LC_ALL; LC_ALL=C; for __h_n; do __h_x=; "
+    b'exec "$BASH" --norc --noprofile -c \'[[ -v LC_ALL ]] && __h_l=$LC_ALL; LC_ALL=C; for __h_n; do __h_x=; '
     b'((__h_n)) && IFS= read -rN "$__h_n" __h_x; __h+=("$__h_x"); done; set --; eval "${__h[0]}"\' bash %s\n'
 )
 

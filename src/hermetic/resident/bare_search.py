@@ -59,7 +59,7 @@ class Archive(Body):
         self.total += len(data)
         view = memoryview(data)
         while view and self.total <= 2 * FETCHED_BYTES:
-            view = view[self.file.write(view):]
+            view = view[self.file.write(view) :]
 
     def files(self) -> Iterator[matching.File]:
         with open(os.dup(self.file.fileno()), "rb") as raw:
@@ -123,8 +123,10 @@ class Search:
             return
         size = sum(self.found[path][1] for path in paths)
         if size > FETCHED_BYTES:
-            message = ("%d bytes would have to be looked at, and there is no python3 in this place: at most %d; search "
-                       "a smaller directory, or use grep" % (size, FETCHED_BYTES))
+            message = (
+                "%d bytes would have to be looked at, and there is no python3 in this place: at most %d; search "
+                "a smaller directory, or use grep" % (size, FETCHED_BYTES)
+            )
             self.request.refuse(Refusal("InvalidArgument", message, argument="path"))
             return
         if paths:
@@ -168,6 +170,7 @@ class Search:
         def failed(refusal: Refusal) -> None:
             archive.close()
             self.request.refuse(refusal)
+
         ticket = self.desk.crew.give(work, done, failed, self.seconds)
         self.request.abandoned = ticket.stop
 
@@ -177,9 +180,7 @@ def _note(record: bytes) -> tuple[str, str]:
     return os.fsdecode(path), text.decode("utf-8", "replace")
 
 
-def _wanted(
-    paths: dict[str, tuple[float, int]], rules: dict[str, str], glob: Glob | None, top: Ignores
-) -> list[str]:
+def _wanted(paths: dict[str, tuple[float, int]], rules: dict[str, str], glob: Glob | None, top: Ignores) -> list[str]:
     """The files that a walk of the same tree would have found."""
     known: dict[str, Ignores | None] = {}
 
@@ -199,6 +200,7 @@ def _wanted(
                     found.add(file, rules[path])
             known[folder] = found
         return known[folder]
+
     chosen = []
     for path in paths:
         folder, _, name = path.rpartition("/")

@@ -115,16 +115,24 @@ class BareSession(Session):
             report.take(stream, record)
             if report.is_whole:
                 finish("ended with %s %d" % tuple(report.ending or ["exited", 0]))
+
         timer = self.loop.call_later(
-            resident.login_timeout, lambda: finish("did not finish within %g s" % resident.login_timeout))
+            resident.login_timeout, lambda: finish("did not finish within %g s" % resident.login_timeout)
+        )
         environ = b"export " + assignments(resident.environ) if resident.environ else b""
         start = Start(self.base_cwd, "L", environ, options="-l" if login else "--noprofile")
         token = os.urandom(16).hex().encode()
         mark = "%s.%d" % (resident.id, number)
         try:
             line = Line(
-                resident, start.order(token, mark, resident.keeper.second_mark(number)), token, complaints, complaints,
-                told, lambda: finish("could not be read: %s" % complaints))
+                resident,
+                start.order(token, mark, resident.keeper.second_mark(number)),
+                token,
+                complaints,
+                complaints,
+                told,
+                lambda: finish("could not be read: %s" % complaints),
+            )
             line.feed.close()
         except OSError as error:
             why = "could not be read: %s" % error.strerror
@@ -201,7 +209,8 @@ class BareSession(Session):
         state = read_state(report.state)
         if state is None or command.is_ending:
             command.notes.append(
-                "state restored: the command ended its shell, so variables, functions and directory are as before it")
+                "state restored: the command ended its shell, so variables, functions and directory are as before it"
+            )
             self._stand_where(report.cwd, command)
         else:
             self._commit(state, command)

@@ -66,8 +66,15 @@ class Command(Job):
     kind = "command"
 
     def __init__(
-        self, resident: Resident, job_id: str, number: int, session: Session, text: bytes, out: OutputLog,
-        err: OutputLog | None, order: Order,
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: Session,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        order: Order,
     ) -> None:
         super().__init__(resident, job_id, number, session.name, text, out, err)
         self.home = session
@@ -140,9 +147,7 @@ class Command(Job):
 class Order:
     """What goes with a command's text."""
 
-    def __init__(
-        self, cwd: str | None = None, env: dict[str, str] | None = None, stdin_fd: int | None = None
-    ) -> None:
+    def __init__(self, cwd: str | None = None, env: dict[str, str] | None = None, stdin_fd: int | None = None) -> None:
         self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
 
 

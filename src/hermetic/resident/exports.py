@@ -36,6 +36,7 @@ class Exports:
                 answer(dict(session.resident.environ))
             else:
                 self._told(shell, data, answer)
+
         ask_newest(session, b"E", told)
 
     def _told(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
@@ -59,8 +60,10 @@ class Definitions:
 
 def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, bytes], None]) -> None:
     """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
+
     def again() -> None:
         ask_newest(session, verb, answer)
+
     if session.start_timer is not None and not session.closed:
         session.when_started.add(again)
         return
@@ -80,6 +83,7 @@ def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, by
             session.loop.call_soon(again)  # the shell died before it told
         else:
             answer(shell, data)
+
     session.ask(shell, verb, told)
 
 
@@ -93,10 +97,10 @@ def parse_exports(data: bytes) -> dict[str, str]:
             return found
         name_at = data.find(b" ", at + 9) + 1
         end = name_at
-        while end < len(data) and data[end:end + 1] not in (b"=", b"\n"):
+        while end < len(data) and data[end : end + 1] not in (b"=", b"\n"):
             end += 1
         name = data[name_at:end]
-        if data[end:end + 1] != b"=":
+        if data[end : end + 1] != b"=":
             at = end
             continue
         value, at = _unquote(data, end + 1)
@@ -104,31 +108,38 @@ def parse_exports(data: bytes) -> dict[str, str]:
 
 
 _ESCAPES = {
-    b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v",
-    b"e": b"\x1b", b"E": b"\x1b",
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+    b"e": b"\x1b",
+    b"E": b"\x1b",
 }
 
 
 def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
     """`(value, end)` of a word as `declare -p` prints it: "…" with backslashes, or $'…' with ANSI-C escapes."""
     out = bytearray()
-    ansi = data[at:at + 2] == b"$'"
+    ansi = data[at : at + 2] == b"$'"
     close = b"'" if ansi else b'"'
     at += 2 if ansi else 1
-    while at < len(data) and data[at:at + 1] != close:
-        byte = data[at:at + 1]
+    while at < len(data) and data[at : at + 1] != close:
+        byte = data[at : at + 1]
         at += 1
         if byte != b"\\":
             out += byte
             continue
-        code = data[at:at + 1]
+        code = data[at : at + 1]
         at += 1
         if not ansi:
             out += code if code in (b'"', b"\\", b"$", b"`") else b"\\" + code
         elif code in _ESCAPES:
             out += _ESCAPES[code]
         elif code in b"01234567" and code:
-            digits = data[at - 1:at + 2]
+            digits = data[at - 1 : at + 2]
             out.append(int(digits, 8) & 255)
             at += 2
         else:

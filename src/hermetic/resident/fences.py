@@ -122,8 +122,7 @@ def resolvers() -> list[str]:
 def change(kernel: socket.socket, span: Span, kind: int, device: int | None = None) -> None:
     """Makes one route. Raises Unfenced."""
     scope = ANYWHERE if device is None else ON_LINK
-    route = struct.pack(
-        "=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)
+    route = struct.pack("=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)
     route += struct.pack("=HH", 4 + len(span.address), DESTINATION) + span.address
     if device is not None:
         route += struct.pack("=HHI", 8, DEVICE, device)

@@ -58,6 +58,7 @@ def flag(fields: Fields, name: str, default: bool = False) -> bool:
 
 
 if TYPE_CHECKING:
+
     @overload
     def seconds(fields: Fields, name: str, default: float, least: float = 0.0, above: bool = False) -> float: ...
     @overload
@@ -86,6 +87,7 @@ def choice(fields: Fields, name: str, default: str, *choices: str) -> str:
 
 
 if TYPE_CHECKING:
+
     @overload
     def path(fields: Fields, name: str, default: str) -> str: ...
     @overload

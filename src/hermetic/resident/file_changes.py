@@ -75,8 +75,14 @@ def signature(status: os.stat_result | None) -> str:
 
 def describe(place: Place, status: os.stat_result) -> Fields:
     kind = "file" if stat.S_ISREG(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "other"
-    return {"path": place.path, "kind": kind, "size": status.st_size, "mode": stat.S_IMODE(status.st_mode),
-            "mtime": status.st_mtime, "signature": signature(status)}
+    return {
+        "path": place.path,
+        "kind": kind,
+        "size": status.st_size,
+        "mode": stat.S_IMODE(status.st_mode),
+        "mtime": status.st_mtime,
+        "signature": signature(status),
+    }
 
 
 def check_expected(place: Place, expect: str | None) -> os.stat_result | None:
@@ -119,7 +125,7 @@ def write(place: Place, body: bytes, source: int | None, mode: int | None, expec
 def _fill(fd: int, body: bytes, source: int | None) -> None:
     view = memoryview(body)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
     if source is not None:
         os.lseek(source, 0, os.SEEK_SET)
         while os.sendfile(fd, source, None, 1 << 24):

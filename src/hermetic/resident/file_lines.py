@@ -46,7 +46,7 @@ class Reader:
             self.start = 2
         elif sample[:3] == b"\xef\xbb\xbf":
             self.start = 3
-        self.mark = sample[:self.start]
+        self.mark = sample[: self.start]
         self.head = sample[:64]
         self.is_binary = b"\0" in sample and len(self.newline) == 1
         blocks = -(-self.size // MOST_BLOCKS)
@@ -64,7 +64,7 @@ class Reader:
                 break
             count += self._count(data)
             at += len(data)
-            last = data[-len(self.newline):]
+            last = data[-len(self.newline) :]
             if len(data) < self.block:
                 break
         counts.append(count)
@@ -176,7 +176,8 @@ class Pages:
             take.number(request.fields, "first", 1, 1) - 1,
             take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS),
             take.number(request.fields, "width", 8000, 2) // 2 * 2,
-            take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY))
+            take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY),
+        )
         place = self.desk.place(request)
         try:
             with refusing(place.path):
@@ -233,12 +234,14 @@ class Pages:
         def failed(refusal: Refusal) -> None:
             self._drop(reader.fd, place)
             request.refuse(refusal)
+
         ticket = self.desk.crew.give(work, done, failed)
 
         def leave() -> None:
             if not ticket.over:
                 ticket.stop()
                 self._drop(reader.fd, place)
+
         request.abandoned = leave
 
     def _keep(self, key: tuple[int, int, str], signature: str, counts: bytes, total: int) -> None:
@@ -259,6 +262,12 @@ def _answer(reader: Reader, said: Fields, wish: tuple[int, int, int, int]) -> tu
     if not reader.counts:
         reader.scan()
     lines, cut = reader.page(*wish)
-    found = {"total": reader.total, "first": wish[0] + 1, "lines": len(lines), "cut": cut, "encoding": reader.encoding,
-             "mark": reader.mark}
+    found = {
+        "total": reader.total,
+        "first": wish[0] + 1,
+        "lines": len(lines),
+        "cut": cut,
+        "encoding": reader.encoding,
+        "mark": reader.mark,
+    }
     return dict(said, **found), reader.newline.join(lines)

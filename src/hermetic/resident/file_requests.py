@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     Said = Union[Fields, list[Fields]]
 
 _ERRORS: dict[int | None, str] = {
-    errno.ENOENT: "FileNotFoundError", errno.EISDIR: "IsADirectoryError", errno.ENOTDIR: "NotADirectoryError",
-    errno.EACCES: "PermissionError", errno.EPERM: "PermissionError", errno.EEXIST: "FileExistsError",
+    errno.ENOENT: "FileNotFoundError",
+    errno.EISDIR: "IsADirectoryError",
+    errno.ENOTDIR: "NotADirectoryError",
+    errno.EACCES: "PermissionError",
+    errno.EPERM: "PermissionError",
+    errno.EEXIST: "FileExistsError",
 }
 WORKER_BYTES = 1 << 20  # a larger file is written by a forked child
 
@@ -79,8 +83,7 @@ class FileDesk:
                 raise
             with refusing(self.path(request)):  # others may change the way there meanwhile
                 true = os.path.realpath(self.path(request))
-            said = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0,
-                    "signature": changes.MISSING}
+            said = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
         request.reply(said)
 
     def list_names(self, request: Request) -> None:
@@ -108,6 +111,7 @@ class FileDesk:
 
         def work() -> Fields:
             return changes.write(place, request.body, source, mode, expect)
+
         self._change(request, [place], work, source)
 
     def delete_file(self, request: Request) -> None:
@@ -134,6 +138,7 @@ class FileDesk:
         def place(item: Fields, is_written: bool) -> Place:
             path = self.resident.resolve_path(session, take.path(item, "path", ""))
             return self._settled(request, path, is_written, is_written)
+
         found = batches.read_changes(request.body[:named], place)
         try:
             source = content(request, blob)
@@ -158,6 +163,7 @@ class FileDesk:
                 if source is not None:
                     os.close(source)
                 done()
+
             if source is None or os.fstat(source).st_size <= WORKER_BYTES:
                 try:
                     answer(request, path, work)
@@ -176,7 +182,9 @@ class FileDesk:
             def pack() -> bytes:
                 with refusing(path):
                     return frames.pack(work())
+
             self.crew.give(pack, told, failed)
+
         self.turns.take([place.key for place in places], begin)
 
     # -- where
@@ -193,6 +201,7 @@ class FileDesk:
             if exact is not None and place.path != exact:
                 raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % exact)
             self.rules.check(place, root, deny)
+
         with refusing(path):
             return changes.settle(path, allow, make, follow)
 

@@ -69,10 +69,15 @@ class Follow:
 
 
 def wait_for_log(
-    request: Request, job: Job, log: OutputLog, offset: int, seconds: float,
+    request: Request,
+    job: Job,
+    log: OutputLog,
+    offset: int,
+    seconds: float,
     answer: Callable[[], tuple[frames.Fields, bytes]],
 ) -> None:
     """Answer at the first byte beyond `offset`, at the job's end, or after `seconds`."""
+
     def look() -> None:
         if log.total > offset or job.has_ended:
             finish()
@@ -85,6 +90,7 @@ def wait_for_log(
     def finish() -> None:
         stop()
         request.reply_when_room(answer)
+
     timer = request.client.loop.call_later(seconds, finish)
     log.listeners.append(look)
     job.when_ended(look)

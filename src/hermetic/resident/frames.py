@@ -51,7 +51,7 @@ class FrameReader:
         if not self.buffer and len(data) >= 6:
             length, header_length = PREFIX.unpack_from(data)
             if length == len(data) - 4 and 2 + header_length <= length <= self.most:  # nearly always: just one frame
-                return iter((_frame(data[6:6 + header_length], data[6 + header_length:]),))
+                return iter((_frame(data[6 : 6 + header_length], data[6 + header_length :]),))
         return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[Frame]:
@@ -67,7 +67,7 @@ class FrameReader:
                 if end > len(buffer):
                     break
                 split = at + 6 + header_length
-                frame = _frame(bytes(buffer[at + 6:split]), bytes(buffer[split:end]))
+                frame = _frame(bytes(buffer[at + 6 : split]), bytes(buffer[split:end]))
                 at = end
                 yield frame
         finally:  # also when whoever takes a frame fails: none is given out twice
@@ -76,8 +76,13 @@ class FrameReader:
 
 def _frame(packed: bytes, body: bytes) -> Frame:
     header = unpack(packed)
-    if not (type(header) is list and len(header) == 3 and type(header[0]) is int and type(header[1]) is int
-            and type(header[2]) is dict):
+    if not (
+        type(header) is list
+        and len(header) == 3
+        and type(header[0]) is int
+        and type(header[1]) is int
+        and type(header[2]) is dict
+    ):
         raise FrameError("header is not [kind, id, fields]")
     return header[0], header[1], header[2], body
 
@@ -169,13 +174,29 @@ def unpack(data: bytes) -> Any:
 
 
 _SCALARS = {
-    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b",
-    0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+    0xCA: ">f",
+    0xCB: ">d",
+    0xCC: ">B",
+    0xCD: ">H",
+    0xCE: ">I",
+    0xCF: ">Q",
+    0xD0: ">b",
+    0xD1: ">h",
+    0xD2: ">i",
+    0xD3: ">q",
 }
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _SIZED = {
-    0xC4: (">B", "bin"), 0xC5: (">H", "bin"), 0xC6: (">I", "bin"), 0xD9: (">B", "str"), 0xDA: (">H", "str"),
-    0xDB: (">I", "str"), 0xDC: (">H", "array"), 0xDD: (">I", "array"), 0xDE: (">H", "map"), 0xDF: (">I", "map"),
+    0xC4: (">B", "bin"),
+    0xC5: (">H", "bin"),
+    0xC6: (">I", "bin"),
+    0xD9: (">B", "str"),
+    0xDA: (">H", "str"),
+    0xDB: (">I", "str"),
+    0xDC: (">H", "array"),
+    0xDD: (">I", "array"),
+    0xDE: (">H", "map"),
+    0xDF: (">I", "map"),
 }
 
 
@@ -209,9 +230,9 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
     if size > len(data) - at or (size > MAX_ITEMS and kind in ("array", "map")):
         raise FrameError("%s of %d items in %d bytes" % (kind, size, len(data) - at))
     if kind == "str":
-        return data[at:at + size].decode("utf-8"), at + size
+        return data[at : at + size].decode("utf-8"), at + size
     if kind == "bin":
-        return data[at:at + size], at + size
+        return data[at : at + size], at + size
     if kind == "array":
         items = []
         for _ in range(size):
@@ -234,5 +255,5 @@ def _unpack_short(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return code, at + 1
     end = at + 1 + (code & 31)
     if 0xA0 <= code < 0xC0 and end <= len(data):
-        return data[at + 1:end].decode("utf-8"), end
+        return data[at + 1 : end].decode("utf-8"), end
     return _unpack(data, at, depth + 1)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         def append(self, data: bytes | memoryview) -> None: ...
         def is_held(self) -> bool: ...
 
+
 PIPE_BYTES = 65536
 FLOOD_PIPE_BYTES = 1 << 20
 FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
@@ -134,7 +135,13 @@ class Job:
     cwd_after: str | None = None  # where its session stands after it, where that is known
 
     def __init__(
-        self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: str,
+        text: bytes,
+        out: OutputLog,
         err: OutputLog | None,
     ) -> None:
         self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
@@ -191,12 +198,22 @@ class Job:
     def describe(self) -> Fields:
         """INFO of the protocol."""
         return {
-            "id": self.id, "kind": self.kind, "session": self.session, "pid": self.pid or 0, "pty": self.pty,
-            "rows": self.rows, "cols": self.cols, "cwd": self.cwd,
-            "command": self.text[:4096].decode("utf-8", "replace"), "started": self.started,
+            "id": self.id,
+            "kind": self.kind,
+            "session": self.session,
+            "pid": self.pid or 0,
+            "pty": self.pty,
+            "rows": self.rows,
+            "cols": self.cols,
+            "cwd": self.cwd,
+            "command": self.text[:4096].decode("utf-8", "replace"),
+            "started": self.started,
             "duration": self.elapsed if self.duration is None else self.duration,
-            "state": "ended" if self.has_ended else "running", "ending": self.ending, "out": self.out.total,
-            "err": None if self.err is None else self.err.total, "input": "open" if self.input_open else "closed",
+            "state": "ended" if self.has_ended else "running",
+            "ending": self.ending,
+            "out": self.out.total,
+            "err": None if self.err is None else self.err.total,
+            "input": "open" if self.input_open else "closed",
             "tag": self.tag,
         }
 
@@ -223,8 +240,9 @@ class Job:
     def _swept(self, survivors: list[int]) -> None:
         self.sweep = None
         if survivors:
-            self.notes.append("not all could be ended, another user owns or the kernel holds: %s"
-                              % " ".join(map(str, survivors)))
+            self.notes.append(
+                "not all could be ended, another user owns or the kernel holds: %s" % " ".join(map(str, survivors))
+            )
         self._maybe_finish()
 
     def finish(self, ending: Ending | None) -> None:

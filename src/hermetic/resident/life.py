@@ -66,7 +66,12 @@ class Lease:
 
 class Life:
     def __init__(
-        self, resident: Resident, weak: list[str], guardian: int | None, lease: float, unattended: float,
+        self,
+        resident: Resident,
+        weak: list[str],
+        guardian: int | None,
+        lease: float,
+        unattended: float,
         arrival: float = 0.0,
     ) -> None:
         self.resident, self.loop = resident, resident.loop
@@ -115,4 +120,5 @@ class Life:
         def swept(survivors: list[int]) -> None:
             done()
             self.loop.call_soon(self.loop.stop)
+
         self.resident.end_everything(grace, swept)

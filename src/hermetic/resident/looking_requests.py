@@ -29,8 +29,11 @@ class LookingRequests:
 
         def answer(data: bytes) -> None:
             fits = len(data) <= frames.MAX_BODY
-            request.reply({"cwd": session.cwd, "changes": session.exports.changes, "is_there": True, "fits": fits},
-                          data if fits else b"")
+            request.reply(
+                {"cwd": session.cwd, "changes": session.exports.changes, "is_there": True, "fits": fits},
+                data if fits else b"",
+            )
+
         if known == session.exports.changes and session.start_timer is None:
             request.reply({"cwd": session.cwd, "changes": known, "is_there": True, "is_same": True})
         else:
@@ -44,6 +47,12 @@ class LookingRequests:
             return
         terminal = job.feed.fd if job.pty and job.feed is not None else None
         members = job.members()
-        request.reply({"programs": programs_of(members), "readers": [
-            {"pid": pid, "program": program, "argv": [os.fsdecode(word) for word in argv]}
-            for pid, program, argv in readers_of(members, job.input_place, terminal)]})
+        request.reply(
+            {
+                "programs": programs_of(members),
+                "readers": [
+                    {"pid": pid, "program": program, "argv": [os.fsdecode(word) for word in argv]}
+                    for pid, program, argv in readers_of(members, job.input_place, terminal)
+                ],
+            }
+        )

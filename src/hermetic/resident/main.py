@@ -101,10 +101,23 @@ def read_config(stream: BinaryIO) -> Fields:
     (size,) = struct.unpack(">I", stream.read(4))
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {
-        "lease": 300.0, "unattended": 86400.0, "login": True, "login_timeout": 30.0, "guardian": True,
-        "foreground": False, "inherit": False, "opener": None, "own_sockets": False,
-        "own_cgroup": False, "arrival": 0.0, "seccomp": None, "farewell": [], "arm_environ": {}, "fences": [],
-        "outside": 0}
+        "lease": 300.0,
+        "unattended": 86400.0,
+        "login": True,
+        "login_timeout": 30.0,
+        "guardian": True,
+        "foreground": False,
+        "inherit": False,
+        "opener": None,
+        "own_sockets": False,
+        "own_cgroup": False,
+        "arrival": 0.0,
+        "seccomp": None,
+        "farewell": [],
+        "arm_environ": {},
+        "fences": [],
+        "outside": 0,
+    }
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(), **config["environ"])
@@ -146,7 +159,8 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
     life.attach(
-        Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"]))
+        Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
+    )
     os.umask(config.get("umask", 0o022))
     resident.session("")
     return life
@@ -156,7 +170,8 @@ def weaknesses(config: Fields) -> list[str]:
     found = []
     if not config["has_subreaper"]:
         found.append(
-            "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command")
+            "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command"
+        )
         if config["seccomp"] is not None:
             found.append("no ctypes here: system calls are not filtered")
     if resource is None:
@@ -191,7 +206,7 @@ def set_title(title: bytes) -> None:
     try:
         with open("/proc/self/stat", "rb") as stat:
             start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
-        arguments = title[:end - start - 1].ljust(end - start, b"\0")
+        arguments = title[: end - start - 1].ljust(end - start, b"\0")
         if ctypes is not None:  # /proc may be read-only
             ctypes.CDLL(None).prctl(PR_SET_NAME, title, 0, 0, 0)
             ctypes.memmove(start, arguments, len(arguments))
@@ -214,9 +229,17 @@ def quiet() -> None:
 
 def say_ready(config: Fields, life: Life) -> None:
     assert life.server is not None, "it was begun"
-    frame = frames.pack_frame(frames.REPLY, 0, {
-        "socket": life.server.path, "pid": os.getpid(), "guardian": life.guardian, "resident": config["id"],
-        "spool": config["spool"]})
+    frame = frames.pack_frame(
+        frames.REPLY,
+        0,
+        {
+            "socket": life.server.path,
+            "pid": os.getpid(),
+            "guardian": life.guardian,
+            "resident": config["id"],
+            "spool": config["spool"],
+        },
+    )
     os.write(1, frame)
     quiet()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
         offset: int
 
+
 MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
 SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
 HOLD_BYTES = 4 * 1024 * 1024  # how far a reader that must miss nothing may fall behind
@@ -41,7 +42,7 @@ class Masking:
         for secret in self.secrets:
             masked = masked.replace(secret, b"*" * len(secret))
         # What an earlier secret has masked stays masked, though its bytes come by here once more.
-        masked = bytes(map(masked_byte, joined, masked, self.stored)) + masked[len(self.stored):]
+        masked = bytes(map(masked_byte, joined, masked, self.stored)) + masked[len(self.stored) :]
         split, keep = len(self.carry), max(map(len, self.secrets)) - 1
         before = masked[:split] if masked[:split] != self.stored else b""
         self.carry, self.stored = joined[-keep:], masked[-keep:]
@@ -76,23 +77,23 @@ class Ring:
     def overwrite(self, offset: int, data: bytes) -> None:
         """Put bytes over ones written before; those that fell out are passed over."""
         size, self.size = self.size, max(offset, self.start)
-        self._write_in_parts(memoryview(data)[self.size - offset:])
+        self._write_in_parts(memoryview(data)[self.size - offset :])
         self.size = size
 
     def _write_in_parts(self, view: memoryview) -> None:
         if len(view) > self.cap:
             self.size += len(view) - self.cap
-            view = view[-self.cap:]
+            view = view[-self.cap :]
         while view:
             at = self.size % self.cap
-            part = view[:self.cap - at]
+            part = view[: self.cap - at]
             written = self._put(part, at)
             self.size += written
             view = view[written:]
 
     def _put(self, part: bytes | memoryview, at: int) -> int:
         if self.memory is not None:
-            self.memory[at:at + len(part)] = part
+            self.memory[at : at + len(part)] = part
             return len(part)
         assert self.fd is not None, "the ring is closed"
         try:
@@ -126,7 +127,7 @@ class Ring:
             at = offset % self.cap
             count = min(limit, self.cap - at)
             if self.memory is not None:
-                part = bytes(self.memory[at:at + count])
+                part = bytes(self.memory[at : at + count])
             else:
                 assert self.fd is not None, "the ring is closed"
                 part = os.pread(self.fd, count, at)
@@ -203,7 +204,7 @@ class OutputLog:
     def _overwrite(self, offset: int, data: bytes) -> None:
         """Put bytes over ones that are stored already."""
         room = max(0, len(self.head) - offset)
-        self.head[offset:offset + len(data[:room])] = data[:room]
+        self.head[offset : offset + len(data[:room])] = data[:room]
         if self.ring is not None and data[room:]:
             self.ring.overwrite(offset + room - len(self.head), data[room:])
 
@@ -235,7 +236,7 @@ class OutputLog:
             return offset, b""
         head = len(self.head)
         if offset < head:
-            data = bytes(self.head[offset:offset + limit])
+            data = bytes(self.head[offset : offset + limit])
             rest = limit - len(data)
             if rest > 0 and self.ring is not None and self.ring.start == 0:
                 data += self.ring.read(0, rest)

@@ -21,14 +21,16 @@ class PasswordRequests:
         askpass.listen()
 
         def ask(question: Question) -> None:
-            request.event({"ask": question.number, "asker": question.asker,
-                           "prompt": question.prompt.decode("utf-8", "replace")})
+            request.event(
+                {"ask": question.number, "asker": question.asker, "prompt": question.prompt.decode("utf-8", "replace")}
+            )
 
         def leave() -> None:
             askpass.answerers.remove(ask)
             if not askpass.answerers:
                 for question in list(askpass.questions.values()):
                     question.close()
+
         askpass.answerers.append(ask)
         request.abandoned = leave
         request.event({"program": askpass.path})

@@ -29,8 +29,15 @@ class Process(Job):
     pid: int
 
     def __init__(
-        self, resident: Resident, job_id: str, number: int, session: str, text: bytes, out: OutputLog,
-        err: OutputLog | None, launch: Launch,
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: str,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        launch: Launch,
     ) -> None:
         super().__init__(resident, job_id, number, session, text, out, err)
         self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
@@ -142,8 +149,16 @@ class Launch:
     """What is needed to start a process: every field is plain data, ready before the fork."""
 
     def __init__(
-        self, argv: list[str], environ: dict[str, str], cwd: str, pty: bool = False, rows: int = 24, cols: int = 80,
-        stdin: str = "pipe", stdin_fd: int | None = None, number: int = 0,
+        self,
+        argv: list[str],
+        environ: dict[str, str],
+        cwd: str,
+        pty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        stdin: str = "pipe",
+        stdin_fd: int | None = None,
+        number: int = 0,
     ) -> None:
         self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
         self.pty, self.rows, self.cols = pty, rows, cols

@@ -9,16 +9,14 @@ import time
 from . import fields as take
 from . import frames
 from .bridge_requests import BridgeRequests
-from .command import Command, Order
+from .command import Command
 from .feed import InputClosed
 from .following import Follow, wait_for_log
 from .looking_requests import LookingRequests
-from .output_log import open_unnamed
 from .password_requests import PasswordRequests
 from .process import Process
 from .resident import Refusal
-from .shell import in_memory
-from .waiting import waits_for_input
+from .starting_requests import EXCERPT_BYTES, StartingRequests, waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,24 +24,30 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .frames import Fields
-    from .job import Ending, Job
+    from .job import Job
     from .life import Life
     from .output_log import OutputLog
-    from .resident import Begun, Resident
+    from .resident import Resident
     from .server import Request
 
-EXCERPT_BYTES = 262144
-BLOB_BYTES = 8 << 30
 LISTED = 1500  # processes in one answer
-COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
+
+OF_FILES = frozenset(
+    (
+        "read_file",
+        "read_lines",
+        "file_status",
+        "write_file",
+        "delete_file",
+        "move_file",
+        "change_files",
+        "list_names",
+        "search_files",
+    )
+)
 
 
-OF_FILES = frozenset((
-    "read_file", "read_lines", "file_status", "write_file", "delete_file", "move_file", "change_files", "list_names",
-    "search_files"))
-
-
-class Requests(PasswordRequests, BridgeRequests, LookingRequests):
+class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingRequests):
     """Serves requests on a resident. A method raises Refusal for what it cannot do and never blocks."""
 
     def __init__(self, resident: Resident, life: Life) -> None:
@@ -81,211 +85,21 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
         request.client.greet(token)
         common = [version for version in frames.VERSIONS if version in versions]
         if not common:
-            message = ("this resident speaks protocol version %s, the client %s: end the environment (hermetic rm) and "
-                       "open it again" % (list(frames.VERSIONS), versions))
+            message = (
+                "this resident speaks protocol version %s, the client %s: end the environment (hermetic rm) and "
+                "open it again" % (list(frames.VERSIONS), versions)
+            )
             raise Refusal("EnvironmentUnavailable", message)
-        request.reply({
-            "version": max(common), "resident": self.resident.id, "pid": os.getpid(), "python": sys.version.split()[0],
-            "weak": self.life.weak, "environment": self.resident.label})
-
-    # -- running
-    def do_run(self, request: Request) -> None:
-        fields = request.fields
-        job_id = take.job_id(fields)
-        timeout = take.seconds(fields, "timeout", above=True)
-        grace = take.seconds(fields, "grace", 0.25)
-        on_timeout = take.choice(fields, "on_timeout", "kill", "kill", "yield")
-        limit = take.number(fields, "limit", EXCERPT_BYTES)
-        known = self.resident.jobs.get(job_id)
-        if known is not None:
-            self._answer_run(request, known, limit, grace)
-            return
-
-        began: list[Job] = []
-
-        def begun(job: Job | None, refusal: Refusal | None) -> None:
-            if job is not None:
-                began.append(job)
-                self._answer_run(request, job, limit, grace)
-            if timer is not None and job is not None:
-                job.when_ended(timer.cancel)
-            elif timer is not None:
-                timer.cancel()
-            if refusal is not None:
-                request.refuse(refusal)
-            if job is not None and too_late:
-                self._time_out(job, too_late[0], on_timeout, grace)
-
-        too_late: list[float] = []  # its time was over before it began, and it may go on
-
-        def time_out(after: float) -> None:
-            if began:
-                self._time_out(began[0], after, on_timeout, grace)
-            elif on_timeout == "yield":
-                too_late.append(after)
-            else:
-                self._give_up_start(request, job_id, begun, ["timed_out", after])
-        timer = None if timeout is None else self.loop.call_later(timeout, lambda: time_out(timeout or 0.0))
-        if job_id in self.resident.starting:
-            self.resident.starting[job_id].append(begun)
-            return
-        if take.flag(fields, "argv"):
-            request.on_cancel = lambda: self._give_up_start(request, job_id, begun, ["cancelled"])
-            self._start(request, job_id, begun)
-            return
-        text, stdin = self._split(request)
-        separate = take.flag(fields, "separate")
-        order = Order(take.path(fields, "cwd"), take.environ(fields))
-        command = self.resident.command(job_id, take.text(fields, "session"), text, order, separate)
-        order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
-        self.resident.run(command)
-        begun(command, None)
-
-    def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
-        """The session's first shell is not there yet, and nobody wants to wait for it any longer: it never begins."""
-        self.resident.withdraw_start(job_id, begun)
-        session = self.resident.session(take.text(request.fields, "session"))
-        request.reply({"ending": ending, "duration": 0.0, "cwd": session.cwd, "notes": ["it never began"],
-                       "out": [0, 0, 0], "err": None, "log": job_id})
-
-    def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
-        if job.has_ended:
-            return
-        if on_timeout == "kill":
-            job.end(grace, ["timed_out", timeout])
-            return
-        if isinstance(job, Command):
-            job.home.yield_command(job)
-        listeners, job.yield_listeners = job.yield_listeners, []
-        for listener in listeners:
-            listener()
-
-    def _answer_run(self, request: Request, job: Job, limit: int, grace: float) -> None:
-        def ended() -> None:
-            ending = job.ending
-            assert ending is not None, "listeners are told of an end"
-            request.reply_when_room(lambda: self._result(job, ending, limit))
-
-        def yielded() -> None:
-            for drain in job.drains:
-                drain.flush()
-            request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
-        request.on_cancel = lambda: job.end(grace, ["cancelled"])
-        if not job.has_ended:
-            job.yield_listeners.append(yielded)
-        job.when_ended(ended)
-
-    def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
-        limit = min(limit, EXCERPT_BYTES)
-        counts, body = [], b""
-        for log in job.logs():
-            head, tail = log.excerpt(limit // len(job.logs()))
-            counts.append([log.total, len(head), len(tail)])
-            body += head + tail
-        cwd = job.cwd_after
-        if cwd is None:
-            session = self.resident.sessions.get(job.session)
-            cwd = session.cwd if session is not None else job.cwd
-        fields = {
-            "ending": ending, "duration": job.duration or job.elapsed, "cwd": cwd, "notes": job.notes, "out": counts[0],
-            "err": counts[1] if job.err is not None else None, "log": job.id}
-        if ending[0] == "yielded":
-            fields["waiting"] = self._waiting(job)
-        return fields, body
-
-    def do_start(self, request: Request) -> None:
-        job_id = take.job_id(request.fields)
-        known = self.resident.jobs.get(job_id)
-        if known is not None:
-            request.reply({"process": known.describe(), "existing": True})
-            return
-
-        def begun(job: Job | None, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                request.refuse(refusal)
-            elif job is not None:
-                request.reply({"process": job.describe(), "existing": False})
-        def cancel() -> None:
-            self.resident.withdraw_start(job_id, begun)
-            request.refuse(Refusal("Cancelled", "cancelled before the process began"))
-        request.on_cancel = cancel
-        if job_id in self.resident.starting:
-            self.resident.starting[job_id].append(begun)
-        else:
-            self._start(request, job_id, begun, stdin="pipe")
-
-    def _start(self, request: Request, job_id: str, begun: Begun, stdin: str = "null") -> None:
-        fields = request.fields
-        text, data = self._split(request)
-        kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
-        options: Fields = {"pty": take.flag(fields, "pty"), "rows": take.number(fields, "rows", 24, 1, 10000),
-                   "cols": take.number(fields, "cols", 80, 1, 10000), "stdin": kind, "tag": take.tag(fields),
-                   "script": take.script(fields)}
-        if take.flag(fields, "argv"):
-            argv = [os.fsdecode(word) for word in text.split(b"\0")]
-            if not argv[0]:
-                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
-        else:
-            argv = [self.resident.bash, "-c", os.fsdecode(text)]
-        cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
-        if separate and options["pty"]:
-            raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
-        if kind == "null" and options["pty"]:
-            raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
-        session = take.text(fields, "session")
-        options["stdin_fd"] = self._stdin_fd(request, data)
-        self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
-
-    def _split(self, request: Request) -> tuple[bytes, bytes]:
-        """The command and what comes behind it in the body; a command too long for a frame is a blob."""
-        if request.fields.get("command") is not None:
-            with open(self._take_blob(request, "command"), "rb") as file:
-                text, size = file.read(COMMAND_BYTES + 1), 0
-            if len(text) > COMMAND_BYTES:
-                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND_BYTES
-                raise take.invalid("command", message)
-        else:
-            size = take.number(request.fields, "text", 0, 0, len(request.body))
-            text = request.body[:size]
-        if b"\0" in text and not request.fields.get("argv"):
-            raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
-        return text, request.body[size:]
-
-    def _stdin_fd(self, request: Request, data: bytes) -> int | None:
-        """A descriptor that reads the whole given input, or None."""
-        kind = request.fields.get("stdin")
-        if kind == "inline":
-            return in_memory(data)
-        return self._take_blob(request, "blob") if kind == "blob" else None
-
-    @staticmethod
-    def _take_blob(request: Request, field: str) -> int:
-        fd = request.client.blobs.pop(take.text(request.fields, field), None)
-        if fd is None:
-            raise take.invalid(field, "no such blob on this connection")
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
-
-    def do_blob(self, request: Request) -> None:
-        name = take.job_id(request.fields, "blob")
-        blobs = request.client.blobs
-        if name not in blobs:
-            if len(blobs) >= 16:
-                raise take.invalid("blob", "too many blobs on one connection")
-            blobs[name] = self._new_blob()
-        size = os.fstat(blobs[name]).st_size
-        if size + len(request.body) > BLOB_BYTES:
-            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
-        view = memoryview(request.body)
-        while view:
-            view = view[os.write(blobs[name], view):]
-        request.reply({"size": size + len(request.body)})
-
-    def _new_blob(self) -> int:
-        try:
-            return open_unnamed(self.resident.spool)
-        except OSError:
-            return in_memory(b"")  # no disk: the sender's bytes cost memory then
+        request.reply(
+            {
+                "version": max(common),
+                "resident": self.resident.id,
+                "pid": os.getpid(),
+                "python": sys.version.split()[0],
+                "weak": self.life.weak,
+                "environment": self.resident.label,
+            }
+        )
 
     # -- processes
     def _job(self, request: Request) -> Job:
@@ -295,22 +109,17 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
         # Long commands are cut so that all that is kept fits a frame.
         infos = [
             dict(job.describe(), command=job.text[:200].decode("utf-8", "replace"))
-            for job in self.resident.jobs.values()]
+            for job in self.resident.jobs.values()
+        ]
         body = frames.pack(infos[-LISTED:])
         while len(body) > frames.MAX_BODY:  # long directories
-            infos = infos[len(infos) // 4:]
+            infos = infos[len(infos) // 4 :]
             body = frames.pack(infos[-LISTED:])
         request.reply({"processes": len(self.resident.jobs)}, body)
 
     def do_status(self, request: Request) -> None:
         job = self._job(request)
-        request.reply({"process": job.describe(), "waiting": self._waiting(job)})
-
-    @staticmethod
-    def _waiting(job: Job) -> bool | None:
-        if job.has_ended or not isinstance(job, Process) or not job.input_open:
-            return False
-        return None if job.input_place is None else waits_for_input(job.members(), job.input_place)
+        request.reply({"process": job.describe(), "waiting": waiting(job)})
 
     def do_wait(self, request: Request) -> None:
         job = self._job(request)
@@ -324,6 +133,7 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
                 request.reply({})
             else:
                 request.refuse(self._input_closed(job))
+
         if not isinstance(job, Process) or not job.input_open:
             raise self._input_closed(job)
         if take.flag(request.fields, "secret"):
@@ -408,6 +218,7 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
             start, data = log.read(offset, min(limit, frames.MAX_BODY))
             end = start + len(data)
             return {"start": start, "end": end, "total": log.total, "ended": job.has_ended and end >= log.total}, data
+
         if wait is None or log.total > offset or job.has_ended:
             request.reply_when_room(answer)
         else:
@@ -415,21 +226,38 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
 
     def do_follow(self, request: Request) -> None:
         job, log = self._log(request)
-        Follow(request, job, log, take.number(request.fields, "offset"), take.number(request.fields, "credit"),
-               take.flag(request.fields, "hold"))
+        Follow(
+            request,
+            job,
+            log,
+            take.number(request.fields, "offset"),
+            take.number(request.fields, "credit"),
+            take.flag(request.fields, "hold"),
+        )
 
     # -- the environment
     def do_info(self, request: Request) -> None:
         resident = self.resident
-        request.reply({
-            "resident": resident.id, "pid": os.getpid(), "guardian": self.life.guardian,
-            "uptime": time.monotonic() - resident.began, "rss": resident_memory(), "python": sys.version.split()[0],
-            "bash": resident.bash, "weak": self.life.weak, "cannot": list(resident.cannot),
-            "sessions": len(resident.sessions), "clients": request.client.server.attached,
-            "processes": len(resident.running()), "lease": self.life.lease.lease,
-            "unattended": self.life.lease.unattended, "descriptors": len(os.listdir("/proc/self/fd")),
-            "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
-        })
+        request.reply(
+            {
+                "resident": resident.id,
+                "pid": os.getpid(),
+                "guardian": self.life.guardian,
+                "uptime": time.monotonic() - resident.began,
+                "rss": resident_memory(),
+                "python": sys.version.split()[0],
+                "bash": resident.bash,
+                "weak": self.life.weak,
+                "cannot": list(resident.cannot),
+                "sessions": len(resident.sessions),
+                "clients": request.client.server.attached,
+                "processes": len(resident.running()),
+                "lease": self.life.lease.lease,
+                "unattended": self.life.lease.unattended,
+                "descriptors": len(os.listdir("/proc/self/fd")),
+                "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
+            }
+        )
 
     def do_events(self, request: Request) -> None:
         missed = False
@@ -446,14 +274,25 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
             if missed and request.client.has_room:
                 missed = False
                 request.event({"event": "missed"})
+
         self.life.listeners.append(tell)
         request.on_room = catch_up
         request.abandoned = lambda: self.life.listeners.remove(tell)
 
     def do_sessions(self, request: Request) -> None:
-        request.reply({"sessions": [
-            {"name": session.name, "cwd": session.cwd, "busy": not session.is_idle, "shells": len(session.flock.shells)}
-            for session in self.resident.sessions.values()]})
+        request.reply(
+            {
+                "sessions": [
+                    {
+                        "name": session.name,
+                        "cwd": session.cwd,
+                        "busy": not session.is_idle,
+                        "shells": len(session.flock.shells),
+                    }
+                    for session in self.resident.sessions.values()
+                ]
+            }
+        )
 
     def do_state(self, request: Request) -> None:
         session = self.resident.session(take.text(request.fields, "session"))
@@ -474,11 +313,14 @@ class Requests(PasswordRequests, BridgeRequests, LookingRequests):
             if not running:
                 self.resident.forget_session(session)
                 request.reply({})
+
         look()
 
     def do_lease(self, request: Request) -> None:
-        self.life.lease.set(take.seconds(request.fields, "lease", self.life.lease.lease),
-                            take.seconds(request.fields, "unattended", self.life.lease.unattended))
+        self.life.lease.set(
+            take.seconds(request.fields, "lease", self.life.lease.lease),
+            take.seconds(request.fields, "unattended", self.life.lease.unattended),
+        )
         request.reply({})
 
     def do_shutdown(self, request: Request) -> None:
@@ -495,5 +337,3 @@ def _target(fields: frames.Fields) -> str:
 def resident_memory() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-

@@ -163,8 +163,16 @@ class Resident:
         command.home.run(command)
 
     def start(
-        self, job_id: str, session_name: str, argv: list[str], text: bytes, launch_options: Fields, cwd: str | None,
-        env: dict[str, str] | None, separate: bool, answer: Begun,
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        text: bytes,
+        launch_options: Fields,
+        cwd: str | None,
+        env: dict[str, str] | None,
+        separate: bool,
+        answer: Begun,
     ) -> None:
         """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
         session = self.session(session_name)
@@ -185,6 +193,7 @@ class Resident:
                 os.close(launch_options["stdin_fd"])
             for callback in self.starting.pop(job_id, []):
                 callback(job, refusal)
+
         session.exports.ask(launch)
 
     def withdraw_start(self, job_id: str, answer: Begun) -> None:
@@ -196,8 +205,16 @@ class Resident:
             self.starting.pop(job_id, None)
 
     def _launch(
-        self, job_id: str, session_name: str, argv: list[str], text: bytes, options: Fields, cwd: str,
-        exports: dict[str, str], env: dict[str, str] | None, separate: bool,
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        text: bytes,
+        options: Fields,
+        cwd: str,
+        exports: dict[str, str],
+        env: dict[str, str] | None,
+        separate: bool,
     ) -> Process:
         script = options.pop("script")
         if script is not None:
@@ -222,8 +239,15 @@ class Resident:
         return job
 
     def _launch_script(
-        self, job_id: str, session_name: str, argv: list[str], options: Fields, cwd: str, exports: dict[str, str],
-        env: dict[str, str] | None, script: Fields,
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        options: Fields,
+        cwd: str,
+        exports: dict[str, str],
+        env: dict[str, str] | None,
+        script: Fields,
     ) -> Process:
         """As any process, but for its variables: of the session's own only those that are named."""
         modules = self.scripts.find(script["modules"])
@@ -312,9 +336,7 @@ class Resident:
             return True
         return pid not in self.orphans and self.running() == [job]
 
-    def sweep(
-        self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
-    ) -> _PendingSweep:
+    def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> _PendingSweep:
         """Start ending a tree once every shell that was forked has told its pid: until then it looks like an orphan."""
         self.sweeps += 1
 
@@ -324,6 +346,7 @@ class Resident:
             if not self.sweeps:
                 for session in list(self.sessions.values()):
                     session.sweeps_done()
+
         handle = _PendingSweep(self, members, grace, over)
         handle.try_start()
         return handle

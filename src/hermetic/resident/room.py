@@ -32,7 +32,6 @@ class ProcessRoom:
         count = _read(self.current)
         return count is None or count + SPARE <= self.most
 
-
     def _user_has_room(self) -> bool:
         """The user's own limit; who is near it is counted only where the whole machine has as many threads."""
         if self.users_most is None or _threads_in_all() + SPARE <= self.users_most:

@@ -37,7 +37,10 @@ class Order:
     def fits(self, other: Order | None) -> bool:
         """Whether an interpreter that was started for the other one will do."""
         return other is not None and (self.argv, self.environ, self.modules) == (
-            other.argv, other.environ, other.modules)
+            other.argv,
+            other.environ,
+            other.modules,
+        )
 
 
 class Script(Process):

@@ -14,8 +14,16 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 SAMPLE_BYTES = 8192
 _CLASSES = {
-    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "xdigit": "0-9A-Fa-f",
-    "space": r"\s", "word": r"\w", "punct": r"!-/:-@\[-`{-~", "blank": r" \t",
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "xdigit": "0-9A-Fa-f",
+    "space": r"\s",
+    "word": r"\w",
+    "punct": r"!-/:-@\[-`{-~",
+    "blank": r" \t",
 }
 _CLASS = re.compile(r"\[:(\w+):\]")
 _LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\(\?>|\\[AZzGB]|\(\?[a-z]*-|[*+?}]\+")

@@ -25,11 +25,14 @@ MOST_CONTEXT = 100
 def read_wish(request: Request) -> Wish:
     fields = request.fields
     return Wish(
-        take.text(fields, "pattern"), take.choice(fields, "target", "content", "content", "files"),
+        take.text(fields, "pattern"),
+        take.choice(fields, "target", "content", "content", "files"),
         take.choice(fields, "mode", "content", "content", "files_only", "count"),
         take.text(fields, "glob") or None if fields.get("glob") is not None else None,
-        take.number(fields, "offset"), take.number(fields, "limit", 50, 1, MOST_RESULTS),
-        take.number(fields, "context", 0, 0, MOST_CONTEXT))
+        take.number(fields, "offset"),
+        take.number(fields, "limit", 50, 1, MOST_RESULTS),
+        take.number(fields, "context", 0, 0, MOST_CONTEXT),
+    )
 
 
 def seconds_of(request: Request) -> float:
@@ -69,12 +72,14 @@ class Searches:
         def failed(refusal: Refusal) -> None:
             end()
             request.refuse(refusal)
+
         ticket = self.desk.crew.give(work, done, failed, seconds)
 
         def leave() -> None:
             if not ticket.over:
                 ticket.stop()
                 end()
+
         request.abandoned = leave
 
     def _tree(self, request: Request, place: Place) -> tuple[Tree, int | None]:

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from .searching import Tree
 
 _OPTIONS = (
-    "--no-config", "--color=never", "--no-messages", "--no-ignore-global", "--no-ignore-exclude",
-    "--no-require-git", "--null",
+    "--no-config",
+    "--color=never",
+    "--no-messages",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
+    "--no-require-git",
+    "--null",
 )
 RECORD_BYTES = 64 << 10  # more than any path and what is shown of a line
 _MATCHING = ("--text", "--crlf")
@@ -44,14 +49,21 @@ class Ripgrep:
                 yield _path(path), int(number)
 
     def lines(self, pattern: str, path: str, context: int) -> Iterator[tuple[int, str, bool]]:
-        options = ["--line-number", "--no-heading", "--with-filename", "--no-context-separator",
-                   "--context=%d" % context, *_OPTIONS, *_MATCHING]
+        options = [
+            "--line-number",
+            "--no-heading",
+            "--with-filename",
+            "--no-context-separator",
+            "--context=%d" % context,
+            *_OPTIONS,
+            *_MATCHING,
+        ]
         for record in self._records([*options, "-e", pattern, "--", "./" + path], b"\n"):
             rest = record.partition(b"\0")[2]
             digits = len(rest) - len(rest.lstrip(b"0123456789"))
-            text = rest[digits + 1:]
+            text = rest[digits + 1 :]
             text = text[:-1] if text.endswith(b"\r") else text
-            yield int(rest[:digits] or b"0"), text.decode("utf-8", "surrogateescape"), rest[digits:digits + 1] == b":"
+            yield int(rest[:digits] or b"0"), text.decode("utf-8", "surrogateescape"), rest[digits : digits + 1] == b":"
 
     def _records(self, arguments: list[str], end: bytes) -> Iterator[bytes]:
         """What it prints, cut at `end`. Raises Unfit when it says nothing and that it failed."""

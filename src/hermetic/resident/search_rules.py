@@ -70,7 +70,7 @@ def _parts(glob: str) -> list[str]:
 
 def _class_end(glob: str, at: int) -> int:
     """Where a class that begins here ends; -1 when it does not."""
-    start = at + 1 if glob[at:at + 1] in ("!", "^") else at
+    start = at + 1 if glob[at : at + 1] in ("!", "^") else at
     return glob.find("]", start + 1)
 
 

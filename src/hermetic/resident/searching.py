@@ -238,7 +238,7 @@ class Page:
             if near:
                 self._take(entry)
             else:
-                self.waiting = [*self.waiting, entry][-self.wish.context:]
+                self.waiting = [*self.waiting, entry][-self.wish.context :]
             return
         if self.is_full:
             self.is_over = True
@@ -263,11 +263,16 @@ class Page:
 
 
 def _counted(wish: Wish, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
-    page = counts[wish.offset:wish.offset + wish.limit]
+    page = counts[wish.offset : wish.offset + wish.limit]
     total = sum(number for _, number in counts) if wish.mode == "count" else len(counts)
     shown = _fitting([list(pair) for pair in page])
-    return {"total": total, "counts": shown, "shown": len(shown), "engine": engine,
-            "truncated": len(counts) > wish.offset + len(shown)}
+    return {
+        "total": total,
+        "counts": shown,
+        "shown": len(shown),
+        "engine": engine,
+        "truncated": len(counts) > wish.offset + len(shown),
+    }
 
 
 def _names(tree: Tree, wish: Wish, paths: list[str], engine: str = "python") -> Fields:
@@ -277,9 +282,14 @@ def _names(tree: Tree, wish: Wish, paths: list[str], engine: str = "python") -> 
 
 def newest(wish: Wish, files: list[tuple[str, float]], engine: str = "python") -> Fields:
     ordered = sorted(files, key=lambda found: (-found[1], os.fsencode(found[0])))
-    shown = _fitting([[path, 1] for path, _ in ordered[wish.offset:wish.offset + wish.limit]])
-    return {"total": len(files), "counts": shown, "shown": len(shown), "engine": engine,
-            "truncated": len(files) > wish.offset + len(shown)}
+    shown = _fitting([[path, 1] for path, _ in ordered[wish.offset : wish.offset + wish.limit]])
+    return {
+        "total": len(files),
+        "counts": shown,
+        "shown": len(shown),
+        "engine": engine,
+        "truncated": len(files) > wish.offset + len(shown),
+    }
 
 
 def _fitting(entries: list[Any]) -> list[Any]:

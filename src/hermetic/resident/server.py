@@ -29,9 +29,7 @@ CLIENTS = 64
 
 
 class Server:
-    def __init__(
-        self, loop: Loop, path: str, token: bytes, requests: Requests, opener: int | None = None
-    ) -> None:
+    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests, opener: int | None = None) -> None:
         self.loop, self.path, self.token, self.requests = loop, path, token, requests
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
@@ -91,7 +89,8 @@ class Client:
         self.watch.callback = self._ready
         try:
             count, passed, _, _ = self.connection.recvmsg_into(
-                [self.loop.buffer], stream.CMSG_SPACE(4), stream.MSG_CMSG_CLOEXEC)
+                [self.loop.buffer], stream.CMSG_SPACE(4), stream.MSG_CMSG_CLOEXEC
+            )
         except OSError:
             count, passed = 0, []
         for level, kind, fds in passed:

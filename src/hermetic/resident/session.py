@@ -93,8 +93,8 @@ class Session:
         if state_fd is None:
             self.lane, self.covered = shell, False
             shell.starting = login
-            self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(
-                shell, "did not finish within %g s" % resident.login_timeout))
+            too_late = "did not finish within %g s" % resident.login_timeout
+            self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(shell, too_late))
         return shell
 
     def _start_failed(self, shell: Shell, why: str) -> None:
@@ -172,6 +172,7 @@ class Session:
                 self.waiting.appendleft(self.beside.pop(shell))
                 self.flock.forget(shell)
                 self.advance()
+
         self.loop.call_later(BESIDE_SECONDS, look)
 
     def _hand(self, command: Command, shell: Shell) -> None:
@@ -405,7 +406,8 @@ class Session:
             self.flock.forget(self.flock.ordered[-1])  # the order to fork it is among those never read
         if command is None or unread:
             self.notes.append(
-                "state restored: the session's shell was lost between commands, the state is an earlier one")
+                "state restored: the session's shell was lost between commands, the state is an earlier one"
+            )
         if command is None:
             self._promote()
         elif unread and command.is_ending:
@@ -417,7 +419,8 @@ class Session:
             self.waiting.appendleft(command)
         else:
             command.notes.append(
-                "state restored: the command ended its shell, so variables, functions and directory are as before it")
+                "state restored: the command ended its shell, so variables, functions and directory are as before it"
+            )
             self.when_lane.add(lambda: self._finish(command, ending_of(status)))
             self._promote()
 
@@ -458,6 +461,7 @@ class Session:
             data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
             os.close(fd)
             answer(data)
+
         shell.answers[number] = told
         shell.send(verb, number, b"", b"%d" % fd)
 

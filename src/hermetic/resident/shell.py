@@ -100,10 +100,10 @@ LOOP = " ".join((_TURN + _RUN + _FORK + _TELL + _END).split("\n")).strip()
 START = (
     "__h_p=$1 __h_e=$2 __h_c=$3 __h_l=$4 __h_m=$5 __h_q=$6 __h_t=$7 __h_s=0 __h_new= __h_k= __h_w= "
     "__h_v= __h_x= __h_u= __h_a=1; "
-    "builtin shift \"$#\"; builtin export HERMETIC_COMMAND=$__h_m.0; "
-    "if [[ $__h_t ]]; then builtin source \"$__h_p$__h_t\"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; "
+    'builtin shift "$#"; builtin export HERMETIC_COMMAND=$__h_m.0; '
+    'if [[ $__h_t ]]; then builtin source "$__h_p$__h_t"; [[ $BASHOPTS == *expand_aliases* ]] || __h_a=; '
     "else builtin set +eu; fi; "
-    "builtin shopt -u expand_aliases; builtin mapfile -d '' -n 1 __h_t <\"$__h_p$__h_l\"; builtin eval \"$__h_t\""
+    'builtin shopt -u expand_aliases; builtin mapfile -d \'\' -n 1 __h_t <"$__h_p$__h_l"; builtin eval "$__h_t"'
 )
 
 
@@ -112,7 +112,7 @@ def in_memory(data: bytes) -> int:
     fd = os.memfd_create("hermetic", os.MFD_CLOEXEC)
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 

@@ -31,7 +31,8 @@ def reload_text(data: bytes, cwd: str) -> bytes:
 def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
     """The names and the text of what can be declared again, from the output of `declare -p`."""
     kept = [
-        found for found in _DECLARATION.finditer(variables)
+        found
+        for found in _DECLARATION.finditer(variables)
         if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h")
     ]
     return {found.group(2) for found in kept}, b"".join(found.group(0) for found in kept)

@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     Place = tuple[int, int]  # device and inode
 
 _X86_64 = {
-    0: "read", 19: "readv", 7: "poll", 271: "ppoll", 23: "select", 270: "pselect6",
-    232: "epoll_wait", 281: "epoll_pwait", 441: "epoll_pwait2",
+    0: "read",
+    19: "readv",
+    7: "poll",
+    271: "ppoll",
+    23: "select",
+    270: "pselect6",
+    232: "epoll_wait",
+    281: "epoll_pwait",
+    441: "epoll_pwait2",
 }
 _AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait", 441: "epoll_pwait2"}
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
@@ -111,7 +118,7 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 def _polled(pid: int, address: int, count: int) -> Iterator[int]:
     data = _memory(pid, address, 8 * min(count, _MOST_DESCRIPTORS))
-    for fd, events, _ in struct.iter_unpack("ihh", data[:len(data) // 8 * 8]):
+    for fd, events, _ in struct.iter_unpack("ihh", data[: len(data) // 8 * 8]):
         if fd >= 0 and events & 1:
             yield fd
 

@@ -28,7 +28,10 @@ class Crew:
         self.waiting: deque[Ticket] = deque()
 
     def give(
-        self, work: Callable[[], bytes], done: Callable[[bytes], None], failed: Callable[[Refusal], None],
+        self,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
         seconds: float | None = None,
     ) -> Ticket:
         """`done(answer)` or `failed(refusal)`, once; neither after the ticket's `stop`."""
@@ -47,7 +50,11 @@ class Ticket:
     """Work that waits for a child, or has one. `over`: it is done, failed or stopped."""
 
     def __init__(
-        self, crew: Crew, work: Callable[[], bytes], done: Callable[[bytes], None], failed: Callable[[Refusal], None],
+        self,
+        crew: Crew,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
         seconds: float | None,
     ) -> None:
         self.crew, self.work, self.done, self.failed, self.seconds = crew, work, done, failed, seconds
@@ -62,6 +69,7 @@ class Ticket:
         def failed(refusal: Refusal) -> None:
             self._leave()
             self.failed(refusal)
+
         try:
             self.worker = Worker(self.crew.loop, self.work, done, failed, self.seconds)
         except OSError as error:  # no process can be had
@@ -88,8 +96,12 @@ class Worker:
     """Started by its constructor. `done(answer)` or `failed(refusal)`, once; neither after `stop`."""
 
     def __init__(
-        self, loop: Loop, work: Callable[[], bytes], done: Callable[[bytes], None],
-        failed: Callable[[Refusal], None], seconds: float | None = None,
+        self,
+        loop: Loop,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
+        seconds: float | None = None,
     ) -> None:
         self.loop, self.done, self.failed = loop, done, failed
         self.parts: list[bytes] = []
@@ -169,6 +181,6 @@ def _child(work: Callable[[], bytes], fd: int) -> None:
             answer = b"!" + frames.pack({"kind": error.kind, "message": error.message, "fields": error.fields})
         view = memoryview(answer)
         while view:
-            view = view[os.write(fd, view):]
+            view = view[os.write(fd, view) :]
     finally:
         os._exit(0)

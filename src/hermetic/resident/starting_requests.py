@@ -1,0 +1,259 @@
+"""Requests that start something: a command in a session, a process, and the input that is sent ahead for them."""
+
+from __future__ import annotations
+
+import os
+
+from . import fields as take
+from .command import Command, Order
+from .output_log import open_unnamed
+from .process import Process
+from .resident import Refusal
+from .shell import in_memory
+from .waiting import waits_for_input
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .frames import Fields
+    from .job import Ending, Job
+    from .loop import Loop
+    from .resident import Begun, Resident
+    from .server import Request
+
+EXCERPT_BYTES = 262144
+BLOB_BYTES = 8 << 30
+COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
+
+
+class StartingRequests:
+    resident: Resident
+    loop: Loop
+
+    def do_run(self, request: Request) -> None:
+        fields = request.fields
+        job_id = take.job_id(fields)
+        timeout = take.seconds(fields, "timeout", above=True)
+        grace = take.seconds(fields, "grace", 0.25)
+        on_timeout = take.choice(fields, "on_timeout", "kill", "kill", "yield")
+        limit = take.number(fields, "limit", EXCERPT_BYTES)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            self._answer_run(request, known, limit, grace)
+            return
+
+        began: list[Job] = []
+
+        def begun(job: Job | None, refusal: Refusal | None) -> None:
+            if job is not None:
+                began.append(job)
+                self._answer_run(request, job, limit, grace)
+            if timer is not None and job is not None:
+                job.when_ended(timer.cancel)
+            elif timer is not None:
+                timer.cancel()
+            if refusal is not None:
+                request.refuse(refusal)
+            if job is not None and too_late:
+                self._time_out(job, too_late[0], on_timeout, grace)
+
+        too_late: list[float] = []  # its time was over before it began, and it may go on
+
+        def time_out(after: float) -> None:
+            if began:
+                self._time_out(began[0], after, on_timeout, grace)
+            elif on_timeout == "yield":
+                too_late.append(after)
+            else:
+                self._give_up_start(request, job_id, begun, ["timed_out", after])
+
+        timer = None if timeout is None else self.loop.call_later(timeout, lambda: time_out(timeout or 0.0))
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+            return
+        if take.flag(fields, "argv"):
+            request.on_cancel = lambda: self._give_up_start(request, job_id, begun, ["cancelled"])
+            self._start(request, job_id, begun)
+            return
+        text, stdin = self._split(request)
+        separate = take.flag(fields, "separate")
+        order = Order(take.path(fields, "cwd"), take.environ(fields))
+        command = self.resident.command(job_id, take.text(fields, "session"), text, order, separate)
+        order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
+        self.resident.run(command)
+        begun(command, None)
+
+    def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
+        """The session's first shell is not there yet, and nobody wants to wait for it any longer: it never begins."""
+        self.resident.withdraw_start(job_id, begun)
+        session = self.resident.session(take.text(request.fields, "session"))
+        request.reply(
+            {
+                "ending": ending,
+                "duration": 0.0,
+                "cwd": session.cwd,
+                "notes": ["it never began"],
+                "out": [0, 0, 0],
+                "err": None,
+                "log": job_id,
+            }
+        )
+
+    def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
+        if job.has_ended:
+            return
+        if on_timeout == "kill":
+            job.end(grace, ["timed_out", timeout])
+            return
+        if isinstance(job, Command):
+            job.home.yield_command(job)
+        listeners, job.yield_listeners = job.yield_listeners, []
+        for listener in listeners:
+            listener()
+
+    def _answer_run(self, request: Request, job: Job, limit: int, grace: float) -> None:
+        def ended() -> None:
+            ending = job.ending
+            assert ending is not None, "listeners are told of an end"
+            request.reply_when_room(lambda: self._result(job, ending, limit))
+
+        def yielded() -> None:
+            for drain in job.drains:
+                drain.flush()
+            request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
+
+        request.on_cancel = lambda: job.end(grace, ["cancelled"])
+        if not job.has_ended:
+            job.yield_listeners.append(yielded)
+        job.when_ended(ended)
+
+    def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
+        limit = min(limit, EXCERPT_BYTES)
+        counts, body = [], b""
+        for log in job.logs():
+            head, tail = log.excerpt(limit // len(job.logs()))
+            counts.append([log.total, len(head), len(tail)])
+            body += head + tail
+        cwd = job.cwd_after
+        if cwd is None:
+            session = self.resident.sessions.get(job.session)
+            cwd = session.cwd if session is not None else job.cwd
+        fields = {
+            "ending": ending,
+            "duration": job.duration or job.elapsed,
+            "cwd": cwd,
+            "notes": job.notes,
+            "out": counts[0],
+            "err": counts[1] if job.err is not None else None,
+            "log": job.id,
+        }
+        if ending[0] == "yielded":
+            fields["waiting"] = waiting(job)
+        return fields, body
+
+    def do_start(self, request: Request) -> None:
+        job_id = take.job_id(request.fields)
+        known = self.resident.jobs.get(job_id)
+        if known is not None:
+            request.reply({"process": known.describe(), "existing": True})
+            return
+
+        def begun(job: Job | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                request.refuse(refusal)
+            elif job is not None:
+                request.reply({"process": job.describe(), "existing": False})
+
+        def cancel() -> None:
+            self.resident.withdraw_start(job_id, begun)
+            request.refuse(Refusal("Cancelled", "cancelled before the process began"))
+
+        request.on_cancel = cancel
+        if job_id in self.resident.starting:
+            self.resident.starting[job_id].append(begun)
+        else:
+            self._start(request, job_id, begun, stdin="pipe")
+
+    def _start(self, request: Request, job_id: str, begun: Begun, stdin: str = "null") -> None:
+        fields = request.fields
+        text, data = self._split(request)
+        kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
+        options: Fields = {
+            "pty": take.flag(fields, "pty"),
+            "rows": take.number(fields, "rows", 24, 1, 10000),
+            "cols": take.number(fields, "cols", 80, 1, 10000),
+            "stdin": kind,
+            "tag": take.tag(fields),
+            "script": take.script(fields),
+        }
+        if take.flag(fields, "argv"):
+            argv = [os.fsdecode(word) for word in text.split(b"\0")]
+            if not argv[0]:
+                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+        else:
+            argv = [self.resident.bash, "-c", os.fsdecode(text)]
+        cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
+        if separate and options["pty"]:
+            raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
+        if kind == "null" and options["pty"]:
+            raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
+        session = take.text(fields, "session")
+        options["stdin_fd"] = self._stdin_fd(request, data)
+        self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
+
+    def _split(self, request: Request) -> tuple[bytes, bytes]:
+        """The command and what comes behind it in the body; a command too long for a frame is a blob."""
+        if request.fields.get("command") is not None:
+            with open(self._take_blob(request, "command"), "rb") as file:
+                text, size = file.read(COMMAND_BYTES + 1), 0
+            if len(text) > COMMAND_BYTES:
+                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND_BYTES
+                raise take.invalid("command", message)
+        else:
+            size = take.number(request.fields, "text", 0, 0, len(request.body))
+            text = request.body[:size]
+        if b"\0" in text and not request.fields.get("argv"):
+            raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
+        return text, request.body[size:]
+
+    def _stdin_fd(self, request: Request, data: bytes) -> int | None:
+        """A descriptor that reads the whole given input, or None."""
+        kind = request.fields.get("stdin")
+        if kind == "inline":
+            return in_memory(data)
+        return self._take_blob(request, "blob") if kind == "blob" else None
+
+    @staticmethod
+    def _take_blob(request: Request, field: str) -> int:
+        fd = request.client.blobs.pop(take.text(request.fields, field), None)
+        if fd is None:
+            raise take.invalid(field, "no such blob on this connection")
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def do_blob(self, request: Request) -> None:
+        name = take.job_id(request.fields, "blob")
+        blobs = request.client.blobs
+        if name not in blobs:
+            if len(blobs) >= 16:
+                raise take.invalid("blob", "too many blobs on one connection")
+            blobs[name] = self._new_blob()
+        size = os.fstat(blobs[name]).st_size
+        if size + len(request.body) > BLOB_BYTES:
+            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
+        view = memoryview(request.body)
+        while view:
+            view = view[os.write(blobs[name], view) :]
+        request.reply({"size": size + len(request.body)})
+
+    def _new_blob(self) -> int:
+        try:
+            return open_unnamed(self.resident.spool)
+        except OSError:
+            return in_memory(b"")  # no disk: the sender's bytes cost memory then
+
+
+def waiting(job: Job) -> bool | None:
+    """Whether it waits for input, as far as can be told."""
+    if job.has_ended or not isinstance(job, Process) or not job.input_open:
+        return False
+    return None if job.input_place is None else waits_for_input(job.members(), job.input_place)

@@ -158,7 +158,8 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
 
 SPELLED = {
     "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
-    "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no",
+    "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no", "home": "profile",
+    "credential_files": "a,b",
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
 }  # fmt: skip
 
@@ -190,6 +191,12 @@ class TestAProject:
             "[environments.ssh]\nsettings = { ProxyCommand = 'x' }",
             "[environments.ssh]\nconfig = 'x'",
             "[environments.local]\npassthrough = ['TOKEN']",
+            "[environments.local]\nhome = 'real'",
+            "[environments.docker]\ncredential_files = ['mail.json']",
+            "[environment]\ncredential_files = ['mail.json']",
+            "[environment]\nprofile = '/'",
+            "[environment]\nhome = 'real'",
+            "[terminal]\ncredential_files = ['mail.json']",
             "[environments.local]\nenv = { BASH_ENV = 'x' }",
         ],
     )
@@ -294,6 +301,27 @@ class TestApprovals:
         machine.user_file.chmod(mode)
         with pytest.raises(ConfigError, match="can be written by anybody"):
             machine.load()
+
+
+def test_a_profile_its_home_and_its_files_reach_the_kinds_that_have_them(machine: Machine) -> None:
+    user = '[environment]\nprofile = "work"\nhome = "profile"\ncredential_files = ["mail.json"]\n'
+    assert machine.load(user=user).options == {"profile": "work", "home": "profile"}
+    shown = machine.load(HERMETIC_ENVIRONMENT="sandbox")
+    assert shown.options == {"profile": "work", "credential_files": ("mail.json",)}
+    assert shown.notes == ()
+    assert machine.load(HERMETIC_ENVIRONMENT_PROFILE="play").options["profile"] == "play"
+
+
+def test_credential_files_may_have_the_originals_name(machine: Machine) -> None:
+    settings = machine.load(user='[environment]\nkind = "sandbox"\n[terminal]\ncredential_files = ["mail.json"]\n')
+    assert settings.options == {"credential_files": ("mail.json",)}
+    assert settings.environment.credential_files == ("mail.json",)
+
+
+def test_a_place_with_a_home_of_its_own_never_has_the_real_one(machine: Machine) -> None:
+    settings = machine.load(user='[environment]\nkind = "sandbox"\nhome = "real"\n')
+    assert settings.options == {}
+    assert ["environment.home = real was left out" in note for note in settings.notes] == [True]
 
 
 def test_a_password_that_others_can_read_is_refused_and_none_is_shown(machine: Machine) -> None:

@@ -195,6 +195,7 @@ def test_the_spec_tells_places_apart() -> None:
     others: dict[str, Any] = {
         "image": "other", "cpu": 2, "memory_bytes": 1 << 30, "pids": 10, "network": False, "volumes": ["a:/b"],
         "user": "1000", "persistent": True, "host_cwd": "/opt", "extra_args": ["--gpus=all"],
+        "credential_files": ["mail.json"], "profile": "work",
     }  # fmt: skip
     assert others.keys() == set(IDENTITY)
     hashes = [spec_hash(options())] + [spec_hash(options(**{name: value})) for name, value in others.items()]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermetic.config.given import Given
-from hermetic.config.settings import SECTIONS
+from hermetic.config.settings import ORIGINAL_NAMES, SECTIONS
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
+from hermetic.environments.profile import USER_FILE, settings_directory
 
 PROJECT_FILE = "hermetic.toml"
-USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 MOST_BYTES = 1 << 20
 
 _TABLES = (*SECTIONS, "environments")
@@ -41,9 +41,8 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
                 f"{USER_FILE}: there is no file {path}; make it, or unset the variable", setting=USER_FILE
             )
         return path
-    base = environ.get("XDG_CONFIG_HOME") or (f"{environ['HOME']}/.config" if environ.get("HOME") else "")
-    path = Path(base, "hermetic", "config.toml")
-    return path if base and path.is_file() else None
+    directory = settings_directory(environ)
+    return directory / "config.toml" if directory is not None and (directory / "config.toml").is_file() else None
 
 
 def project_file(directory: Path) -> Path | None:
@@ -116,7 +115,7 @@ def _given(path: Path, content: Mapping[str, Any], lines: Mapping[str, int]) -> 
             continue
         for name, value in table.items():
             setting = f"{section}.{name}"
-            if section in SECTIONS and name not in SECTIONS[section].__struct_fields__:
+            if name not in SECTIONS[section].__struct_fields__ and setting not in ORIGINAL_NAMES:
                 _refuse(
                     path, lines, setting, f"no setting {name!r} in [{section}]", SECTIONS[section].__struct_fields__
                 )

@@ -15,6 +15,7 @@ from hermetic.config.given import Given, typed
 from hermetic.config.kinds import checked, default_image, option_types
 from hermetic.config.projects import of_project
 from hermetic.config.settings import (
+    ORIGINAL_NAMES,
     CodeSettings,
     EnvironmentSettings,
     FilesSettings,
@@ -34,6 +35,7 @@ _HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
 _OWN_FILES = ("docker", "podman", "apptainer", "ssh")
 _ADDED = ("approvals.deny", "approvals.rules")
 _COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
+_OF_A_PROFILE = ("profile", "home", "credential_files")  # those that only some kinds have
 
 
 def load(directory: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
@@ -98,7 +100,7 @@ def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
     for given in layers:
         section, _, rest = given.setting.partition(".")
         if section != "environments":
-            yield given
+            yield given._replace(setting=ORIGINAL_NAMES.get(given.setting, given.setting))
             continue
         name, _, option = rest.partition(".")
         kind = checked(name, given.place)
@@ -123,7 +125,8 @@ def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], note
     kind = environment.kind
     types = option_types(kind)
     options: dict[str, Any] = {}
-    for name in _COMMON:
+    of_a_profile = [name for name in _OF_A_PROFILE if f"environment.{name}" in chosen and types and name in types]
+    for name in (*_COMMON, *of_a_profile):
         value = getattr(environment, name)
         if value is not None and (types is None or name in types) and not _is_elsewhere(kind, name, chosen, notes):
             options[name] = value
@@ -132,6 +135,8 @@ def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], note
         if setting.startswith(start):
             name = setting.removeprefix(start)
             options[name] = given.value if types is None else typed(given, types[name])
+    if environment.home == "real" and kind != "local":
+        notes.append(f"environment.home = real was left out: {kind} has a home of its own, never yours")
     if "image" not in options and (image := default_image(kind)):
         options["image"] = image
     return options

@@ -5,10 +5,13 @@ from pathlib import Path
 
 from hermetic.config.files import SettingsFile
 from hermetic.config.given import Given
+from hermetic.config.settings import ORIGINAL_NAMES
 from hermetic.contract.errors import ConfigError
 
 # Options by which a place becomes no more open to this machine than it is without them.
 _HARMLESS = frozenset({"image", "cwd", "cpu", "memory_bytes", "pids", "env", "lease", "unattended", "login", "setup"})
+# What of the user's own files a place is shown, and whose home its commands have, no checkout decides.
+_OF_THE_USER = tuple(f"environment.{name}" for name in ("profile", "home", "credential_files"))
 _HARMLESS_LOCAL = frozenset({"lease", "unattended", "login"})
 
 
@@ -40,6 +43,8 @@ def _tightens(name: str, value: object) -> bool:
 
 def _opens_more(given: Given, kind: Given | None) -> bool:
     section, _, rest = given.setting.partition(".")
+    if ORIGINAL_NAMES.get(given.setting, given.setting) in _OF_THE_USER:
+        return True
     if section == "sudo" or (given.setting == "redaction.enabled" and given.value is not True):
         return True
     if given.setting in ("code_execution.passthrough", "code_execution.isolated"):

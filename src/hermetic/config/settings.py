@@ -14,6 +14,7 @@ from hermetic.contract.limits import (
     MODEL_OUTPUT,
     READ_CHARACTERS,
 )
+from hermetic.environments.profile import HomeMode
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -28,6 +29,9 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # where sessions start
     lease: LeaseSeconds | None = None  # life with nobody attached and nothing running
     unattended: LeaseSeconds | None = None  # life with nobody attached though something runs
+    profile: str | None = None  # whose files and skills places are shown, and whose home commands have
+    home: HomeMode = "auto"  # of commands on this machine
+    credential_files: tuple[str, ...] = ()  # of the profile, shown to places with files of their own
 
 
 class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,3 +108,6 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "sudo": SudoSettings,
     "approvals": ApprovalSettings,
 }
+
+# What the original calls some settings.
+ORIGINAL_NAMES: Mapping[str, str] = {"terminal.credential_files": "environment.credential_files"}

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from hermetic.environments.checkup import probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
 from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
 from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
 from hermetic.environments.scratch import SETTING as SCRATCH
 from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.seccomp import bpf
@@ -67,6 +68,8 @@ class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = HOME
     env: dict[str, str] = {}  # variables besides the image's
     network: bool = True  # the host's; False: none
+    credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
+    profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
     cpu: Cores | None = None
     memory_bytes: Positive | None = None
     pids: Positive | None = None
@@ -81,7 +84,14 @@ class Apptainer:
 
     kind = "apptainer"
     option_shape = ApptainerOptions
-    identity = ("image", "overlay", "network", *LIMITS)  # a living task with others of these is not handed out
+    identity = (
+        "image",
+        "overlay",
+        "network",
+        "credential_files",
+        "profile",
+        *LIMITS,
+    )  # a living task with others of these is not handed out
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not options.get("image"):
@@ -94,7 +104,11 @@ class Apptainer:
         overlay = None if chosen.overlay is None else os.path.abspath(os.path.expanduser(chosen.overlay))
         if overlay is not None:
             _check_path(overlay, "overlay")
-        self._options = msgspec.structs.replace(chosen, image=whole_name(chosen.image), overlay=overlay)
+        self._profile = choose(chosen.profile, chosen.credential_files)
+        self._options = msgspec.structs.replace(
+            chosen, image=whole_name(chosen.image), overlay=overlay, profile=self._profile.directory,
+            credential_files=self._profile.credential_files,
+        )  # fmt: skip
 
     @property
     def options(self) -> dict[str, Any]:
@@ -112,6 +126,7 @@ class Apptainer:
             notes.append("the network is the host's: its own ports and abstract sockets can be reached")
         if missing := [name for name in LIMITS if getattr(options, name) is None]:
             notes.append(f"no limit was asked for: {', '.join(missing)}")
+        notes += told(options.credential_files)
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_network=not options.network,
             shared_paths=(options.overlay,) if options.overlay else (), notes=tuple(notes),
@@ -128,12 +143,13 @@ class Apptainer:
         await asyncio.to_thread(warn_of_use, base)
         work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
         try:
-            argv = self._command(program, sif, Path(directory), spool, work)
+            shown = await asyncio.to_thread(look, self._profile, work)
+            argv = self._command(program, sif, Path(directory), spool, work, shown)
             config = ResidentConfig(
                 id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, spool=spool and SPOOL, label=label,
-                environ={**QUIET, **options.env}, inherit=True, cwd=options.cwd, lease=options.lease,
-                unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False,
-                foreground=True, seccomp=bpf(),
+                environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
+                lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+                guardian=False, foreground=True, seccomp=bpf(),
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             try:
@@ -143,7 +159,7 @@ class Apptainer:
             except EnvironmentUnavailable as error:
                 if NO_PYTHON not in str(error):
                     raise
-                return await self._start_bare(program, sif, directory, spool, work, config)
+                return await self._start_bare(program, sif, directory, spool, work, config, shown)
             keeper = Keeper.read(directory)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(work))
@@ -153,12 +169,13 @@ class Apptainer:
             raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {SOCKETS}")
         place = {"keeper": str(keeper), "work": str(work)}
         return msgspec.structs.replace(
-            started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=_unlimited(options)
+            started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=(*shown.notes, *_unlimited(options))
         )
 
     async def _start_bare(
-        self, program: str, sif: str, directory: str, spool: str | None, work: Path, config: ResidentConfig
-    ) -> Started:
+        self, program: str, sif: str, directory: str, spool: str | None, work: Path, config: ResidentConfig,
+        shown: Shown,
+    ) -> Started:  # fmt: skip
         """A resident on this machine for an image that has bash and no python3, and an instance that ends with it."""
         options = self._options
         for left in (Path(directory, FILE), Path(directory, RESIDENT)):
@@ -167,9 +184,10 @@ class Apptainer:
         (work / "instances").mkdir(mode=0o700)
         environ = {**_variables(options), "HOME": str(work / "instances")}  # where apptainer remembers instances
         here = msgspec.structs.replace(
-            config, directory=directory, spool=spool, environ=child_environment({}, extra=options.env), seccomp=None
-        )
-        start = (program, *self._apart(work), sif)
+            config, directory=directory, spool=spool, seccomp=None,
+            environ=child_environment({}, extra={**_variable(shown), **options.env}),
+        )  # fmt: skip
+        start = (program, *self._apart(work, shown), sif)
         try:
             started = await start_bare(
                 [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
@@ -179,27 +197,30 @@ class Apptainer:
         except EnvironmentUnavailable as error:
             advice = f"image {options.image!r} has no python3, and bare mode failed; use another"
             raise EnvironmentUnavailable(f"{advice}: {error}") from error
-        notes = (*_unlimited(options), "no filter of system calls: without python3 nobody can set one")
+        notes = (*shown.notes, *_unlimited(options), "no filter of system calls: without python3 nobody can set one")
         return msgspec.structs.replace(started, place={**started.place, "work": str(work)}, notes=notes)
 
-    def _command(self, program: str, sif: str, directory: Path, spool: str | None, work: Path) -> list[str]:
+    def _command(
+        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: Shown
+    ) -> list[str]:
         """The keeper and the container it waits for; the folders that are seen inside are made."""
         (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
         binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
         return [
             "/bin/sh", "-c", KEEPER, "sh", str(directory), spool or "", str(work), self._options.overlay or "",
-            program, "--quiet", "exec", *self._apart(work), "--pwd", "/",
+            program, "--quiet", "exec", *self._apart(work, shown), "--pwd", "/",
             *(word for inside in binds for word in ("--bind", ":".join(inside))),
             sif, "/bin/sh", "-c", PYTHON, "sh", BOOT,
         ]  # fmt: skip
 
-    def _apart(self, work: Path) -> list[str]:
+    def _apart(self, work: Path, shown: Shown) -> list[str]:
         """The words for what a container keeps apart and how much it may use; its home is made."""
         options = self._options
         home = Path(options.overlay or work, "home")
         for folder in (home, work / "scratch"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         guards = [f"type=bind,source={path},destination={path},ro" for path in READ_ONLY if os.path.exists(path)]
+        guards += _mounts(shown, home)
         return [
             "--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys",
             "--workdir", str(work / "scratch"), "--home", f"{home}:{HOME}",
@@ -251,6 +272,21 @@ def find_program() -> str:
             f"no {' or '.join(PROGRAMS)} on PATH; install apptainer, or set {BINARY} to where it is"
         )
     return found
+
+
+def _mounts(shown: Shown, home: Path) -> Iterator[str]:
+    """apptainer's words for what of a profile is seen; what it is mounted on is made in the home."""
+    for source, path in shown.mounts:
+        for part in (source, path):
+            _check_path(part, "credential_files")
+        point = home / INSIDE / path
+        point.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        point.mkdir(exist_ok=True) if os.path.isdir(source) else point.touch()
+        yield f"type=bind,source={source},destination={HOME}/{INSIDE}/{path},ro"
+
+
+def _variable(shown: Shown) -> dict[str, str]:
+    return {VARIABLE: f"{HOME}/{INSIDE}"} if shown.mounts else {}
 
 
 def _check_path(path: str, setting: str) -> None:

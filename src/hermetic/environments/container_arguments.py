@@ -18,6 +18,7 @@ from hermetic.environments.container_options import (
     Volume,
     read_volume,
 )
+from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, data_directory, look
 
 MIB = 1 << 20
 # What root inside keeps: installing packages takes these. Where files reach this machine, nobody inside keeps any.
@@ -35,6 +36,7 @@ class Plan:
         self.directory = directory
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
+        self.shown = Shown()  # of a profile; known once `look_at_profile` has looked
         self._temporary = Path(spool or directory)
 
     def __repr__(self) -> str:
@@ -103,6 +105,15 @@ class Plan:
         self.socket_directory.mkdir()
         self.socket_directory.chmod(0o1777)
 
+    def look_at_profile(self) -> None:
+        """Finds what of a profile is shown. Raises ConfigError for a link that leads out."""
+        self.shown = look(choose(self.options.profile, self.options.credential_files), self._temporary)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What commands are told of the mounts."""
+        return {VARIABLE: f"{HOME}/{INSIDE}"} if self.shown.mounts else {}
+
     def _own_mounts(self) -> Iterator[Volume]:
         """Directories that are made here because they are mounted."""
         explicit = {volume.target for volume in self.volumes}
@@ -158,6 +169,8 @@ class Plan:
             yield from ("--mount", _bind(self.options.host_cwd, WORKSPACE))
         for text in self.options.volumes:
             yield from ("--volume", text)
+        for source, path in self.shown.mounts if sees_host else ():
+            yield from ("--mount", f"{_bind(source, f'{HOME}/{INSIDE}/{path}')},readonly")
 
     def _in_memory(self) -> Iterator[tuple[str, int, str]]:
         """Directories in memory. Filled, all of them stay below a quarter of the limit, so that nothing is killed."""
@@ -206,10 +219,7 @@ def spec_hash(options: ContainerOptions) -> str:
 
 def data_root() -> Path:
     """Where the files of persistent tasks lie: one directory for each, by the id of the task."""
-    if chosen := os.environ.get("HERMETIC_DATA_DIR"):
-        return Path(chosen).absolute() / "containers"
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(base, "hermetic", "containers")
+    return data_directory() / "containers"
 
 
 def _bind(source: str, target: str) -> str:

@@ -12,6 +12,7 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.options import read_options
+from hermetic.environments.profile import choose
 
 GIB = 1 << 30
 LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
@@ -42,6 +43,8 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None  # None: the caller where files reach this machine, else as the image says
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
+    credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
+    profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
     extra_args: tuple[str, ...] = ()  # words for the engine's client, after all others
     lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE.value
     unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED.value
@@ -52,6 +55,7 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
 # What makes two containers different places: a living one is not handed out where any of these differs.
 IDENTITY = (
     "image", "cpu", "memory_bytes", "pids", "network", "volumes", "user", "persistent", "host_cwd", "extra_args",
+    "credential_files", "profile",
 )  # fmt: skip
 
 
@@ -82,8 +86,11 @@ def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOp
     _check_network(given.network)
     if given.user is not None and not _USER.fullmatch(given.user):
         raise ConfigError(f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user")
+    profile = choose(given.profile, given.credential_files)
     return msgspec.structs.replace(
         given,
+        credential_files=profile.credential_files,
+        profile=profile.directory,
         cwd=_whole_cwd(given),
         env=_as_text(given.env),
         forward_env=_names(given.forward_env),

@@ -36,6 +36,7 @@ from hermetic.environments.container_options import (
 )
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
 from hermetic.environments.file_lock import busy
+from hermetic.environments.profile import told
 from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
 from hermetic.environments.unix_socket import connect
@@ -85,6 +86,7 @@ class Docker:
             ".git/config, .envrc, .vscode, a Makefile"
             for path in shared
         ]
+        notes += told(options.credential_files)
         if options.extra_args:
             notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
         return Isolation(
@@ -99,6 +101,8 @@ class Docker:
         client = find_client(self.kind)
         plan = Plan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()
+        if self._options.profile is not None:
+            await asyncio.to_thread(plan.look_at_profile)
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         config = self._config(plan, token, label)
         hold = busy(directory)
@@ -116,9 +120,10 @@ class Docker:
         forwarded = {name: os.environ[name] for name in options.forward_env if name in os.environ}
         home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
         texts = {name: str(value) for name, value in options.env.items()}
+        variables = {**home, **plan.variables, **forwarded, **texts}
         return ResidentConfig(
             id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
-            cwd=str(options.cwd), environ=child_environment({}, extra={**home, **forwarded, **texts}), inherit=True,
+            cwd=str(options.cwd), environ=child_environment({}, extra=variables), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
             guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True,
         )  # fmt: skip
@@ -223,7 +228,8 @@ class Start:
                 raise NoPython(f"{advice}: {error}") from error
             raise
         place = {"container": name, "spec": spec_hash(self.plan.options), **client.place}
-        return msgspec.structs.replace(started, place={**started.place, **place}, notes=self._beyond_reach())
+        notes = (*self._beyond_reach(), *self._not_shown())
+        return msgspec.structs.replace(started, place={**started.place, **place}, notes=notes)
 
     async def _once(self, name: str, errors: int) -> Started:
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)
@@ -247,6 +253,7 @@ class Start:
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
         lacking = sorted(self.without - {FENCES})
+        notes += self._not_shown()
         notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in lacking]
         return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._beyond_reach(), *notes))
 
@@ -257,6 +264,12 @@ class Start:
         fences = () if FENCES in self.without else self.plan.fences
         answer = [name for kind, name in REACHED.items() if kind not in fences]
         return (f"{' and '.join(answer)} answer there",) if answer else ()
+
+    def _not_shown(self) -> tuple[str, ...]:
+        """What of the profile is missing inside."""
+        if self.plan.shown.mounts and not self.sees_host:
+            return (*self.plan.shown.notes, "the profile's files are not shown: the engine is on another machine")
+        return self.plan.shown.notes
 
     async def _learn(self, error: EnvironmentUnavailable, said: str) -> None:
         """Returns when another try can go better. Raises what the caller should hear otherwise."""

@@ -14,6 +14,7 @@ from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.beside import end_beside, new_life, start_beside
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.profile import VARIABLE, HomeMode, at_home, choose, home_of
 from hermetic.environments.unix_socket import connect
 
 
@@ -23,6 +24,10 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # None: the opener's
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials
+    home: HomeMode = (
+        "auto"  # of commands: the real one, or one for each profile; auto: the profile's where one is named
+    )
+    profile: str | None = None  # a name, or a directory as a whole path
     lease: Lease = LEASE.value
     unattended: Seconds = UNATTENDED.value
     login: bool = True  # take the user's profile in
@@ -33,12 +38,19 @@ class Local:
 
     kind = "local"
     option_shape = LocalOptions
+    identity = ("home", "profile")  # a living task at another home is not handed out
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)
         if fault := fault_of(chosen.env):
             raise ConfigError(fault, setting="env")
-        self._options = msgspec.structs.replace(chosen, cwd=_whole_path(chosen.cwd or "."))
+        mode: HomeMode = "real" if chosen.home == "auto" and chosen.profile is None else chosen.home
+        self._options = msgspec.structs.replace(
+            chosen,
+            cwd=_whole_path(chosen.cwd or "."),
+            home="profile" if mode == "auto" else mode,
+            profile=choose(chosen.profile, ()).directory,
+        )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -53,10 +65,12 @@ class Local:
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
         """Starts a resident beside us. Raises EnvironmentUnavailable."""
         options = self._options
+        shown = {VARIABLE: options.profile} if options.profile else {}
+        opener = {**at_home(os.environ, home_of(options.home, options.profile)), **shown}
         config = ResidentConfig(
             id=new_life(id), token=token, directory=directory, spool=spool, label=label,
             cwd=_directory(options.cwd or "."),
-            environ=child_environment(os.environ, passthrough=options.passthrough, extra=options.env),
+            environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
             guardian=True,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """A place of its own on this machine: bubblewrap shows commands the system read-only, one workspace, no network."""
 
+import asyncio
 import ctypes
 import hashlib
 import os
@@ -31,6 +32,8 @@ from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, start
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.private import spool_base
 from hermetic.environments.process_limits import ProcessLimits, limits_besides
+from hermetic.environments.profile import INSIDE as INSIDE_HOME
+from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
 from hermetic.environments.records import runtime_root
 from hermetic.environments.sandbox_view import INSIDE, SPOOL, View, interpreter, mounts
 from hermetic.environments.seccomp import bpf
@@ -73,6 +76,8 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     pids: Count = 512  # most processes and threads
     protect: tuple[str, ...] = PROTECTED  # paths in the workspace that nobody inside can change or make
     readable: tuple[str, ...] = ()  # more of this machine's directories to see
+    credential_files: tuple[str, ...] = ()  # of the profile: seen read-only below ~/.hermetic
+    profile: str | None = None  # whose files and skills are seen: a name, or a directory as a whole path
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials or lead to sockets
     lease: Lease = LEASE.value
@@ -86,6 +91,7 @@ class Sandbox:
 
     kind = "sandbox"
     option_shape = SandboxOptions
+    identity = ("credential_files", "profile")  # a living task with others of these is not handed out
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SandboxOptions, options)
@@ -93,8 +99,11 @@ class Sandbox:
             raise ConfigError(fault, setting="env")
         self._asked = frozenset(options)
         self._workspace = real_directory(chosen.workspace or ".", "workspace")
+        self._profile = choose(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
             chosen,
+            credential_files=self._profile.credential_files,
+            profile=self._profile.directory,
             workspace=self._workspace,
             cwd=os.path.normpath(os.path.join(self._workspace, chosen.cwd or "")),
             readable=tuple(real_directory(path, "readable") for path in chosen.readable),
@@ -137,6 +146,7 @@ class Sandbox:
             "no limit on processor time",
             f"of {self._workspace} only {protected} is read-only: look at what else lies there before you run it, such "
             "as .envrc, .vscode, a Makefile, or a repository inside it",
+            *told(self._options.credential_files),
         ]
         if self._options.network:
             notes.append("the network is this machine's own: its ports, its neighbours and metadata services answer")
@@ -156,6 +166,11 @@ class Sandbox:
         """
         program = find_program()
         self._check_paths()
+        shown = (
+            Shown()
+            if self._profile.directory is None
+            else await asyncio.to_thread(look, self._profile, Path(directory))
+        )
         kept = Kept(directory=directory, spool=spool, lock=_lock_of(self._workspace))
         try:
             with shared(kept.lock) as lock:
@@ -163,11 +178,11 @@ class Sandbox:
                 cgroup = self._cgroup(id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
-                bwrap = self._bwrap(program, self._view(kept, guards, cgroup), limits)
-                given = self._given(cgroup, id=id, token=token, spool=spool, label=label)
+                bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown), limits)
+                given = self._given(cgroup, shown, id=id, token=token, spool=spool, label=label)
                 said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START.value, passed=lock)
             kept = started(kept)
-            return _checked(said, kept, limits.notes)
+            return _checked(said, kept, (*shown.notes, *limits.notes))
         except BaseException as error:
             await clear(started(kept))
             if isinstance(error, EnvironmentUnavailable):
@@ -206,7 +221,7 @@ class Sandbox:
             )
         return limits
 
-    def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup) -> View:
+    def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup, shown: Shown) -> View:
         place, settings = (os.path.join(kept.directory, name) for name in (PLACE, SETTINGS))
         os.mkdir(place, 0o700)
         os.mkdir(settings)
@@ -215,6 +230,7 @@ class Sandbox:
             workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
             network=self._options.network, settings=settings, place=place, spool=kept.spool,
             memory_cgroup=cgroup.memory, devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
+            shown=[(source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts],
         )  # fmt: skip
 
     def _devices(self, directory: str) -> str | None:
@@ -233,11 +249,12 @@ class Sandbox:
         argv = [program, *apart, *FOR_ITS_KEEPER, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
-    def _given(self, cgroup: Cgroup, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
+    def _given(self, cgroup: Cgroup, shown: Shown, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
         """What the resident reads when it starts."""
         options = self._options
         opener = {name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*options.passthrough}}
-        environ = child_environment(opener, passthrough=options.passthrough, extra=options.env)
+        told_where = {VARIABLE: f"{_home()}/{INSIDE_HOME}"} if shown.mounts else {}
+        environ = child_environment(opener, passthrough=options.passthrough, extra={**told_where, **options.env})
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}", token=token, directory=INSIDE, spool=None if spool is None else SPOOL,
             environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,

@@ -32,6 +32,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     spool: str | None  # on this side
     memory_cgroup: str | None
     devices: str | None  # this machine's /dev once more, read-only
+    shown: Sequence[tuple[str, str]] = ()  # files and directories here → where they are seen, read-only
     memory_bytes: int  # what all file systems in memory have to fit into, with room to spare
 
 
@@ -49,6 +50,8 @@ def mounts(view: View) -> list[str]:
         arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
     for path in view.readable:
         arguments += ["--ro-bind", path, path]
+    for path, place in view.shown:
+        arguments += ["--ro-bind", path, place]
     arguments += ["--bind", view.workspace, view.workspace, *view.guards, "--bind", view.place, INSIDE]
     if view.spool is not None:
         arguments += ["--bind", view.spool, SPOOL]

@@ -20,6 +20,7 @@ from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.profile import choose, told, unsent
 from hermetic.environments.records import runtime_root
 from hermetic.environments.ssh_client import MARK, NO_PYTHON, Target, client_environment, explain, run_there
 from hermetic.environments.starting import start_resident
@@ -73,6 +74,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     config: str | None = None  # file of settings instead of the user's own
     settings: dict[str, str] = {}  # any of ssh_config(5), before all others
     sync: dict[str, str] = {}  # directories here → there: sent before commands, taken back at close
+    credential_files: tuple[str, ...] = ()  # of the profile: sent to ~/.hermetic there, and never back
+    profile: str | None = None  # whose files and skills are sent: a name, or a directory as a whole path
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of a login there
     lease: Lease = LEASE.value
@@ -86,7 +89,7 @@ class Ssh:
 
     kind = "ssh"
     option_shape = SshOptions
-    identity = ("host", "user", "port")  # a task that lives elsewhere is another one
+    identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
     leaves_files = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -98,9 +101,11 @@ class Ssh:
         for name, value in chosen.settings.items():
             if not name.isalnum() or "\n" in value:
                 raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
+        self._profile = choose(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
-            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=_synced(chosen.sync)
-        )
+            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=_synced(chosen.sync),
+            profile=self._profile.directory, credential_files=self._profile.credential_files,
+        )  # fmt: skip
         self._target = msgspec.convert(
             {name: getattr(self._options, name) for name in Target.__struct_fields__}, Target
         )
@@ -118,7 +123,7 @@ class Ssh:
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
             shared_paths=tuple(self._options.sync),
-            notes=("what a command does, it does to the host it runs on",),
+            notes=("what a command does, it does to the host it runs on", *told(self._options.credential_files)),
         )  # fmt: skip
 
     @classmethod
@@ -129,6 +134,7 @@ class Ssh:
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
         """Starts a resident on the host, in a directory of its own there. Raises EnvironmentUnavailable."""
         options = self._options
+        notes = unsent(self._profile)
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}",  # of this life, and of this caller among others on that host
             token=token, directory="", spool=None, label=label, cwd=options.cwd,
@@ -150,7 +156,8 @@ class Ssh:
         own = os.path.dirname(started.socket)
         if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
             raise EnvironmentUnavailable(f"{self._target}: the resident says that it is at {started.socket}")
-        return msgspec.structs.replace(started, place={"directory": own, "spool": started.spool or ""})
+        place = {"directory": own, "spool": started.spool or ""}
+        return msgspec.structs.replace(started, place=place, notes=notes)
 
     async def _start_bare(self, config: ResidentConfig, why: EnvironmentUnavailable) -> Started:
         """A resident on this machine for a host that has bash and no python3, over a connection of its own."""
@@ -158,7 +165,9 @@ class Ssh:
             raise EnvironmentUnavailable(f"{why}; without it sync does not work: leave it out")
         arm = self._target.shell(Path(config.directory), f"exec {shlex.join(BASH)}")
         try:
-            return await start_bare(arm, config, environ=client_environment())
+            started = await start_bare(arm, config, environ=client_environment())
+            notes = ("the profile's files were not sent: that takes python3 there",) if self._options.profile else ()
+            return msgspec.structs.replace(started, notes=notes)
         except EnvironmentUnavailable as error:
             raise EnvironmentUnavailable(f"{why}; bash alone was tried too: {error}") from error
 

@@ -13,6 +13,7 @@ from hermetic.contract.endings import Ending
 from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentRecord, Isolation
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
+from hermetic.environments.profile import CACHES, SKILLS
 from hermetic.environments.records import Records
 from hermetic.link import answers
 from hermetic.link.link import Link
@@ -33,7 +34,7 @@ class Environment(Session):
         self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool,
         held: socket.socket | None = None,
     ) -> None:  # fmt: skip
-        self._mirror = _mirror(link, record, records) if record.options.get("sync") else None
+        self._mirror = _mirror(link, record, records) if _is_mirrored(record) else None
         super().__init__(link, "", None if self._mirror is None else self._mirror.send)
         self._backend = backend
         self._record = record
@@ -136,7 +137,15 @@ class Environment(Session):
 def _mirror(link: Link, record: EnvironmentRecord, records: Records) -> "Mirror":
     """Imported on first use: archives take longer to import than an environment to open."""
     module = importlib.import_module("hermetic.session.mirror")
-    return cast("Mirror", module.Mirror(link, record, records, record.options["sync"]))
+    options = record.options
+    given = (*options["credential_files"], SKILLS, *CACHES) if options["profile"] else ()
+    return cast("Mirror", module.Mirror(link, record, records, options["sync"], options["profile"], given))
+
+
+def _is_mirrored(record: EnvironmentRecord) -> bool:
+    """True where files have to be sent: the place is another machine, and has Python to take them."""
+    options = record.options
+    return "sync" in options and bool(options["sync"] or options.get("profile")) and "bare" not in record.place
 
 
 async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:

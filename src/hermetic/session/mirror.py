@@ -6,7 +6,7 @@ import os
 import secrets
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.limits import SYNC_BACK, SYNC_PAUSE, SYNC_TRIES
 from hermetic.environments.private import spool_base
+from hermetic.environments.profile import INSIDE
 from hermetic.environments.records import Records
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.files import Files
 from hermetic.session.mirror_arrivals import Arrivals
 from hermetic.session.mirror_there import GIVE_BACK, STAGING, TAKE_IN
-from hermetic.session.mirror_tree import Entry, pack, scan
+from hermetic.session.mirror_tree import Entry, pack, scan, scan_only
 from hermetic.session.session import Session
 
 FORCE = "HERMETIC_FORCE_SYNC"  # set: look before every command
@@ -34,14 +35,21 @@ _log = logging.getLogger("hermetic.sync")
 
 
 class Mirror:
-    """The directories `pairs` (here → there) of one environment. Another process may mirror the same ones."""
+    """The directories `pairs` (here → there) of one environment. Another process may mirror the same ones.
 
-    def __init__(self, link: Link, record: EnvironmentRecord, records: Records, pairs: Mapping[str, str]) -> None:
+    Of the directory `profile` only the files and folders `given` are sent, and nothing of it comes back.
+    """
+
+    def __init__(
+        self, link: Link, record: EnvironmentRecord, records: Records, pairs: Mapping[str, str],
+        profile: str | None = None, given: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._session = Session(link, "")
         self._files = Files(link, "")
         self._record = record
         self._records = records
         self._pairs = dict(pairs)
+        self._profile, self._given = profile, given
         self._looked = float("-inf")
         self._lock = asyncio.Lock()
 
@@ -60,6 +68,9 @@ class Mirror:
             async with self._records.lock(f"{self._record.id}-sync"):
                 for here, there in self._pairs.items():
                     await self._explained(f"{here} could not be sent to {there}", self._send(here, there))
+                if self._profile is not None:
+                    what = f"the profile {self._profile} could not be sent"
+                    await self._explained(what, self._send(self._profile, INSIDE, self._given))
             self._looked = loop.time()
 
     async def take_back(self) -> None:
@@ -96,13 +107,17 @@ class Mirror:
         except (ExecutionError, OSError, tarfile.TarError) as error:
             raise EnvironmentUnavailable(f"{what}: {error}", environment=self._record.id) from error
 
-    async def _send(self, here: str, there: str) -> None:
+    async def _send(self, here: str, there: str, only: Sequence[str] | None = None) -> None:
         sent = self._read_state()
-        before = sent.get(here, {})
-        now = await asyncio.to_thread(scan, here, STAGING, _log.warning)
+        key = here if only is None else f"{here} profile"
+        before = sent.get(key, {})
+        if only is None:
+            now = await asyncio.to_thread(scan, here, STAGING, _log.warning)
+        else:
+            now = await asyncio.to_thread(scan_only, here, only, STAGING, _log.warning)
         changed = {path: entry for path, entry in now.items() if not entry.is_as(before.get(path))}
         gone = [path for path in before if path not in now]
-        if not changed and not gone and here in sent:
+        if not changed and not gone and key in sent:
             return
         async with self._staging(there) as (folder, staging):
             with tempfile.TemporaryFile(dir=_disk()) as archive:
@@ -111,7 +126,7 @@ class Mirror:
             await self._session.write_file(f"{staging}/gone", _joined(gone))
             await self._run("python3", "-I", "-S", "-c", TAKE_IN, folder, staging)
         kept = {path: entry for path, entry in before.items() if path in now}
-        self._write_state({**sent, here: {**kept, **packed}})
+        self._write_state({**sent, key: {**kept, **packed}})
 
     async def _take(self, here: str, there: str) -> None:
         sent = self._read_state()

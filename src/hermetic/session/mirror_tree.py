@@ -42,6 +42,23 @@ def scan(root: str, skipped: str, warn: Callable[[str], None]) -> dict[str, Entr
     return found
 
 
+def scan_only(root: str, paths: Iterable[str], skipped: str, warn: Callable[[str], None]) -> dict[str, Entry]:
+    """The same for some files and folders of a directory, as far as they are there; without links."""
+    found: dict[str, Entry] = {}
+    for path in paths:
+        entry = None if _passes_a_link(root, path) else look(os.path.join(root, path))
+        if entry is not None:
+            found[path] = entry
+        if entry is not None and entry.kind == "folder":
+            below = scan(os.path.join(root, path), skipped, warn)
+            found.update({f"{path}/{name}": inner for name, inner in below.items()})
+    return {path: entry for path, entry in found.items() if entry.kind != "link"}
+
+
+def _passes_a_link(root: str, path: str) -> bool:
+    return os.path.realpath(os.path.join(root, path)) != os.path.join(os.path.realpath(root), path)
+
+
 def _scan(folder: str, prefix: str, skipped: str) -> Iterator[tuple[str, Entry]]:
     for name in sorted(os.listdir(folder)):
         path = prefix + name

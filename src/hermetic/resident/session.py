@@ -91,7 +91,7 @@ class Session:
         shell.pid = pid
         self.loop.on_exit(pid, lambda status: self._died(shell, status))
         if state_fd is None:
-            self.lane, self.covered = shell, False
+            self.lane, self.covered, self.has_null_input = shell, False, False
             shell.starting = login
             too_late = "did not finish within %g s" % resident.login_timeout
             self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(shell, too_late))
@@ -208,7 +208,9 @@ class Session:
 
     def _look_at_input(self) -> None:
         """A command may have given the lane another standard input, with exec in a function, say: not for the next."""
-        self.has_null_input = self.lane is not None and has_null_input(self.lane.pid or 0)
+        lane = self.lane
+        if lane is not None and lane.pid is not None and lane.fd is not None and lane.command is None:
+            self.has_null_input = has_null_input(lane.pid, lane.fd)
 
     def living_cwd(self) -> tuple[str, str | None]:
         """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
@@ -250,7 +252,6 @@ class Session:
         elif shell is self.lane and self.start_timer is not None:
             self.start_timer.cancel()
             self.start_timer = None
-            self._look_at_input()
             self._settle()
             self.when_started.tell()
         elif shell in self.flock.ordered:
@@ -272,9 +273,8 @@ class Session:
             self.flock.forget(shell)
             return
         if not command.is_plain:
-            self.covered = False
+            self.covered = self.has_null_input = False
             self.exports.changed()
-            self._look_at_input()
         self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
@@ -301,6 +301,8 @@ class Session:
         lane = self.lane
         if lane is None or lane.pid is None or lane.command is not None:
             return
+        if not self.has_null_input:
+            self.loop.call_before_sleep(self._look_at_input)  # the next command need not wait for it
         # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
         if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
             self.move = Move(self, lane, must=False)
@@ -336,8 +338,7 @@ class Session:
             self._restart("all shells of this session were killed")
             return False
         self.lane = self.flock.copies.pop()
-        self.covered = False
-        self._look_at_input()
+        self.covered = self.has_null_input = False
         self.exports.changed()
         if not self.resident.has_subreaper:
             self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
@@ -474,8 +475,7 @@ class Session:
             for other in list(self.flock.shells.values()):
                 if other is not shell and other.command is None and other not in self.beside:
                     self.flock.forget(other)
-            self.lane, self.covered = shell, False
-            self._look_at_input()
+            self.lane, self.covered, self.has_null_input = shell, False, False
             self._settle()
         self.advance()
 

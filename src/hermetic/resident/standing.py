@@ -30,8 +30,24 @@ def nearest_living(path: str) -> str:
     return path
 
 
-def has_null_input(pid: int) -> bool:
+def has_null_input(pid: int, channel: int) -> bool:
+    """Whether a shell's own standard input is the null device; while it reads an order, its channel is in the place."""
     try:
-        return os.readlink("/proc/%d/fd/0" % pid) == "/dev/null"
-    except OSError:
+        if os.path.samestat(os.stat("/proc/%d/fd/0" % pid), os.fstat(channel)):
+            return _link(pid, _put_aside(pid)) == "/dev/null"
+        return _link(pid, 0) == "/dev/null"
+    except (OSError, ValueError):
         return False
+
+
+def _link(pid: int, fd: int) -> str:
+    return os.readlink("/proc/%d/fd/%d" % (pid, fd))
+
+
+def _put_aside(pid: int) -> int:
+    """Where bash keeps its standard input while a redirection holds: from 10 on, and closed on exec unlike a user's."""
+    for fd in sorted(fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd >= 10):
+        with open("/proc/%d/fdinfo/%d" % (pid, fd)) as file:
+            if int(file.read().split("flags:")[1].split()[0], 8) & os.O_CLOEXEC:
+                return fd
+    raise ValueError("nothing is put aside")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from .acts import Act, Deed
+from .aliases import expand
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
 from .call import Call, Judge, program_name
@@ -418,7 +419,7 @@ class Evaluator:
         piece = first.pieces[0]
         if not isinstance(piece, Lit) or piece.quoted or piece.text not in shell.aliases or piece.text in self.aliasing:
             return None
-        return piece.text, shell.aliases[piece.text] + node.rest
+        return piece.text, expand(piece.text, node.rest, shell.aliases, set(self.aliasing))
 
     def _aliased(self, alias: tuple[str, str], shell: Shell, stdin: str | None) -> str:
         self.aliasing.append(alias[0])

@@ -38,7 +38,7 @@ from hermetic.session.batch import approval_tool
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.spot import Spot
-from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
+from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, Way, refusal
 from hermetic.terminal.known_secrets import KnownSecret
 from hermetic.terminal.redaction import Redactor
 from hermetic.terminal.showing import Showing
@@ -93,7 +93,7 @@ class Toolbox:
         self._code = CodeMode(
             code or _code_of(said), self._usable, self._call_from_script,
             tell=on_progress or (lambda task_id, text: None),
-            apart=lambda task_id: self._apart.use(f"scripts of {task_id}"),
+            apart=lambda task_id: _way(self._apart, f"scripts of {task_id}"),
         )  # fmt: skip
         self._files = FileMemory()
         tools: tuple[Tool[Any], ...] = (
@@ -249,16 +249,11 @@ class Toolbox:
 
     def _task(self, task_id: str, *, is_scripted: bool = False) -> Task:
         return Task(
-            task_id, place=lambda: self._place(task_id), door=self._door, watcher=self._notices, show=self._show,
-            limits=self._limits, activity=self._activity, caller=self._caller, is_scripted=is_scripted,
-            unopened=lambda: self._unopened(task_id),
-            outside=None if self._around is None else partial(self._around.use, f"{task_id}, outside"),
+            task_id, place=Way(partial(self._place, task_id), partial(_unopened, self._fleet, task_id)),
+            door=self._door, watcher=self._notices, show=self._show, limits=self._limits, activity=self._activity,
+            caller=self._caller, is_scripted=is_scripted,
+            outside=None if self._around is None else _way(self._around, f"{task_id}, outside"),
         )  # fmt: skip
-
-    def _unopened(self, task_id: str) -> Spot | None:
-        """The task's place as far as it is known before it is opened."""
-        backend = backend_for_new(self._fleet, task_id)
-        return None if backend is None else Spot(backend.kind, backend.isolation, backend.options)
 
     @asynccontextmanager
     async def _place(self, task_id: str) -> AsyncIterator[Environment]:
@@ -276,6 +271,16 @@ class Toolbox:
             self._secrets.append(secret)
             if self._show.redactor is not None:
                 self._show.redactor = Redactor(self._secrets)
+
+
+def _way(fleet: Fleet, task_id: str) -> Way:
+    return Way(partial(fleet.use, task_id), partial(_unopened, fleet, task_id))
+
+
+async def _unopened(fleet: Fleet, task_id: str) -> Spot | None:
+    """A task's place as far as it is known before it is opened; None where it lives."""
+    backend = await backend_for_new(fleet, task_id)
+    return None if backend is None else Spot(backend.kind, backend.isolation, backend.options)
 
 
 def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -231,8 +231,7 @@ async def test_what_tools_do_is_decided_before_anything_is_opened(tmp_path: Path
                 answer = json.loads(await toolbox.call(tool, given, task_id="t"))
                 assert answer.get("status") in ("blocked", "error") or answer.get("success") is False, (given, answer)
                 assert watching.acts() == [], given
-                if tool in ("terminal", "execute_code"):
-                    assert toolbox.fleet.tasks == [], given
+                assert toolbox.fleet.tasks == [], given
     finally:
         await toolbox.close(remove=True)
 

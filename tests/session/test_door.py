@@ -18,11 +18,12 @@ from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.approvals.showing import described
 from hermetic.config import Settings
 from hermetic.contract.approval import ApprovalRequest
-from hermetic.contract.errors import NotPermitted
+from hermetic.contract.errors import ApprovalRequired, NotPermitted
 from hermetic.contract.verdict import ShellState
 from hermetic.session.definitions import read_definitions
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
+from hermetic.session.keeping import record_of
 from hermetic.session.spot import NOWHERE, Spot, relevant
 from hermetic.toolbox import Toolbox
 
@@ -147,6 +148,37 @@ async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Pa
         assert await is_refused(guard, env, "rm -rf /srv/x; ls") is (meanwhile != "true")
 
 
+@pytest.mark.parametrize("meanwhile", ["cd /", "true"])
+async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanwhile(
+    tmp_path: Path, meanwhile: str
+) -> None:
+    log = tmp_path / "d.jsonl"
+    async with opened(tmp_path) as env:
+
+        async def person(request: ApprovalRequest) -> Any:
+            await env.run(meanwhile)
+            return "session"
+
+        guard = PolicyDoor(make_desk(ApprovalSettings(log=str(log)), approver=person))
+        refused = await is_refused(guard, env, "rm -rf /srv/x")
+        [line] = [json.loads(line) for line in log.read_text().splitlines()]
+        assert (line["decision"], line["by"]) == (("refused", "changed") if refused else ("allowed", "user"))
+        assert refused is (meanwhile == "cd /")
+        assert len(guard.desk.grants.all()) == (not refused)
+
+
+@pytest.mark.parametrize("text", ["rm -rf photos", "echo x > .bashrc"])
+async def test_a_tilde_means_to_the_door_what_it_means_to_files(tmp_path: Path, text: str) -> None:
+    async with opened(tmp_path) as env:
+        guard = door()
+        await env.run(f"export HOME={tmp_path}")  # which changes what the shell calls home, and nothing else
+        assert await is_refused(guard, env, text, cwd="~")
+        assert await is_refused(guard, env, f"cd {Path.home()} && {text}")
+        assert not await is_refused(guard, env, f"cd ~ && {text}")
+        with pytest.raises(NotPermitted):
+            await guard.write("t", ["~/.bashrc"], env)
+
+
 async def test_the_workspace_is_where_the_agent_works(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
         guard = door()
@@ -201,6 +233,117 @@ async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_pat
         with pytest.raises(NotPermitted):
             await guard.command("t", command, place)
     assert not answers
+
+
+# Variables by which a program does something else, of which no list could name all.
+TELLING = ["KUBECONFIG", "AWS_PROFILE", "DOCKER_HOST", "GIT_DIR", "PYTHONPATH", "NODE_OPTIONS", "FLUX_NS", "X", "PATH"]
+ACT = "kubectl delete ns x"
+
+
+class Asking:
+    """A door whose person says one answer, and counts the questions."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.asked: list[ApprovalRequest] = []
+        self.door = PolicyDoor(make_desk(ApprovalSettings(), approver=self._say))
+
+    def _say(self, request: ApprovalRequest) -> Any:
+        self.asked.append(request)
+        return self.answer
+
+    async def questions(self, command: str, place: Environment | Spot, **more: Any) -> int:
+        before = len(self.asked)
+        await self.door.command("t", command, place, **more)
+        return len(self.asked) - before
+
+
+async def test_an_answer_covers_no_variable_that_it_was_given_without(tmp_path: Path) -> None:
+    asking = Asking("session")
+    async with opened(tmp_path) as env:
+        assert [await asking.questions(ACT, env) for _ in range(3)] == [1, 0, 0]
+        asking.answer = "once"
+        for name in TELLING:
+            value = "/opt/x" if name != "PATH" else f"{tmp_path}:/usr/bin:/bin"
+            assert await asking.questions(f"{name}={value} {ACT}", env) == 1, name
+            assert await asking.questions(f"export {name}={value}; {ACT}", env) == 1, name
+            assert await asking.questions(f"true && declare -x {name}={value}; {ACT}", env) == 1, name
+            assert await asking.questions(ACT, env, env={name: value}) == 1, name
+            await env.run(f"old=${{{name}-}}; export {name}={value}")
+            assert await asking.questions(ACT, env) == 1, name
+            await env.run(f'export {name}=$old; [ -n "$old" ] || unset {name}; unset old')
+            assert await asking.questions(ACT, env) == 0, name
+
+
+EVERYDAY = [
+    "cd src && cd ..", "count=3", "for f in a b; do g=$f; done", "export LANG=C.UTF-8 LC_ALL=C TERM=dumb COLUMNS=200",
+    "ls > /dev/null", "echo hi | cat", "f() { true; }", "alias ll='ls -l'", "cd /tmp; cd - > /dev/null", "set -u",
+    "x=$(date)", "read -r y <<< hello", "a=(1 2 3)", "unset count", "export PS1='> ' HISTSIZE=10",
+]  # fmt: skip
+
+
+async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    asking = Asking("session")
+    async with opened(tmp_path) as env:
+        assert await asking.questions(ACT, env) == 1
+        for command in EVERYDAY:
+            await asking.door.command("t", command, env)
+            await env.run(command)
+            assert await asking.questions(ACT, env) == 0, command
+        assert await asking.questions(f"cd src && {ACT}", env) == 1  # another directory is another act
+
+
+async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path) -> None:
+    asking = Asking("session")
+    async with opened(tmp_path) as env:
+        unopened = Spot("local", env.isolation, record_of(env).options)
+        assert await asking.questions(ACT, unopened) == 1
+        assert await asking.questions(ACT, env) == 0
+
+
+VARIED = ["KUBECONFIG=/prod {}", "export KUBECONFIG=/prod; {}", "X=1 {}", "cd sub && {}", "[ -e x ] && export X=1; {}"]
+
+
+async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_variables(tmp_path: Path) -> None:
+    asking = Asking("once")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "kubectl"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    variables = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    async with hermetic.open("local", cwd=str(tmp_path), login=False, env=variables) as env:
+        await asking.door.batch("t", env, count=50, words=("kubectl", "delete", "ns"))
+        assert f"in {tmp_path}, with the same variables" in asking.asked[0].scope["once"]
+        assert await asking.questions(ACT, env) == 0
+        for varied in VARIED:
+            assert await asking.questions(varied.format(ACT), env) == 1, varied
+        assert await asking.questions(ACT, env) == 0
+        await env.run("export FLUX_NS=prod")
+        assert await asking.questions(ACT, env) == 1
+        await env.run("unset FLUX_NS")
+        program.write_text("#!/bin/ls\n")
+        assert await asking.questions(ACT, env) == 1  # another program
+
+
+@pytest.mark.parametrize("change", ["f() { rm -rf /srv/b; }", "alias g='rm -rf /srv/b'", "D=/srv/b", "cd /"])
+async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_path: Path, change: str) -> None:
+    settings = ApprovalSettings(answers="queue", wait=False)
+    async with opened(tmp_path) as env:
+        guard = PolicyDoor(make_desk(settings))
+        await guard.command("t", "true", env)
+        await env.run("f() { rm -rf /srv/a; }; alias g='rm -rf /srv/a'; D=/srv/a")
+        text = "f; g; rm -rf $D"
+        for answered in (False, True):
+            with pytest.raises(ApprovalRequired) as required:
+                await guard.command("t", text, env)
+            guard.desk.queue.answer(required.value.request, "once")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if answered:
+                await guard.command("t", text, env)
+            else:
+                await env.run(change)
 
 
 async def test_another_secret_is_another_act(tmp_path: Path) -> None:

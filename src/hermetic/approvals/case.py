@@ -1,7 +1,7 @@
 """One thing that somebody wants to do, with all that a decision needs; and what in it has to be allowed."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -26,8 +26,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     around: Callable[
         [], str
     ]  # a digest of directory, variables and input: what makes the same words mean another thing
-    circumstances: Callable[[], dict[str, str]]  # the same, in words
+    meaning: Callable[[], str]  # the same of all that its shell knows: what makes the same text mean another thing
+    circumstances: Callable[[], dict[str, str]]  # directory, variables and input, in words
     program: Callable[[tuple[str, ...]], str]  # which file a program's name means there
+    changed: Callable[[], Awaitable[str]]  # why it is not what was shown any more; empty when it still is
 
     @property
     def verdict(self) -> Verdict:
@@ -55,7 +57,7 @@ def needs_of(case: Case, rules: Rules, mode: Mode) -> list[Need]:
 def _of_part(part: Part, case: Case) -> Need:
     return Need(
         decoded=part.decoded, reason=part.reason, category=part.category, rule=part.rule, argv=part.argv,
-        path=part.path, exact=part.exact, source=part.source,
+        path=part.path, exact=part.exact, around=part.around, source=part.source,
     )  # fmt: skip
 
 

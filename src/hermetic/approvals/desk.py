@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,15 @@ DAY = 86_400.0
 CARRIERS = frozenset(("sudo", "doas", "su", "pkexec", "ssh", "docker", "podman", "chroot", "nsenter", "env", "xargs"))
 
 _log = logging.getLogger("hermetic.approvals")
+
+
+class Allowed(NamedTuple):
+    """By whom something was allowed, and what the answer was about."""
+
+    by: str
+    answer: str = ""
+    request: str = ""  # the id of the question
+    needs: tuple[Need, ...] = ()
 
 
 class Desk:
@@ -53,8 +63,8 @@ class Desk:
         """Whether there is somebody to ask."""
         return self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
 
-    async def decide(self, case: Case) -> bool:
-        """Returns when it may be done, whether somebody was waited for. Raises NotPermitted, ApprovalRequired."""
+    async def decide(self, case: Case) -> None:
+        """Returns when it may be done. Raises NotPermitted, ApprovalRequired."""
         if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
             raise self._refused(case, "rule", f"{denied}; do it in another way")
         if case.verdict.hardline:
@@ -63,41 +73,45 @@ class Desk:
         if self._reviewer is not None:
             needs += await self._review(self._reviewer, case, needs)
         if not needs:
-            self._note(case, "allowed", "policy")
+            allowed = Allowed("policy")
         elif self.settings.mode == "allow" and not any(need.rule == SECOND_OPINION for need in needs):
-            self._note(case, "allowed", "mode")
+            allowed = Allowed("mode")
         elif self.grants.take_once(case.task, case.place, _once_key(case)):
-            self._note(case, "allowed", "approval", answer="once")
+            allowed = Allowed("approval", "once")
         else:
-            return await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
-        return self._reviewer is not None
+            allowed = await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
+        await self._confirm(case, allowed, waited=self._reviewer is not None or bool(allowed.request))
+
+    async def _confirm(self, case: Case, allowed: "Allowed", *, waited: bool) -> None:
+        """What was allowed is what was shown: while somebody thought about it, it may have become another thing."""
+        if waited and (why := await case.changed()):
+            raise self._refused(
+                case, "changed", f"{why}; look at what it would do now, and try again", request=allowed.request
+            )
+        self._keep(case, allowed)
+        self._note(case, "allowed", allowed.by, answer=allowed.answer, request=allowed.request)
 
     def _is_covered(self, need: Need, case: Case) -> bool:
         return self.grants.covering(need, case.task, case.place, lambda: case.program(need.argv)) is not None
 
-    async def _get_word(self, case: Case, needs: list[Need]) -> bool:
+    async def _get_word(self, case: Case, needs: list[Need]) -> "Allowed":
         if not needs:
-            self._note(case, "allowed", "approval")
-        elif not _is_carried(case) and self.grants.spend(needs, case.task, case.place):
-            self._note(case, "allowed", "budget")
-        elif self.settings.mode == "deny":
+            return Allowed("approval")
+        if not _is_carried(case) and self.grants.spend(needs, case.task, case.place, case.program):
+            return Allowed("budget")
+        if self.settings.mode == "deny":
             raise self._refused(case, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way")
-        elif not self.can_ask:
-            self._nobody(case, needs)
-        else:
-            await self._ask(case, needs)
-            return True
-        return self._reviewer is not None
+        return await self._ask(case, needs) if self.can_ask else self._nobody(case, needs)
 
-    def _nobody(self, case: Case, needs: Sequence[Need]) -> None:
+    def _nobody(self, case: Case, needs: Sequence[Need]) -> "Allowed":
         if self.settings.nobody != "allow":
             why = "nobody can be asked; do it in another way, or tell the user what you need"
             raise self._refused(case, "nobody", f"{_why(needs)}; {why}")
         _log.warning("nobody can be asked, and approvals.nobody is allow: %s", _why(needs))
-        self._note(case, "allowed", "nobody")
+        return Allowed("nobody")
 
     # -- asking
-    async def _ask(self, case: Case, needs: Sequence[Need]) -> None:
+    async def _ask(self, case: Case, needs: Sequence[Need]) -> "Allowed":
         request = self._request(case, needs)
         if self._approver is not None:
             answer = await self._answer_of(self._approver, request)
@@ -111,8 +125,7 @@ class Desk:
             raise self._refused(
                 case, "user", f"{_why(needs)}; the user said no: do not try it again", request=request.id
             )
-        self._keep(case, needs, answer)
-        self._note(case, "allowed", "user", answer=answer, request=request.id)
+        return Allowed("user", answer, request.id, tuple(needs))
 
     async def _answer_of(self, approver: Approver, request: ApprovalRequest) -> Answer:
         """What the approver says; one that fails or does not answer in time says no."""
@@ -148,7 +161,7 @@ class Desk:
             if done.cancelled() or done.result() == "deny":
                 self._note(case, "refused", "user", request=request.id)
             elif done.result() in ("session", "always") and done.result() in request.scope:
-                self._keep(case, request.needs, done.result())
+                self._keep(case, Allowed("user", done.result(), request.id, request.needs))
             else:
                 self.grants.allow_once(case.task, case.place, _once_key(case), self.settings.timeout)
 
@@ -183,7 +196,8 @@ class Desk:
                 scope["always"] = f"{parts} {where}, for every task, until {until}"
         return scope | {"deny": "nothing"}
 
-    def _keep(self, case: Case, needs: Sequence[Need], answer: Answer) -> None:
+    def _keep(self, case: Case, allowed: "Allowed") -> None:
+        needs, answer = allowed.needs, allowed.answer
         if answer not in ("session", "always"):
             return
         now, always = self.now(), answer == "always"
@@ -213,11 +227,12 @@ class Desk:
         if self._reviewer is not None:
             needs += await self._review(self._reviewer, case, needs)
         if self.grants.take_once(case.task, case.place, _once_key(case)):
-            self._note(case, "allowed", "approval", answer="once")
+            allowed = Allowed("approval", "once")
         elif not self.can_ask:
             raise self._refused(case, "nobody", "nobody can be asked; do it inside, or tell the user what you need")
         else:
-            await self._ask(case, needs)
+            allowed = await self._ask(case, needs)
+        await self._confirm(case, allowed, waited=True)
 
     # -- many at once
     def check_batch(self, under: str, words: tuple[str, ...]) -> None:
@@ -290,7 +305,7 @@ SECOND_OPINION = "second-opinion"
 
 
 def _once_key(case: Case) -> str:
-    return f"{case.subject}\0{case.text}\0{case.around()}"
+    return f"{case.subject}\0{case.text}\0{case.meaning()}"
 
 
 def _is_carried(case: Case) -> bool:

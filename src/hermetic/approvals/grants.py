@@ -19,15 +19,18 @@ class Budget(msgspec.Struct, kw_only=True):
     task: str
     environment: str
     under: str = ""  # files below this directory
-    words: tuple[str, ...] = ()  # or a program with these first words
+    words: tuple[str, ...] = ()  # or a program with these first words,
+    around: str = ""  # in one directory, with the same variables,
+    program: str = ""  # and from the same file
     left: int
     expires: float
 
-    def covers(self, need: Need) -> bool:
+    def covers(self, need: Need, program: Callable[[tuple[str, ...]], str]) -> bool:
         """Whether this is an act of that kind; whatever else the text does is not."""
         if self.under:
             return bool(need.path) and _is_under(need.path, self.under) and need.category != "secret-exfil"
-        return need.source == "program" and bool(need.exact) and need.argv[: len(self.words)] == self.words
+        is_named = need.source == "program" and bool(need.exact) and need.argv[: len(self.words)] == self.words
+        return is_named and need.around == self.around and program(need.argv) == self.program
 
 
 class Grants:
@@ -98,23 +101,19 @@ class Grants:
         """Keeps a budget until it is used up or over."""
         self._budgets.append(budget)
 
-    def spend(self, needs: Sequence[Need], task: str, place: str) -> bool:
+    def spend(self, needs: Sequence[Need], task: str, place: str, program: Callable[[tuple[str, ...]], str]) -> bool:
         """Uses budgets for all of these acts, or for none of them."""
         self._budgets = [one for one in self._budgets if one.left > 0 and one.expires > self._now()]
         spent: list[Budget] = []
         for need in needs:
-            found = next((one for one in self._budgets if self._has_room(one, need, task, place, spent)), None)
+            ours = [one for one in self._budgets if one.task == task and one.environment == place]
+            found = next((one for one in ours if one.covers(need, program) and _has_room(one, spent)), None)
             if found is None:
                 return False
             spent.append(found)
         for budget in spent:
             budget.left -= 1
         return bool(spent)
-
-    @staticmethod
-    def _has_room(budget: Budget, need: Need, task: str, place: str, spent: list[Budget]) -> bool:
-        is_ours = budget.task == task and budget.environment == place
-        return is_ours and budget.covers(need) and budget.left > sum(one is budget for one in spent)
 
     def _kept(self) -> tuple[Approval, ...]:
         """What the file says; nothing while it cannot be trusted."""
@@ -127,6 +126,10 @@ class Grants:
 def digest(text: str) -> str:
     """What tells a text from all others."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _has_room(budget: Budget, spent: list[Budget]) -> bool:
+    return budget.left > sum(one is budget for one in spent)
 
 
 def _is_under(path: str, directory: str) -> bool:

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,12 +23,10 @@ from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
-from hermetic.session.task import Judge, Task
+from hermetic.session.task import Judge, Task, Way
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
-
-Place = Callable[[str], AbstractAsyncContextManager[Environment]]
 
 
 class CodeMode:
@@ -37,7 +35,7 @@ class CodeMode:
     def __init__(
         self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
         call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
-        tell: Callable[[str, str], object], apart: Place,
+        tell: Callable[[str, str], object], apart: Callable[[str], Way],
     ) -> None:  # fmt: skip
         self._options = options
         self._tools = tools
@@ -78,16 +76,8 @@ class CodeMode:
                 "status": "error", "output": "", "error": str(error), "tool_calls_made": 0, "duration_seconds": 0.0,
             }  # fmt: skip
 
-    @asynccontextmanager
-    async def _place(self, task: Task, judge: Judge | None = None) -> AsyncIterator[Environment]:
-        if not self._options.isolated:
-            async with task.place(judge) as environment:
-                yield environment
-        else:
-            async with self._apart(task.id) as environment:
-                if judge is not None:
-                    await task.interruptible(judge(environment))
-                yield environment
+    def _place(self, task: Task, judge: Judge | None = None) -> AbstractAsyncContextManager[Environment]:
+        return task.within(self._apart(task.id), judge) if self._options.isolated else task.place(judge)
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
         self._prepare()

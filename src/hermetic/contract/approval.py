@@ -27,6 +27,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  # the program that does it
     path: str = ""  # that it changes
     exact: str = ""  # what tells it from all other acts; empty: it can be allowed for one time alone
+    around: str = ""  # what tells its directory and variables from all others
     source: Source = "program"  # what does it: the program itself, or a redirection beside it
 
 

@@ -38,6 +38,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""  # the file or directory it concerns, whole
     source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
     exact: str = ""  # equal only for the same words, input, directory and variables; empty when those are not known
+    around: str = ""  # equal only for the same directory and variables
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,4 +66,5 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
     aliases: dict[str, str] = {}
     secrets: str = ""  # a digest of variables whose values are kept out of here
+    exported: tuple[str, ...] | None = None  # names of the variables that programs get; None: any may be
     complete: bool = False  # True: a variable that is not listed is certainly unset

@@ -10,9 +10,12 @@ from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, 
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
 from hermetic.contract.tool import Fields, Tool
 from hermetic.edits.encoding import decode
+from hermetic.edits.planning import paths_of
+from hermetic.edits.v4a import parse
 from hermetic.files.arguments import PATCH_DESCRIPTION, PatchArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
+from hermetic.files.named import NamedFiles
 from hermetic.files.protected import READ, write_bounds
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
@@ -38,8 +41,12 @@ class PatchTool:
     async def run(self, task: Task, asked: PatchArguments) -> Fields:
         """What was changed, or why nothing was."""
         wanted = _wanted(asked)
-        async with task.place() as environment, AsyncExitStack() as locks:
-            overseer = _Overseer(self._memory, task, environment, locks)
+        try:
+            files = NamedFiles(task, _named(wanted), self._bounds)
+        except EditRefused as error:
+            return self._refused(task, error, task.show(str(error), ""))
+        async with task.place(files) as environment, AsyncExitStack() as locks:
+            overseer = _Overseer(self._memory, files, environment, locks)
             try:
                 done = await environment.patch(**wanted, bounds=self._bounds, oversight=overseer)
             except EditRefused as error:
@@ -73,13 +80,13 @@ class PatchTool:
 class _Overseer:
     """Asks the door, keeps others off the files, and sees that no file is broken."""
 
-    def __init__(self, memory: FileMemory, task: Task, environment: Environment, locks: AsyncExitStack) -> None:
-        self._memory, self._task, self._environment, self._locks = memory, task, environment, locks
+    def __init__(self, memory: FileMemory, named: NamedFiles, environment: Environment, locks: AsyncExitStack) -> None:
+        self._memory, self._named, self._environment, self._locks = memory, named, environment, locks
         self.lint: Fields = {}
 
     async def allow(self, paths: Sequence[str]) -> None:
         """Raises NotPermitted."""
-        await self._task.interruptible(self._task.door.write(self._task.id, paths, self._environment))
+        await self._named.allow(paths, self._environment)
         await self._locks.aclose()
         await self._locks.enter_async_context(self._memory.working_on(place_of(self._environment), paths))
 
@@ -115,6 +122,11 @@ def _wanted(asked: PatchArguments) -> Fields:
         "path": asked.path, "old_string": asked.old_string, "new_string": asked.new_string,
         "replace_all": asked.replace_all,
     }  # fmt: skip
+
+
+def _named(wanted: Fields) -> list[str]:
+    """The files that an edit names. Raises EditRefused for a patch that is none."""
+    return paths_of(parse(wanted["patch"])) if "patch" in wanted else [wanted["path"]]
 
 
 def _answer(done: Patched, diff: str, lint: Fields) -> Fields:

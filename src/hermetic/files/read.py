@@ -12,6 +12,7 @@ from hermetic.files.arguments import READ_DESCRIPTION, ReadFileArguments
 from hermetic.files.documents import as_text, is_document
 from hermetic.files.kinds import BINARY_ENDINGS, image_type
 from hermetic.files.memory import FileMemory, place_of
+from hermetic.files.named import NamedFiles
 from hermetic.files.protected import READ
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
@@ -24,7 +25,7 @@ REFUSED = "refused: these lines were read again and again and have not changed; 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:
     """What the lines are, or why there are none."""
     limit = min(asked.limit, READ_LINES.value)
-    async with task.place() as environment:
+    async with task.place(NamedFiles(task, [asked.path], READ, writes=False)) as environment:
         path = asked.path
         if is_document(path):
             return await task.interruptible(_document(task, environment, asked, limit))

@@ -8,6 +8,7 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.files.arguments import WRITE_DESCRIPTION, WriteFileArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
+from hermetic.files.named import NamedFiles
 from hermetic.files.protected import write_bounds
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
@@ -30,11 +31,12 @@ async def write_file(memory: FileMemory, root: str | None, task: Task, asked: Wr
             argument="content",
         )
     bounds = write_bounds(root)
-    async with task.place() as environment:
+    named = NamedFiles(task, [asked.path], bounds)
+    async with task.place(named) as environment:
         status = await environment.file_status(asked.path, missing=True, bounds=bounds)
         if status.kind == "directory":
             raise InvalidArgument(f"{asked.path} is a directory; name a file in it", argument="path")
-        await task.interruptible(task.door.write(task.id, [status.path], environment))
+        await named.allow([status.path], environment)
         async with memory.working_on(place_of(environment), [status.path]):
             return await _write(memory, task, environment, status.path, asked.content, bounds)
 

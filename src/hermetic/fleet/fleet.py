@@ -20,7 +20,7 @@ from hermetic.fleet.member import Member
 from hermetic.fleet.pool import Pool
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import disk_bytes, record_of
-from hermetic.session.opening import Ordered, attach, open_environment, start_new
+from hermetic.session.opening import Ordered, attach, is_living, open_environment, start_new
 
 IDLE = 300.0  # seconds
 STARTS = 8
@@ -249,9 +249,9 @@ class Fleet:
                 asyncio.run(_end_all(ids))
 
 
-def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
-    """What would be started for a task; None where its environment is kept or known to live."""
-    if task in fleet.tasks or Records(runtime_root()).of_task(task):
+async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
+    """What would be started for a task; None where its environment lives. Raises Unreachable where nobody can tell."""
+    if task in fleet.tasks or await is_living(task):
         return None
     return catalog.find(fleet.kind)({**fleet._options, **fleet._overrides.get(task, {})})
 

@@ -11,6 +11,7 @@ from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, V
 
 from .acts import Act
 from .call import Call
+from .circumstances import around_of
 from .commands.catalog import all_judges
 from .commands.environment import judge_variable
 from .containment import is_contained
@@ -61,6 +62,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     stdin: str | None = None  # its whole input
     env: Mapping[str, str] = {}  # variables for it alone
+    context: Mapping[str, str] = {}  # variables by which its session differs from a new one
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -104,13 +106,14 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN) -> Exami
     if _nested(text) > MAX_NESTED:
         found.append(Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200]))
         return Examined(verdict_of(found, command, around.isolation))
-    shell, evaluator = Shell(around.state, around.cwd, around.workspace), Evaluator(_JUDGES)
+    shell, evaluator = _shell(around), Evaluator(_JUDGES)
     _prepare(evaluator, shell, around.state)
 
     def walk() -> None:
         reader = Reader(text)
         sequence = reader.read()
         _set_variables(evaluator, shell, around.env)
+        shell.began = dict(shell.variables)
         evaluator.run(sequence, shell, None if around.stdin is None else to_bytes_text(around.stdin))
 
     problem = _walked(evaluator, walk, command)
@@ -154,11 +157,22 @@ def join_writes(examined: Examined, paths: Sequence[str], around: Surroundings) 
 
 def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None]) -> Examined:
     """By the judge of one program, with no shell text around it."""
-    evaluator, shell = Evaluator(_JUDGES), Shell(around.state, around.cwd, around.workspace)
+    evaluator, shell = Evaluator(_JUDGES), _shell(around)
     evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
     problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
     found = [*evaluator.findings, *([problem] if problem else [])]
     return Examined(verdict_of(found, text, around.isolation), tuple(evaluator.acts))
+
+
+def _shell(around: Surroundings) -> Shell:
+    shell = Shell(around.state, around.cwd, around.workspace)
+    shell.context = {name: to_bytes_text(value) for name, value in around.context.items()}
+    return shell
+
+
+def around_of_text(around: Surroundings) -> str:
+    """A digest of what a program of a text meets that changes nothing itself; equal to its parts' own."""
+    return around_of(_shell(around), {})
 
 
 def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> Finding | None:
@@ -249,6 +263,7 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
         path=shown(finding.path or ""),
         source=finding.source,
         exact=finding.exact,
+        around=finding.around,
     )
 
 

@@ -26,6 +26,7 @@ def join(shell: Shell, ends: Sequence[Shell], *, places: bool = True) -> None:
     _join_functions(shell, ends)
     for end in ends:
         shell.aliases.update(end.aliases)
+        shell.exported = None if shell.exported is None or end.exported is None else shell.exported | end.exported
     if any(end.positional != ends[0].positional for end in ends):
         shell.positional = [UNSET]
     else:

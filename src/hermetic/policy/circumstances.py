@@ -4,32 +4,86 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from hermetic.contract.verdict import Source
 
 from .call import Call
-from .marks import is_known, shown
+from .marks import UNSET, is_known, shown
 from .rules import Finding
+from .shell import Shell, Value
 
-# Variables by which the same words reach another account, cluster, database, repository or program.
+# Variables by which the same words reach another account, cluster, database, repository or program. They count whoever
+# has set them, and also where they are not exported.
 _CONTEXT = re.compile(
-    r"PATH$|LD_|DYLD_|GIT_|SSH_|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_|COMPOSE_|PODMAN_"
-    r"|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_|HEROKU_|FLY_"
-    r"|NPM_|npm_|YARN_|PIP_|UV_|CARGO_|GEM_|BUNDLE_|MAVEN_|TWINE_|GH_|GITHUB_|GITLAB_|HTTPS?_PROXY|https?_proxy|HOST$"
-    r"|PYTHON|PERL|RUBY|NODE_|JAVA|BASH_|ENV$|IFS$|HOME$|TMPDIR$|SUDO_|RSYNC_|ETCD|OS_|LINODE_|DIGITALOCEAN_|HCLOUD_"
+    r"LD_|DYLD_|GIT_|SSH_(?!CONNECTION$|CLIENT$|TTY$)|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_"
+    r"|COMPOSE_|PODMAN_|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_"
+    r"|HEROKU_|FLY_|NPM_|npm_|YARN_|PIP_|UV_|CARGO_|GEM_|BUNDLE_|MAVEN_|TWINE_|GH_|GITHUB_|GITLAB_|HTTPS?_PROXY"
+    r"|https?_proxy|HOST$|PYTHON|PERL|RUBY|NODE_|JAVA|(BASH_)?ENV$|IFS$|HOME$|TMPDIR$|SUDO_|RSYNC_|ETCD|OS_|LINODE_"
+    r"|DIGITALOCEAN_|HCLOUD_|CDPATH$|GLOBIGNORE$"
 )
+# Variables that say how things look, and where a shell has been. Any other one may change what a program does.
+_HARMLESS = re.compile(
+    r"LANG|LANGUAGE|LC_\w+|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|LS_COLORS|COLUMNS|LINES|PWD|OLDPWD|SHLVL|_"
+    r"|PS[0-4]|HIST\w+|HOSTNAME|SSH_(CONNECTION|CLIENT|TTY)"
+)
+
+
+def counts(name: str, *, passed_on: bool) -> bool:
+    """Whether a variable that was changed is part of every act after it; `passed_on`: programs get it."""
+    return (passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))) and not _HARMLESS.fullmatch(name)
 
 
 def of_call(finding: Finding, call: Call, *, redirecting: bool) -> Finding:
     """The finding with the program that does it, or beside which a redirection does it."""
-    exact = _exact(finding, call) if finding.rule.label == "dangerous" else ""
-    source: Source = "redirect" if redirecting else "program"
-    return msgspec.structs.replace(finding, argv=tuple(map(shown, call.argv)), source=source, exact=exact)
+    argv, source = tuple(map(shown, call.argv)), _source(redirecting)
+    if finding.rule.label != "dangerous":
+        return msgspec.structs.replace(finding, argv=argv, source=source)
+    around = around_of(call.shell, call.env)
+    exact = _exact(finding, call, around) if around else ""
+    return msgspec.structs.replace(finding, argv=argv, source=source, exact=exact, around=around)
 
 
-def _exact(finding: Finding, call: Call) -> str:
+def _source(redirecting: bool) -> Source:
+    return "redirect" if redirecting else "program"
+
+
+def around_of(shell: Shell, env: Mapping[str, str]) -> str:
+    """A digest of directory and variables that is equal only where a program meets the same; empty when not all of
+    them are known."""
+    variables = _variables(shell, env)
+    known = [shell.cwd, shell.secrets, *variables.values()]
+    if not all(map(is_known, known)):
+        return ""
+    words = [
+        shell.cwd,
+        str(shell.remote),
+        shell.secrets,
+        *(f"{name}={value}" for name, value in sorted(variables.items())),
+    ]
+    return _digest(words)
+
+
+def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are part of the act: those that always count, and all that differ from the beginning."""
+    found = {name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)}
+    found.update(shell.context)
+    for name, value in shell.variables.items():
+        passed_on = shell.exported is None or name in shell.exported
+        if shell.began.get(name) != value and counts(name, passed_on=passed_on):
+            found[name] = _text(value)
+    found.update({name: UNSET for name in shell.choices if name in found})  # nobody knows which way was taken
+    found.update(env)
+    return {name: value for name, value in found.items() if not _HARMLESS.fullmatch(name)}
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _exact(finding: Finding, call: Call, around: str) -> str:
     """A digest that is equal only for the same words, input, directory and variables.
 
     Empty when a part of them cannot be known, or when code runs that nobody has seen: then one approval is good for one
@@ -38,22 +92,13 @@ def _exact(finding: Finding, call: Call) -> str:
     rule, shell = finding.rule, call.shell
     if "executes unseen code" in rule.effects:
         return ""
-    words = [
-        rule.name,
-        finding.reason,
-        finding.path or "",
-        shell.cwd,
-        str(shell.remote),
-        shell.secrets,
-        call.stdin or "",
-        *call.argv,
-    ]
-    context = {name: value for name, value in shell.variables.items() if _CONTEXT.match(name)}
-    context.update(call.env)
-    known = [*words, *(str(value) for value in context.values())]
-    if not all(map(is_known, known)):
+    words = [rule.name, finding.reason, finding.path or "", call.stdin or "", *call.argv]
+    if not all(map(is_known, words)):
         return ""
     words += [" ".join(argv) for argv in call.machine.carriers if argv != call.argv]  # that run it, such as sudo
     words += [f"{path}={content}" for path, content in sorted(shell.files.items())]  # that this text wrote before
-    words += [f"{name}={value}" for name, value in sorted(context.items())]
+    return _digest([around, *words])
+
+
+def _digest(words: list[str]) -> str:
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -33,3 +33,4 @@ class Finding(msgspec.Struct, frozen=True):
     argv: tuple[str, ...] = ()  # of the program that does it
     source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
     exact: str = ""  # what tells it from all other acts; empty when that cannot be known
+    around: str = ""  # of directory and variables alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from hermetic.contract.verdict import ShellState
 from hermetic.policy.tables import names
@@ -71,6 +72,9 @@ class Shell:
         }
         for name, value in state.variables.items():
             self.variables[name] = value if isinstance(value, str) else list(value)
+        self.exported = None if state.exported is None else frozenset(state.exported)  # None: nobody knows which
+        self.began: dict[str, Value] = dict(self.variables)  # when the text begins
+        self.context: Mapping[str, str] = {}  # by which its session differs from a new one
         self.choices: dict[str, tuple[Value, ...]] = {}  # variables on whose value several ways disagree
         self.seen: set[str] = set()  # variables that were read
         self.functions: dict[str, Node] = {}
@@ -117,6 +121,7 @@ class Shell:
         """A login shell on another machine or in another container: nothing there is our workspace."""
         twin = self.fork()
         twin.variables = {"HOME": self.home, "IFS": " \t\n", "TMPDIR": "/tmp"}
+        twin.began = dict(twin.variables)
         twin.choices = {}
         twin.functions, twin.aliases, twin.files, twin.fetched = {}, {}, {}, set()
         twin.cwd = self.home

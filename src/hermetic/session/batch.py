@@ -26,12 +26,11 @@ class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
     """Asks, and answers when the user has."""
-    async with task.place() as environment:
-        await task.interruptible(
-            task.door.batch(
-                task.id, environment, count=asked.count, under=asked.under, words=asked.command, why=asked.reason
-            )
+    await task.decide(
+        lambda place: task.door.batch(
+            task.id, place, count=asked.count, under=asked.under, words=asked.command, why=asked.reason
         )
+    )
     return {"status": "approved", "count": asked.count, "error": None}
 
 

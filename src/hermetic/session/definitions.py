@@ -12,7 +12,7 @@ from hermetic.policy.shell import SECRET_NAME
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
-_DECLARATION = re.compile(rf"declare -\S+ ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
+_DECLARATION = re.compile(rf"declare -(\S+) ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
 _UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
 _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
 _ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
@@ -59,6 +59,7 @@ def read_definitions(text: str) -> ShellState:
         functions=_functions(functions),
         aliases=dict(_aliases(aliases)),
         secrets=_secrets(variables),
+        exported=_exported(variables),
     )
 
 
@@ -70,7 +71,7 @@ def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
     """Every variable with a value."""
     found: list[tuple[str, str | list[str]]] = []
     for declared in _DECLARATION.finditer(text):
-        name, value = declared[1], declared[2]
+        name, value = declared[2], declared[3]
         if (
             value is None
             or (_SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS"))
@@ -82,9 +83,17 @@ def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
     return found
 
 
+def _exported(text: str) -> tuple[str, ...] | None:
+    """The variables that programs get; None where the shell exports whatever is set."""
+    declared = [(one[1], one[2], one[3]) for one in _DECLARATION.finditer(text)]
+    if any(name == "SHELLOPTS" and "allexport" in (value or "") for _, name, value in declared):
+        return None
+    return tuple(name for flags, name, _ in declared if "x" in flags)
+
+
 def _secrets(text: str) -> str:
     """What tells one set of secrets from another, and none of them."""
-    found = sorted(one[0] for one in _DECLARATION.finditer(text) if one[2] is not None and SECRET_NAME.search(one[1]))
+    found = sorted(one[0] for one in _DECLARATION.finditer(text) if one[3] is not None and SECRET_NAME.search(one[2]))
     return hashlib.sha256("".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:16] if found else ""
 
 

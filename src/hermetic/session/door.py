@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from hermetic.approvals.case import Case
 from hermetic.approvals.desk import Desk
@@ -15,16 +17,24 @@ from hermetic.approvals.matching import Ground
 from hermetic.approvals.readers import language_of, may_read_code
 from hermetic.approvals.typed import Language, Transcript
 from hermetic.contract.approval import Subject
-from hermetic.contract.errors import InvalidArgument, NotPermitted, Unsupported
+from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.link import answers
-from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, examine_writes, join_writes
+from hermetic.policy.assess import (
+    Examined,
+    Surroundings,
+    around_of_text,
+    examine_command,
+    examine_python,
+    examine_writes,
+    join_writes,
+)
 from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME
 from hermetic.session.definitions import Definitions
 from hermetic.session.environment import Environment
-from hermetic.session.spot import Spot, relevant
+from hermetic.session.spot import Spot, relevant, whole
 
 MOST_IN_A_BATCH = 1000
 BATCH_SECONDS = 3600.0
@@ -50,23 +60,23 @@ class PolicyDoor:
         """May this text run in a shell there?"""
         around, spot = await self._around(environment, session, text, cwd)
         changed = spot.changed(session, around.state)
-        around = _with(around, stdin=_text(stdin), env={**changed, **(env or {})})
+        around = _with(
+            around, stdin=_text(stdin), env={**changed, **(env or {})}, context={**around.context, **(env or {})}
+        )
         examined = _through_links(examine_command(text, around), around, spot)
-        if await self._decide("command", task, text, examined, around, spot):
-            await self._look_again(environment, session, text, cwd, around)
+        changed_since = partial(self._changed_since, environment, session, text, cwd, around)
+        await self._decide("command", task, text, examined, around, spot, changed=changed_since)
         spot.accept(session, changed)
         await self._see_first(environment, spot, session)
 
-    async def _look_again(
+    async def _changed_since(
         self, environment: Environment | Spot, session: str, text: str, cwd: str | None, before: Surroundings
-    ) -> None:
-        """What was allowed is what was shown: while somebody thought about it, another command may have changed it."""
+    ) -> str:
+        """Why a text means something else than before; empty when it does not."""
         now, _ = await self._around(environment, session, text, cwd)
-        if (now.cwd, now.state) != (before.cwd, before.state):
-            why = "the session's directory, variables, functions or aliases changed while it was decided on"
-            raise NotPermitted(
-                f"not run: {why}; look at what it would do now, and try again", rule="changed", reason=why
-            )
+        if (now.cwd, now.state) == (before.cwd, before.state):
+            return ""
+        return "the session's directory, variables, functions or aliases changed while it was decided on"
 
     async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """May this Python text run there?"""
@@ -77,7 +87,7 @@ class PolicyDoor:
     async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
         around, spot = await self._around(environment, "", "", None)
-        paths = [_whole(path, around.cwd) for path in paths]
+        paths = [whole(path, around.cwd, spot.home_in("", around.state)) for path in paths]
         meant = [*paths, *(real for path in paths if (real := spot.real(path)) != path)]
         await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, spot)
 
@@ -96,8 +106,13 @@ class PolicyDoor:
         if transcript.is_ahead:
             await self._passed(task, f"{len(data)} characters typed into {program}, before a shell", around, spot)
         typing = transcript.copy()  # what is refused is not typed: what was typed before still waits for its end
+
+        async def changed() -> str:
+            now, _ = await self._reader(process, environment)
+            return "" if now is transcript else "another program reads there than when it was decided on"
+
         for typed in typing.type(data, around):
-            await self._decide("input", task, typed.text, typed.examined, around, spot)
+            await self._decide("input", task, typed.text, typed.examined, around, spot, changed)
         self._transcripts[environment][process.id] = (self._transcripts[environment][process.id][0], typing)
 
     async def batch(
@@ -112,15 +127,16 @@ class PolicyDoor:
                 "a batch is of writes below a directory, or of one program: give one", argument="under"
             )
         around, spot = await self._around(environment, "", "", None)
-        if under and not under.startswith("/"):
-            under = _whole(under, around.cwd)
+        if under:
+            under = whole(under, around.cwd, spot.home_in("", around.state))
         self.desk.check_batch(under, tuple(words))
-        what = f"up to {count} changes of files below {under}" if under else f"up to {count} × `{' '.join(words)} …`"
+        runs = f"up to {count} × `{' '.join(words)} …` in {around.cwd}, with the same variables"
+        what = f"up to {count} changes of files below {under}" if under else runs
         covers = f"{what}, for the task {task!r}, within {BATCH_SECONDS / 60:g} minutes"
         case = self._case("batch", task, f"{covers}{f': {why}' if why else ''}", Examined(_HARMLESS), around, spot)
         budget = Budget(
-            task=task, environment=spot.key, under=under, words=tuple(words), left=count,
-            expires=self.desk.now() + BATCH_SECONDS,
+            task=task, environment=spot.key, under=under, words=tuple(words), around=around_of_text(around),
+            program=spot.program(tuple(words), around.state), left=count, expires=self.desk.now() + BATCH_SECONDS,
         )  # fmt: skip
         await self.desk.allow_batch(case, budget, covers)
 
@@ -130,8 +146,10 @@ class PolicyDoor:
     ) -> None:  # fmt: skip
         """May this text leave its sandbox? Somebody is always asked."""
         around, spot = await self._around(environment, "", text, cwd)
-        around = _with(around, stdin=_text(stdin), env=dict(env or {}))
-        await self.desk.allow_outside(self._case("outside", task, text, examine_command(text, around), around, spot))
+        around = _with(around, stdin=_text(stdin), env=dict(env or {}), context={**around.context, **(env or {})})
+        changed_since = partial(self._changed_since, environment, "", text, cwd, around)
+        examined = examine_command(text, around)
+        await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which is nobody's doing."""
@@ -153,12 +171,17 @@ class PolicyDoor:
         spot = self.spot(environment)
         ask = None if isinstance(environment, Spot) else Definitions(environment._link, session)
         state = await spot.state(session, ask)
-        here = cwd if cwd and cwd.startswith("/") else None
-        if state is not None:
-            state = relevant(state, text)
-            here = here or (_whole(cwd, state.cwd) if cwd else state.cwd)
-        here = here or spot.start
-        return Surroundings(cwd=here, workspace=spot.workspace, state=state, isolation=spot.isolation), spot
+        state = relevant(state, text) if state is not None else spot.expected()
+        home, here = spot.home_in(session, state), state.cwd or spot.start
+        if home and state.home and home != state.home:  # `~` is what HOME says by now; somebody's home is where it was
+            variables = {**state.variables, "HOME": state.home}
+            state = msgspec.structs.replace(state, home=home, variables=variables)
+        if cwd:
+            here = whole(cwd, here, home)
+        return Surroundings(
+            cwd=here, workspace=spot.workspace, state=state, isolation=spot.isolation,
+            context=spot.differing(session, state),
+        ), spot  # fmt: skip
 
     async def _see_first(self, environment: Environment | Spot, spot: Spot, session: str) -> None:
         """What a new session begins with is nobody's doing: it is looked at before its first command runs."""
@@ -185,22 +208,24 @@ class PolicyDoor:
 
     # -- deciding
     async def _decide(
-        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot
-    ) -> bool:
-        return await self.desk.decide(self._case(subject, task, text, examined, around, spot))
+        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot,
+        changed: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:  # fmt: skip
+        await self.desk.decide(self._case(subject, task, text, examined, around, spot, changed))
 
     async def _passed(self, task: str, what: str, around: Surroundings, spot: Spot) -> None:
         await self.desk.decide(self._case("input", task, what, Examined(_HARMLESS), around, spot))
 
     def _case(
-        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot
-    ) -> Case:
+        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot,
+        changed: Callable[[], Awaitable[str]] | None = None,
+    ) -> Case:  # fmt: skip
         home = (around.state.home if around.state else None) or os.environ.get("HOME") or DEFAULT_HOME
         return Case(
             subject=subject, task=task, text=text, examined=examined, environment=spot.kind, place=spot.key,
-            ground=Ground(home, spot.workspace), around=partial(_digest, around),
+            ground=Ground(home, spot.workspace), around=partial(_digest, around), meaning=partial(_meaning, around),
             circumstances=partial(_told, around), contained=spot.kind == "sandbox",
-            program=lambda argv: spot.program(argv, around.state),
+            program=lambda argv: spot.program(argv, around.state), changed=changed or _unchanged,
         )  # fmt: skip
 
 
@@ -215,16 +240,16 @@ def _kept(
     return before[1]
 
 
+async def _unchanged() -> str:
+    return ""
+
+
 _HARMLESS = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 
 
 def _with(around: Surroundings, **changes: Any) -> Surroundings:
     fields = {name: getattr(around, name) for name in around.__struct_fields__}
     return Surroundings(**{**fields, **changes})
-
-
-def _whole(path: str, cwd: str | None) -> str:
-    return os.path.normpath(os.path.join(cwd or "/", path))
 
 
 def _only_home(state: ShellState | None) -> ShellState | None:
@@ -252,14 +277,15 @@ def _told(around: Surroundings) -> dict[str, str]:
 
 
 def _digest(around: Surroundings) -> str:
-    """What makes the same words mean something else."""
-    variables = {} if around.state is None else around.state.variables
-    secrets = "" if around.state is None else around.state.secrets
-    told = [
-        around.cwd or "",
-        around.stdin or "",
-        secrets,
-        str(sorted(around.env.items())),
-        str(sorted(variables.items())),
-    ]
-    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()
+    """What makes the same act another one: directory, variables that may change what programs do, and input."""
+    return _hashed([around_of_text(around), around.stdin or "", str(sorted(around.env.items()))])
+
+
+def _meaning(around: Surroundings) -> str:
+    """What makes the same text mean something else: all that its shell knows."""
+    state = "" if around.state is None else msgspec.json.encode(around.state, order="sorted").decode()
+    return _hashed([around.cwd or "", around.stdin or "", str(sorted(around.env.items())), state])
+
+
+def _hashed(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

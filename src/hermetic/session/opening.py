@@ -156,6 +156,16 @@ async def _attach(task_or_id: str) -> Environment:
     return Environment(*living, records, ends_on_close=False)
 
 
+async def is_living(task: str) -> bool:
+    """Whether a task's environment answers, whoever opened it; nothing is started. Raises Unreachable."""
+    record = Records(runtime_root()).of_task(task)
+    living = await _reach(record) if record else None
+    if living is None:
+        return False
+    await living.link.close()
+    return True
+
+
 async def _reach(record: EnvironmentRecord) -> Living | None:
     """The environment of a record, attached to; None when nobody answers there any more. Raises Unreachable."""
     backend = catalog.find(record.kind)(record.options)

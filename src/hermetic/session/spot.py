@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 
 from hermetic.contract.environment import Isolation
-from hermetic.contract.errors import Unsupported
+from hermetic.contract.errors import NotPermitted, Unsupported
+from hermetic.contract.files import Bounds
 from hermetic.contract.verdict import ShellState
+from hermetic.environments.child_environment import child_environment
+from hermetic.policy.circumstances import counts
 from hermetic.policy.paths import classify
-from hermetic.policy.shell import Shell
+from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
 from hermetic.session.definitions import Definitions
 
 NOWHERE = "\0nowhere"  # no directory is the agent's own
@@ -35,9 +38,12 @@ class Spot:
         self.workspace = _workspace(options)
         start = options.get("cwd") or options.get("workspace")
         self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
+        self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
         self.key = _key(kind, options)
         self._definitions: dict[str, Definitions] = {}
-        self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session when it was first seen
+        self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session that nobody has to allow
+        self._begun: dict[str, ShellState] = {}  # sessions as they were when they were first seen
+        self._variables = _variables(kind, options)  # that sessions begin with, as far as one can tell
 
     def __repr__(self) -> str:
         return f"<Spot {self.key}: work in {self.workspace!r}>"
@@ -54,11 +60,54 @@ class Spot:
             return None
         if known.is_there:
             self._first.setdefault(session, state.variables)
+            self._begun.setdefault(session, state)
         return state
+
+    def expected(self) -> ShellState:
+        """What a session begins with, as far as one can tell before it does."""
+        return ShellState(home=self.home, variables=dict(self._variables), exported=tuple(self._variables))
+
+    def differing(self, session: str, state: ShellState) -> dict[str, str]:
+        """The variables that a session was given since it began, and that may change what programs do."""
+        begun = self._begun.get(session)
+        if begun is None or begun.variables is state.variables:
+            return {}
+        passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
+        names = (
+            name
+            for name in {**begun.variables, **state.variables}
+            if begun.variables.get(name) != state.variables.get(name)
+        )
+        told = (name for name in names if counts(name, passed_on=passed_on is None or name in passed_on))
+        return {name: str(state.variables.get(name, "")) for name in told}
+
+    def home_in(self, session: str, state: ShellState | None) -> str | None:
+        """What `~` means for files and directories, whatever a shell has made of its HOME since."""
+        begun = self._begun.get(session)
+        known = begun or state
+        return self.home or (known.home if known is not None else None)
 
     def was_seen(self, session: str) -> bool:
         """Whether the session's beginning is known."""
         return session in self._first
+
+    def whole(self, path: str) -> str:
+        """A path as files mean it that are named before a session begins: from its start, `~` the home."""
+        return whole(path, self.start, self.home)
+
+    def check(self, path: str, bounds: Bounds) -> None:
+        """Raises NotPermitted for a path that is out of bounds, as far as that can be known from here."""
+        true = self.real(self.whole(path))
+        if (
+            bounds.root is not None
+            and self.kind in _HERE
+            and not f"{true}/".startswith(f"{os.path.realpath(bounds.root)}/")
+        ):
+            raise _out_of_bounds(f"{true} is outside of {bounds.root}, and nothing may be written there")
+        home = self.real(self.home or DEFAULT_HOME)
+        patterns = (home + one[1:] if one.startswith("~/") else one for one in bounds.deny)
+        if any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), true, re.DOTALL) for one in patterns):
+            raise _out_of_bounds(f"{true} is protected: ask the user to do it, or use another path")
 
     def real(self, path: str) -> str:
         """The path behind symbolic links, where this machine can tell."""
@@ -121,6 +170,31 @@ def _found(name: str, path: str | None, cwd: str | None) -> str | None:
     if status.st_uid == os.geteuid() or os.access(whole, os.W_OK) or os.access(os.path.dirname(whole), os.W_OK):
         return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # nobody can set that time
     return whole
+
+
+def _variables(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
+    extra = options.get("env") or {}
+    if kind not in _HERE:
+        return {name: value for name, value in extra.items() if not SECRET_NAME.search(name)}
+    found = child_environment(os.environ, passthrough=options.get("passthrough") or (), extra=extra)
+    return {name: value for name, value in found.items() if name != "HOME" and not SECRET_NAME.search(name)}
+
+
+def _home(options: Mapping[str, Any]) -> str | None:
+    """The home directory of commands on this machine."""
+    home = (options.get("env") or {}).get("HOME") or os.environ.get("HOME")
+    return home if isinstance(home, str) and home.startswith("/") else None
+
+
+def whole(path: str, cwd: str | None, home: str | None) -> str:
+    """A path from the root, as the resident takes it: `~` is the home, what is relative starts at `cwd`."""
+    if path == "~" or path.startswith("~/"):
+        path = (home or DEFAULT_HOME) + path[1:]
+    return os.path.normpath(os.path.join(cwd or "/", path))
+
+
+def _out_of_bounds(why: str) -> NotPermitted:
+    return NotPermitted(why, rule="protected-path", reason=why)
 
 
 def _workspace(options: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -69,6 +69,13 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
 Judge = Callable[[Environment | Spot], Awaitable[None]]
 
 
+class Way(NamedTuple):
+    """How a tool gets to a place."""
+
+    open: Callable[[], AbstractAsyncContextManager[Environment]]  # for a block; begun where it does not live
+    unopened: Callable[[], Awaitable[Spot | None]]  # what is known before it begins; None where it lives
+
+
 class Door(Protocol):
     """Decides what may be done; raises NotPermitted before anything is created."""
 
@@ -88,7 +95,7 @@ class Door(Protocol):
         """May this Python text run there?"""
 
     async def batch(
-        self, task: str, environment: Environment, *, count: int, under: str = "", words: Sequence[str] = (),
+        self, task: str, environment: Environment | Spot, *, count: int, under: str = "", words: Sequence[str] = (),
         why: str = "",
     ) -> None:  # fmt: skip
         """May so many files below a directory be changed, or so many runs of one program begin?"""
@@ -122,7 +129,7 @@ class OpenDoor:
         """Anything may."""
 
     async def batch(
-        self, task: str, environment: Environment, *, count: int, under: str = "", words: Sequence[str] = (),
+        self, task: str, environment: Environment | Spot, *, count: int, under: str = "", words: Sequence[str] = (),
         why: str = "",
     ) -> None:  # fmt: skip
         """Anything may."""
@@ -176,13 +183,11 @@ class Task:
     """One caller's place. Tools get it with every call."""
 
     def __init__(
-        self, id: str, *, place: Callable[[], AbstractAsyncContextManager[Environment]], door: Door, watcher: Watcher,
-        show: Show, limits: ToolLimits, activity: Callable[[str], object] | None = None,
-        caller: str = "", is_scripted: bool = False, unopened: Callable[[], Spot | None] = lambda: None,
-        outside: Callable[[], AbstractAsyncContextManager[Environment]] | None = None,
+        self, id: str, *, place: Way, door: Door, watcher: Watcher, show: Show, limits: ToolLimits,
+        activity: Callable[[str], object] | None = None, caller: str = "", is_scripted: bool = False,
+        outside: Way | None = None,
     ) -> None:  # fmt: skip
         self.id = id
-        self._unopened = unopened  # its place as far as it is known before it is opened
         self._outside = outside  # the place around its sandbox
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: what guards a model from repeating itself is off
@@ -197,25 +202,44 @@ class Task:
     def __repr__(self) -> str:
         return f"<Task {self.id!r}>"
 
-    @asynccontextmanager
-    async def place(self, judge: Judge | None = None, *, outside: bool = False) -> AsyncIterator[Environment]:
+    def place(self, judge: Judge | None = None, *, outside: bool = False) -> AbstractAsyncContextManager[Environment]:
         """Its environment for a block, opened where it is not. Raises Interrupted.
 
         `judge` is asked first, and for a new environment before it is opened: what it refuses costs nothing.
         """
-        spot = self._unopened() if judge is not None and not outside else None
-        if judge is not None and spot is not None:
-            await self._judged(judge, spot)
-        place = self._opened(outside)
+        return self.within(self._way(outside), judge)
+
+    @asynccontextmanager
+    async def within(self, way: Way, judge: Judge | None) -> AsyncIterator[Environment]:
+        """The same for any place."""
+        is_judged = judge is None or await self._judged_unopened(way, judge)
+        place = way.open()
         environment = await self.interruptible(place.__aenter__())
         try:
-            if spot is not None:
+            if judge is not None and is_judged:
                 await self.interruptible(self.door.meet(environment))
             elif judge is not None:
                 await self._judged(judge, environment)
             yield environment
         finally:
             await place.__aexit__(None, None, None)
+
+    async def decide(self, judge: Judge) -> None:
+        """Asks the judge about its place as it is, which is not opened for it."""
+        spot = await self.interruptible(self._place.unopened())
+        if spot is not None:
+            await self._judged(judge, spot)
+            return
+        async with self._place.open() as environment:
+            await self._judged(judge, environment)
+
+    async def _judged_unopened(self, way: Way, judge: Judge) -> bool:
+        """Whether the place does not live, neither before nor after the judge was asked about it."""
+        spot = await self.interruptible(way.unopened())
+        if spot is None:
+            return False
+        await self._judged(judge, spot)
+        return await self.interruptible(way.unopened()) is not None
 
     async def _judged(self, judge: Judge, place: Environment | Spot) -> None:
         """Somebody may be asked, which takes its time."""
@@ -227,10 +251,10 @@ class Task:
         """Whether it works in a sandbox that somebody may let it out of."""
         return self._outside is not None
 
-    def _opened(self, outside: bool) -> AbstractAsyncContextManager[Environment]:
+    def _way(self, outside: bool) -> Way:
         if outside and self._outside is None:
             raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
-        return self._place() if self._outside is None or not outside else self._outside()
+        return self._place if self._outside is None or not outside else self._outside
 
     async def interruptible(self, work: Awaitable[T]) -> T:
         """What the work gives. Raises Interrupted, the work cancelled, when somebody ends the call first."""

@@ -85,6 +85,8 @@ def judge_declare(call: Call) -> str | None:
     if "f" in flags or "F" in flags:
         return None
     names = [arg for arg in call.args if arg[:1] not in ("-", "+")]
+    if call.shell.exported is not None and (call.name == "export" or "x" in flags):
+        call.shell.exported |= {arg.partition("=")[0].rstrip("+") for arg in names}
     if not names:
         call.report(ENVIRONMENT_DUMP, "shows the environment, which may hold credentials")
         return SECRET
@@ -150,8 +152,9 @@ def judge_set(call: Call) -> str | None:
     rest = list(call.args)
     while rest and rest[0][:1] in ("-", "+") and rest[0] not in ("--", "-"):
         option = rest.pop(0)
-        if option in ("-o", "+o") and rest:
-            rest.pop(0)
+        name = rest.pop(0) if option in ("-o", "+o") and rest else ""
+        if name == "allexport" or (name == "" and "a" in option):
+            call.shell.exported = None
     if rest:
         call.shell.positional = rest[1:] if rest[0] in ("--", "-") else rest
     return ""

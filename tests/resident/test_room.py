@@ -1,5 +1,6 @@
 """The limit of processes: where no more can be had, a session goes on without copies instead of waiting for one."""
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -45,7 +46,20 @@ def group() -> Iterator[Path]:
         unavailable("no cgroup with a limit of processes can be made; run ./test as root where cgroups are mounted")
     yield path
     (path.parent / "cgroup.procs").write_text(str(os.getpid()))
-    path.rmdir()
+    remove_group(path)
+
+
+def remove_group(path: Path) -> None:
+    """Takes it away once the last of its processes, which have ended, is collected."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            path.rmdir()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def test_a_session_at_the_limit_of_processes_stays_usable(group: Path) -> None:

@@ -8,7 +8,6 @@ are not carried.
 from __future__ import annotations
 
 import os
-from collections import deque
 from copy import copy
 
 from .bare_jobs import BareCommand, Report, Start
@@ -17,6 +16,7 @@ from .bare_line import OUT, Complaints, Line
 from .command import assignments
 from .exports import Definitions, Exports, parse_exports
 from .flock import Flock
+from .lean import deque
 from .loop import Waiters
 from .session import Session
 from .state import kept_declarations

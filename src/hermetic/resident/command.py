@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 
 from .job import Drain, Job
+from .lean import pattern
 from .shell import INLINE_BYTES, in_memory
 
 TYPE_CHECKING = False
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-_MAY_SET_TRAPS = re.compile(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_MAY_SET_TRAPS = pattern(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 # The look-behind lets a word be tried once and not from each of its letters.
-_DEFINES = re.compile(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
-_OPENS_TEXT = re.compile(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
-_PLAIN = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
+_DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
+_OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
 _UNCHANGING = frozenset(
     b"true false : echo pwd test ls cat head tail wc grep egrep rg find git stat file date sleep ps id whoami uname "
     b"which sort uniq cut tr diff cmp sed awk python python3 node npm npx make cargo go pytest pip ruff mypy tar gzip "
@@ -34,6 +34,13 @@ READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
 
 def may_set_traps(text: bytes) -> bool:
     return len(text) > READABLE_BYTES or _MAY_SET_TRAPS.search(text) is not None
+
+
+def prepare() -> None:
+    """Take the time that the first look at a text takes."""
+    may_set_traps(b"")
+    Vocabulary().learn(b"")
+    Vocabulary().leaves_state_alone(b"")
 
 
 class Vocabulary:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 
+from .lean import deque
 from .loop import WRITE
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ The right to change routes is given up at once: what runs here later cannot take
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import struct
 
 try:
@@ -67,23 +67,26 @@ def put_up(kinds: list[str], outside: int) -> None:
             if "NoNewPrivs:\t1" not in status.read():
                 raise Unfenced("what runs here could get the right to change routes again")
         near = neighbours()
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as kernel:
-            has_six = any(span.family == socket.AF_INET6 for _, span in near)
+        kernel = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, 0)
+        try:
+            has_six = any(span.family == _socket.AF_INET6 for _, span in near)
             for span in map(only, METADATA if "metadata" in kinds else ()):
-                if span.family == socket.AF_INET or has_six:
+                if span.family == _socket.AF_INET or has_six:
                     change(kernel, span, UNREACHABLE)
             for device, span in near if "neighbours" in kinds else ():
                 for half in span.halves():
                     change(kernel, half, UNREACHABLE)
                 for resolver in filter(span.holds, map(only, resolvers())):
-                    change(kernel, resolver, UNICAST, socket.if_nametoindex(device))
+                    change(kernel, resolver, UNICAST, _socket.if_nametoindex(device))
+        finally:
+            kernel.close()
     finally:
         give_up_right()
 
 
 def only(address: str) -> Span:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    packed = socket.inet_pton(family, address)
+    family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
+    packed = _socket.inet_pton(family, address)
     return Span(family, packed, 8 * len(packed))
 
 
@@ -95,7 +98,7 @@ def neighbours() -> list[tuple[str, Span]]:
             device, address, gateway, _, _, _, _, mask = line.split()[:8]
             length = bin(int(mask, 16)).count("1")
             if gateway == "00000000" and 0 < length < 32:
-                found.append((device, Span(socket.AF_INET, struct.pack("=I", int(address, 16)), length)))
+                found.append((device, Span(_socket.AF_INET, struct.pack("=I", int(address, 16)), length)))
     try:
         with open("/proc/net/ipv6_route") as routes:
             lines = [line.split() for line in routes]
@@ -105,7 +108,7 @@ def neighbours() -> list[tuple[str, Span]]:
         address, length, device = fields[0], int(fields[1], 16), fields[9]
         is_near = fields[4] == "0" * 32 and not address.startswith(("fe8", "ff")) and device != "lo"
         if is_near and 0 < length < 128:
-            found.append((device, Span(socket.AF_INET6, bytes.fromhex(address), length)))
+            found.append((device, Span(_socket.AF_INET6, bytes.fromhex(address), length)))
     return found
 
 
@@ -119,7 +122,7 @@ def resolvers() -> list[str]:
     return [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1 and "%" not in line[1]]
 
 
-def change(kernel: socket.socket, span: Span, kind: int, device: int | None = None) -> None:
+def change(kernel: _socket.socket, span: Span, kind: int, device: int | None = None) -> None:
     """Makes one route. Raises Unfenced."""
     scope = ANYWHERE if device is None else ON_LINK
     route = struct.pack("=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 from .resident import Refusal
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from .frames import Fields
 
 TAG_BYTES = 2048
-_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 
 def invalid(argument: str, message: str) -> Refusal:
@@ -31,7 +29,7 @@ def text(fields: Fields, name: str, default: str = "") -> str:
 
 def job_id(fields: Fields, name: str = "id") -> str:
     value = text(fields, name)
-    if not _ID.fullmatch(value):
+    if not 0 < len(value) <= 64 or value.strip(ID_CHARACTERS):
         raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
     return value
 
@@ -122,7 +120,7 @@ def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
     if type(value) is not dict:
         raise invalid(name, "env must map names to values")
     for key, item in value.items():
-        if not _NAME.fullmatch(key):
+        if not (key.isascii() and key.isidentifier()):
             raise invalid(name, "env name %r is not a variable name" % key)
         if type(item) is not str or "\0" in item:
             raise invalid(name, "the value of env %s must be text without NUL" % key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,24 +93,33 @@ def pack(value: Any) -> bytes:
     return bytes(out)
 
 
-@lru_cache(maxsize=512)
-def _pack_short(text: str) -> bytes:
-    """Field names and words of the protocol come again and again."""
-    out = bytearray()
+class _Names(dict):  # type: ignore[type-arg]  # Python 3.8 knows no dict[str, bytes]
+    """Field names, packed: those of the protocol come again and again; a user's own come too, so not all are kept."""
+
+    def __missing__(self, name: str) -> bytes:
+        out = bytearray()
+        _pack_text(name, out)
+        if len(self) < 512 and len(name) < 24:
+            self[name] = bytes(out)
+        return bytes(out)
+
+
+_NAMES = _Names()
+
+
+def _pack_text(text: str, out: bytearray) -> None:
     data = text.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
-    _pack_size(len(data), out, 0xA0, 31, 0xD9)
-    return bytes(out + data)
+    if len(data) < 32:
+        out.append(0xA0 | len(data))
+    else:
+        _pack_size(len(data), out, 0xA0, 31, 0xD9)
+    out += data
 
 
 def _pack(value: Any, out: bytearray) -> None:
     kind = type(value)
     if kind is str:
-        if len(value) < 24:
-            out += _pack_short(value)
-            return
-        data = value.encode("utf-8", "backslashreplace")
-        _pack_size(len(data), out, 0xA0, 31, 0xD9)
-        out += data
+        _pack_text(value, out)
     elif kind is int:
         if 0 <= value < 128:
             out.append(value)
@@ -124,7 +132,7 @@ def _pack(value: Any, out: bytearray) -> None:
     elif kind is dict:
         _pack_size(len(value), out, 0x80, 15, 0xDD)
         for key, item in value.items():
-            out += _pack_short(key)
+            out += _NAMES[key]
             _pack(item, out)
     elif kind is list or kind is tuple:
         _pack_size(len(value), out, 0x90, 15, 0xDB)

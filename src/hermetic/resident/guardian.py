@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from . import tree
+from .lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

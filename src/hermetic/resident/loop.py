@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import os
 import select
-import signal
 import time
-from collections import deque
+
+from .lean import deque, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

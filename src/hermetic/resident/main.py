@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import struct
 import sys
 
@@ -12,6 +11,7 @@ from . import frames
 from .fences import put_up
 from .ground import settle
 from .guardian import guard, remove
+from .lean import signal
 from .life import Life
 from .limits import DescriptorLimit, resource
 from .loop import Loop

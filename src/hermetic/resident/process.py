@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import struct
 
 from .feed import INPUT_BYTES, Feed, InputClosed
 from .job import Drain, Job, ending_of
+from .lean import signal
 from .shell import START
 from .waiting import place_of
 

@@ -9,7 +9,7 @@ import time
 from . import fields as take
 from . import frames
 from .bridge_requests import BridgeRequests
-from .command import Command
+from .command import Command, prepare
 from .feed import InputClosed
 from .following import Follow, wait_for_log
 from .looking_requests import LookingRequests
@@ -100,6 +100,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
                 "environment": self.resident.label,
             }
         )
+        self.loop.call_before_sleep(prepare)  # while the first shell starts
 
     # -- processes
     def _job(self, request: Request) -> Job:

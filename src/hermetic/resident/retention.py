@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from .lean import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

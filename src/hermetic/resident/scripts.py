@@ -7,13 +7,13 @@ first two with their lengths before them. The modules are kept here, so that the
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import sys
 import time
 
 from . import tree
 from .job import ending_of
+from .lean import signal
 from .process import Launch, Process
 
 TYPE_CHECKING = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import struct
 from _operator import _compare_digest
-from collections import deque
 
 from . import frames, stream
+from .lean import deque
 from .loop import READ, WRITE
 from .resident import Refusal
 from .stream import Stream

@@ -9,13 +9,12 @@ shell leaves the state as it was before it.
 from __future__ import annotations
 
 import os
-import signal
-from collections import deque
 
 from .command import Vocabulary, may_set_traps
 from .exports import Definitions, Exports
 from .flock import Flock
 from .job import ending_of
+from .lean import deque, signal
 from .loop import Waiters
 from .move import Move
 from .process import spawn_bash

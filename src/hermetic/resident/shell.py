@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import struct
+
+from .lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def has_null_input(pid: int, channel: int) -> bool:
         if os.path.samestat(os.stat("/proc/%d/fd/0" % pid), os.fstat(channel)):
             return _link(pid, _put_aside(pid)) == "/dev/null"
         return _link(pid, 0) == "/dev/null"
-    except (OSError, ValueError):
+    except (OSError, StopIteration):
         return False
 
 
@@ -46,8 +46,11 @@ def _link(pid: int, fd: int) -> str:
 
 def _put_aside(pid: int) -> int:
     """Where bash keeps its standard input while a redirection holds: from 10 on, and closed on exec unlike a user's."""
-    for fd in sorted(fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd >= 10):
-        with open("/proc/%d/fdinfo/%d" % (pid, fd)) as file:
-            if int(file.read().split("flags:")[1].split()[0], 8) & os.O_CLOEXEC:
-                return fd
-    raise ValueError("nothing is put aside")
+    descriptors = sorted(fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd >= 10)
+    return next(fd for fd in descriptors if is_closed_on_exec(pid, fd))
+
+
+def is_closed_on_exec(pid: int, fd: int) -> bool:
+    with open("/proc/%d/fdinfo/%d" % (pid, fd)) as file:
+        flags = next(line for line in file if line.startswith("flags:"))
+    return bool(int(flags.split()[1], 8) & os.O_CLOEXEC)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 
+from .lean import pattern
+from .standing import is_closed_on_exec
 from .tree import children
 
 # Read-only, or set by bash itself: assigning them fails or means nothing in another process.
@@ -17,8 +18,8 @@ _NOT_CARRIED = frozenset(
 _DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rb"\((?:[^\"'()\\$]+|\\.|" + _DOUBLE + b"|" + _ANSI + rb"|\$)*\)"
-_DECLARATION = re.compile(
-    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"|[^\n]*))?\n", re.DOTALL
+_DECLARATION = pattern(
+    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"|[^\n]*))?\n", True
 )
 
 
@@ -41,18 +42,10 @@ def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
 def can_be_carried(pid: int) -> bool:
     """Jobs and descriptors of the user's cannot be. bash's own, besides 0 to 2, are closed on exec."""
     try:
-        descriptors = [name for name in os.listdir("/proc/%d/fd" % pid) if int(name) > 2]
-        return not children(pid) and all(_is_closed_on_exec(pid, name) for name in descriptors)
+        descriptors = [fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd > 2]
+        return not children(pid) and all(is_closed_on_exec(pid, fd) for fd in descriptors)
     except OSError:
         return False
-
-
-def _is_closed_on_exec(pid: int, descriptor: str) -> bool:
-    with open("/proc/%d/fdinfo/%s" % (pid, descriptor)) as file:
-        for line in file:
-            if line.startswith("flags:"):
-                return bool(int(line.split()[1], 8) & os.O_CLOEXEC)
-    return False
 
 
 def quote_cd(path: str) -> bytes:

@@ -8,7 +8,8 @@ it holds open.
 from __future__ import annotations
 
 import os
-import signal
+
+from .lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections import deque
 
 from . import frames
+from .lean import deque, signal
 from .resident import Refusal
 
 TYPE_CHECKING = False

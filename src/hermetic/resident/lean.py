@@ -1,0 +1,34 @@
+"""Parts of the standard library without what takes long to import, longer than all of ours together.
+
+Signals and queues come from the C modules below their wrappers, and `re` comes with the first expression that is used.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    import signal
+    from collections import deque
+else:
+    import _signal as signal
+    from _collections import deque
+
+__all__ = ["deque", "pattern", "signal"]
+
+
+def pattern(text: bytes, dot_is_all: bool = False) -> re.Pattern[bytes]:
+    """A regular expression that is compiled when it is first used."""
+    return _Pattern(text, dot_is_all)  # type: ignore[return-value]  # from then on it has the methods of one
+
+
+class _Pattern:
+    def __init__(self, text: bytes, dot_is_all: bool) -> None:
+        self.text, self.dot_is_all = text, dot_is_all
+
+    def __getattr__(self, name: str) -> object:
+        re = __import__("re")
+        compiled = re.compile(self.text, re.DOTALL if self.dot_is_all else 0)
+        for method in ("findall", "finditer", "fullmatch", "search"):
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakSet
@@ -29,7 +29,7 @@ from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
 from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
-from hermetic.fleet.fleet import Fleet, backend_for_new
+from hermetic.fleet.fleet import Fleet, Use, backend_for_new
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.results import keep
 from hermetic.processes.tool import process_tool
@@ -255,14 +255,15 @@ class Toolbox:
             outside=None if self._around is None else _way(self._around, f"{task_id}, outside"),
         )  # fmt: skip
 
-    @asynccontextmanager
-    async def _place(self, task_id: str) -> AsyncIterator[Environment]:
-        async with self._fleet.use(task_id) as environment:
-            if environment not in self._rearmed:
-                self._rearmed.add(environment)
-                with contextlib.suppress(EnvironmentUnavailable):
-                    await self._notices.rearm(environment)
-            yield environment
+    def _place(self, task_id: str) -> AbstractAsyncContextManager[Environment]:
+        return Use(self._fleet, task_id, self._meet)
+
+    async def _meet(self, environment: Environment) -> None:
+        """Follows what earlier callers wished to be told of processes there."""
+        if environment not in self._rearmed:
+            self._rearmed.add(environment)
+            with contextlib.suppress(EnvironmentUnavailable):
+                await self._notices.rearm(environment)
 
     def _learn(self, password: str) -> None:
         """A password is hidden from models before anybody gets it."""

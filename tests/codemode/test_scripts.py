@@ -141,7 +141,7 @@ async def its_calls_are_written_down(box: Box) -> None:
     answer = await box.code("from hermetic_tools import echo\necho('y' * 200)\necho(fails=True)")
     first, second = answer["calls"]
     assert first["tool"] == "echo"
-    assert first["arguments"].startswith('{"text": "yyy')
+    assert first["arguments"].startswith('{"text":"yyy')
     assert len(first["arguments"]) == 80
     assert 0 <= first["duration"] < 10
     assert "told to fail" in second["error"]

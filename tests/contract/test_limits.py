@@ -121,6 +121,7 @@ NOT_LIMITS = {
     "readers.WORDS": "how much of a program's words is told: enough to know what it reads",
     "readers.WORD_BYTES": "how much of a program's words is told: enough to know what it reads",
     "file_changes.TURNS": "how often a name that others keep changing is looked up again",
+    "walking.MOST_PATTERNS": "what is kept compiled: beyond it they are compiled anew",
     "walking.MOST_LINKS": "a number of the kernel: how many links a path may lead through",
     "walking._STEP": "a number of the kernel: flags of open",
     "bare_keeper.NUMBERS": "how a mark is divided: bits that count",

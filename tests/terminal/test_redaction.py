@@ -4,6 +4,7 @@ import os
 import re
 import time
 from pathlib import Path
+from re import _parser as sre_parse  # type: ignore[attr-defined]
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,14 @@ def test_the_figures_of_the_documentation_are_true() -> None:
     page = read("docs/redaction.md")
     shown = page.partition("<!-- figures:begin -->\n")[2].partition("\n<!-- figures:end -->")[0]
     assert shown == as_table(), "python -m tests.terminal.secret_corpus --write"
+
+
+def test_no_form_of_token_is_shorter_than_the_words_that_are_looked_at() -> None:
+    for token in secret_tokens.TOKENS:
+        parts = token.before, token.after
+        least = sum(sre_parse.parse(part).getwidth()[0] for part in parts) + min(map(len, token.keywords))
+        assert least >= secret_tokens.SHORTEST, token
+        assert not any(blank in part for part in parts for blank in (" ", "\\s", "\\W", "[^")), token
 
 
 def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import logging
 import math
 import time
@@ -137,7 +136,8 @@ class Calls:
 
     def _fitted(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without what a script may not ask for, and with no more time than the script has left."""
-        given = {key: value for key, value in arguments.items() if key not in DROPPED.get(name, ())}
+        dropped = DROPPED.get(name)
+        given = {key: value for key, value in arguments.items() if key not in dropped} if dropped else arguments
         schema = self._stubs[name].parameters["properties"].get("timeout")
         if self.deadline is None or schema is None:
             return given
@@ -186,8 +186,8 @@ def _shown(arguments: Mapping[str, Any]) -> str:
         name: value[:SHOWN_ARGUMENTS] if isinstance(value, str | bytes) else value for name, value in arguments.items()
     }
     try:
-        return json.dumps(short, default=str, ensure_ascii=False)[:SHOWN_ARGUMENTS]
-    except (TypeError, ValueError):  # keys that JSON does not have
+        return msgspec.json.encode(short).decode()[:SHOWN_ARGUMENTS]
+    except (TypeError, ValueError):  # what JSON does not have
         return repr(short)[:SHOWN_ARGUMENTS]
 
 

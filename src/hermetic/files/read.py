@@ -3,6 +3,7 @@
 import difflib
 import posixpath
 from functools import partial
+from itertools import accumulate
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import FilePage
@@ -74,14 +75,7 @@ def _repeated(page: FilePage, repeats: int) -> Fields:
 def _shown(task: Task, page: FilePage) -> Fields:
     """The page as numbered lines, cut to the budget at a line."""
     text = task.show.file(page.text, page.status.path) if page.lines else ""
-    lines: list[str] = []
-    used = 0
-    for number, line in enumerate(text.split("\n")[: page.lines], page.first):
-        shown = _numbered(number, line.removesuffix("\r"), page.cut.get(number))
-        used += len(shown) + 1
-        if used > task.limits.read and lines:
-            break
-        lines.append(shown)
+    lines = _fitting(_numbered(page, text), task.limits.read)
     last = page.first + len(lines) - 1
     answer: Fields = {
         "content": "\n".join(lines), "total_lines": page.total, "file_size": page.status.size,
@@ -93,11 +87,26 @@ def _shown(task: Task, page: FilePage) -> Fields:
     return answer | _reading_on(page, last) | ({"encoding": page.encoding} if page.encoding != "utf-8" else {})
 
 
-def _numbered(number: int, line: str, whole: int | None) -> str:
+def _numbered(page: FilePage, text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").removesuffix("\r").split("\n")[: page.lines]
+    if not page.cut and max(map(len, lines), default=0) <= LONG_LINE.value:
+        return [f"{number}|{line}" for number, line in enumerate(lines, page.first)]
+    return [f"{number}|{_cut(line, page.cut.get(number))}" for number, line in enumerate(lines, page.first)]
+
+
+def _cut(line: str, whole: int | None) -> str:
     if whole is None and len(line) <= LONG_LINE.value:
-        return f"{number}|{line}"
+        return line
     size = f"{whole} bytes" if whole is not None else f"{len(line)} characters"
-    return f"{number}|{line[: LONG_LINE.value]}… [cut: the line has {size}]"
+    return f"{line[: LONG_LINE.value]}… [cut: the line has {size}]"
+
+
+def _fitting(lines: list[str], most: int) -> list[str]:
+    """As many of them as have no more characters, at least one."""
+    if sum(map(len, lines)) + len(lines) <= most:
+        return lines
+    ends = accumulate(len(line) + 1 for line in lines)
+    return lines[: max(1, sum(end <= most for end in ends))]
 
 
 def _reading_on(page: FilePage, last: int) -> Fields:

@@ -4,8 +4,8 @@ import asyncio
 import atexit
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
 import msgspec
@@ -113,13 +113,9 @@ class Fleet:
                     member.keep(await self._open(task))
                 return self._touched(member)
 
-    @asynccontextmanager
-    async def use(self, task: str) -> AsyncIterator[Environment]:
+    def use(self, task: str) -> AbstractAsyncContextManager[Environment]:
         """The task's environment for a block, in which it is not let go of."""
-        self._check_open()
-        member = self._member(task)
-        with self._wanted(member):
-            yield await self.get(task)
+        return Use(self, task)
 
     async def close_task(self, task: str, *, remove: bool = False) -> bool:
         """Lets go of a task's environment; `remove=True` ends it. False when the fleet keeps none."""
@@ -221,9 +217,13 @@ class Fleet:
         try:
             yield
         finally:
-            member.users -= 1
-            member.touch()
-            self._forget(member)
+            self._let_go(member)
+
+    def _let_go(self, member: Member) -> None:
+        """One user less."""
+        member.users -= 1
+        member.touch()
+        self._forget(member)
 
     def _forget(self, member: Member) -> None:
         """Drops a member that has no environment, unless somebody is about to use it."""
@@ -247,6 +247,31 @@ class Fleet:
         if os.getpid() == self._pid and ids:
             with contextlib.suppress(Exception):
                 asyncio.run(_end_all(ids))
+
+
+class Use(AbstractAsyncContextManager[Environment]):
+    """A block in which a task's environment is not let go of; `meet` is called with it before the block begins."""
+
+    def __init__(self, fleet: Fleet, task: str, meet: Callable[[Environment], Awaitable[None]] | None = None) -> None:
+        self._fleet = fleet
+        self._task = task
+        self._meet = meet
+
+    async def __aenter__(self) -> Environment:
+        self._fleet._check_open()
+        self._member = self._fleet._member(self._task)
+        self._member.users += 1
+        try:
+            environment = await self._fleet.get(self._task)
+            if self._meet is not None:
+                await self._meet(environment)
+        except BaseException:
+            self._fleet._let_go(self._member)
+            raise
+        return environment
+
+    async def __aexit__(self, *_: object) -> None:
+        self._fleet._let_go(self._member)
 
 
 async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:

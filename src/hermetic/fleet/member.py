@@ -18,6 +18,7 @@ class Member:
         self._idle = idle
         self._forget = forget
         self._requests = 0  # at the last look
+        self._until = 0.0  # its idle time, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -36,12 +37,15 @@ class Member:
 
     def touch(self) -> None:
         """It is used now: its idle time begins anew."""
-        self._stop_timer()
         if self.environment is None:
+            self._stop_timer()
             return
         self._requests = activity_of(self.environment).requests
         if self._idle is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._idle, self._look_later)
+            loop = asyncio.get_running_loop()
+            self._until = loop.time() + self._idle
+            if self._timer is None:  # one that runs looks for itself how long it is still
+                self._timer = loop.call_at(self._until, self._look_later)
 
     async def close(self, *, remove: bool) -> None:
         """Lets go of the environment, or ends it; the lock is held."""
@@ -58,6 +62,11 @@ class Member:
             self._timer = None
 
     def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._until:
+            self._timer = loop.call_at(self._until, self._look_later)
+            return
+        self._timer = None
         self._looking = asyncio.create_task(self._look())
 
     async def _look(self) -> None:

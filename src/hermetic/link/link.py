@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -120,6 +120,11 @@ class Link:
         except asyncio.CancelledError:
             self.cancel(call)
             raise
+
+    def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> None:
+        """Says more to an open request; nothing answers that."""
+        if call.id in self._calls and self._connection is not None:
+            self._connection.send(pack_frame(EVENT, call.id, fields, body))
 
     def cancel(self, call: Call[Any]) -> None:
         """Tells the resident that nobody wants the answer; one still comes."""

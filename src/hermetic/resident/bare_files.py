@@ -146,7 +146,8 @@ class BareFileDesk(FileDesk):
 
     def _bounds(self, request: Request) -> tuple[bytes, bytes]:
         home = self.resident.keeper.home
-        deny = [home + item[1:] if item.startswith("~/") else item for item in take.texts(request.fields, "deny")]
+        named = take.split(take.joined(request.fields, "deny"))
+        deny = [home + item[1:] if item.startswith("~/") else item for item in named]
         root = take.path(request.fields, "root")
         return os.fsencode(root or ""), "".join(item + "\n" for item in deny).encode()
 

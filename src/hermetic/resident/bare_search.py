@@ -113,7 +113,7 @@ class Search:
     def _choose(self, rules: dict[str, str]) -> None:
         glob = self.wish.glob if self.wish.target == "content" else None
         paths = [*self.found] if self.is_file else _wanted(self.found, rules, glob, self._above())
-        checks, deny = Rules(self.desk.resident.keeper.home), take.texts(self.request.fields, "deny")
+        checks, deny = Rules(self.desk.resident.keeper.home), take.joined(self.request.fields, "deny")
         paths = [path for path in paths if not checks.is_denied(self.base + "/" + path, deny)]
         wanted = Glob(self.wish.pattern) if self.wish.target == "files" else self.wish.glob
         if wanted is not None and not self.is_file:

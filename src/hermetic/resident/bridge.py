@@ -10,13 +10,14 @@ from _operator import _compare_digest
 from os import dup, getuid
 
 from . import stream
-from .feed import Feed, InputClosed
+from .feed import INPUT_BYTES, Feed, InputClosed
 from .stream import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .frames import Fields
     from .loop import Loop, Watch
     from .server import Request
 
@@ -46,6 +47,7 @@ class Bridge:
         span = self.spans[token] = Span(self, token, request)
         request.abandoned = span.close
         request.on_room = span.go_on
+        request.on_event = span.hear
         request.event({"socket": self.path})
 
     def find(self, token: bytes) -> Span | None:
@@ -65,6 +67,10 @@ class Bridge:
         self.channels[self.number] = Channel(self, self.number, connection)
 
 
+def nothing(*_: object) -> None:
+    """Nobody waits for it."""
+
+
 class Span:
     """One client's side of the bridge."""
 
@@ -76,6 +82,19 @@ class Span:
         """The client has room again."""
         for channel in self.channels:
             channel.listen()
+
+    def hear(self, fields: Fields, data: bytes) -> None:
+        """The client says something short to a program, and does not wait until it is taken in."""
+        number = fields.get("channel")
+        channel = self.bridge.channels.get(number) if type(number) is int else None
+        if channel is None or channel.span is not self:
+            return
+        try:
+            channel.say(data, nothing)
+        except InputClosed:
+            return
+        if channel.feed.pending_bytes > INPUT_BYTES:  # it asks on and on and never listens
+            channel.close()
 
     def close(self) -> None:
         """The client is gone: whoever waits for an answer of its sees the end of the stream."""

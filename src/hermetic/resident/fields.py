@@ -106,11 +106,17 @@ def path(fields: Fields, name: str, default: str | None = None) -> str | None:
     return value
 
 
-def texts(fields: Fields, name: str) -> list[str]:
-    value = fields.get(name, [])
-    if type(value) is not list or any(type(item) is not str or "\0" in item for item in value):
-        raise invalid(name, "%s must be a list of texts without NUL" % name)
+def joined(fields: Fields, name: str) -> bytes:
+    """Texts in one value with NUL between them: they are compared and looked up as a whole."""
+    value = fields.get(name, b"")
+    if type(value) is not bytes:
+        raise invalid(name, "%s must be texts in UTF-8 with NUL between them" % name)
     return value
+
+
+def split(joined: bytes) -> list[str]:
+    """The single texts of such a value."""
+    return joined.decode("utf-8", "surrogateescape").split("\0") if joined else []
 
 
 def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:

@@ -8,7 +8,7 @@ import stat
 import time
 
 from .resident import Refusal
-from .walking import find
+from .walking import find, find_at_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,10 +196,14 @@ def rename(name: str, directory: int, target: Place, replace: bool) -> None:
     os.rename(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory)
 
 
-def settle(path: str, allow: Callable[[Place], None], make: bool, follow: bool = True) -> Place:
-    """The place of a path, checked: not a link, which others may put there while we look."""
-    for _ in range(TURNS):
-        place = find(path, allow if make else None, follow)
+def settle(path: str, allow: Callable[[Place], None], make: bool, follow: bool = True, quick: bool = False) -> Place:
+    """The place of a path, checked: not a link, which others may put there while we look.
+
+    `quick`: `allow` does not ask about the directories above it.
+    """
+    for turn in range(TURNS):
+        first = find_at_once(path) if quick and turn == 0 else None
+        place = first or find(path, allow if make else None, follow)
         status = place.status()
         if status is None or not follow or not stat.S_ISLNK(status.st_mode):
             try:

@@ -36,10 +36,10 @@ _WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n"
 class Reader:
     """Where the lines of an open file are."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
-        sample = os.pread(fd, SAMPLE_BYTES, 0)
-        self.size = os.fstat(fd).st_size or _measured(fd, sample)
+        sample = self.sample = os.pread(fd, SAMPLE_BYTES, 0)
+        self.size = size or _measured(fd, sample)
         self.encoding, self.newline, self.start = "utf-8", b"\n", 0
         if sample[:2] in _WIDE and sample[:4] != b"\xff\xfe\0\0":
             self.encoding, self.newline = _WIDE[sample[:2]]
@@ -59,7 +59,7 @@ class Reader:
         counts, count, at, last = [], 0, self.start, b""
         while at < self.size:
             counts.append(count)
-            data = os.pread(self.fd, self.block, at)
+            data = self._read(self.block, at)
             if not data:  # it became shorter meanwhile
                 break
             count += self._count(data)
@@ -70,6 +70,12 @@ class Reader:
         counts.append(count)
         self.counts = struct.pack("<%dQ" % len(counts), *counts)
         self.total = count + (at > self.start and last != self.newline)
+
+    def _read(self, size: int, at: int) -> bytes:
+        """Bytes of the file; one that the sample holds whole is read once."""
+        if self.size <= len(self.sample):
+            return self.sample[at : min(at + size, self.size)]
+        return os.pread(self.fd, size, at)
 
     def _count(self, data: bytes) -> int:
         if len(self.newline) == 1:
@@ -93,7 +99,7 @@ class Reader:
             else:
                 high = middle
         at = self.start + low * self.block
-        return at + self._after(os.pread(self.fd, self.block, at), line - self._before(low))
+        return at + self._after(self._read(self.block, at), line - self._before(low))
 
     def _after(self, data: bytes, number: int) -> int:
         """What comes behind the newline with this number."""
@@ -109,8 +115,10 @@ class Reader:
         lines: list[bytes] = []
         cut: list[list[int]] = []
         most = max(0, min(most, self.total - first))
+        if self.size <= min(len(self.sample), width, budget):  # nothing of it has to be left out
+            return self._split(self.sample[self.start : self.size])[first : first + most], cut
         start, stop = self.offset(first), self.offset(first + most)
-        whole = os.pread(self.fd, stop - start, start) if stop - start <= PAGE_BYTES else None
+        whole = self._read(stop - start, start) if stop - start <= PAGE_BYTES else None
         if whole is not None:
             split = self._split(whole)
         for number in range(most):
@@ -192,7 +200,7 @@ class Pages:
             return
         try:
             with refusing(place.path):
-                reader = Reader(fd)
+                reader = Reader(fd, said["size"])
         except Refusal:
             self._drop(fd, place)
             raise
@@ -262,12 +270,9 @@ def _answer(reader: Reader, said: Fields, wish: tuple[int, int, int, int]) -> tu
     if not reader.counts:
         reader.scan()
     lines, cut = reader.page(*wish)
-    found = {
-        "total": reader.total,
-        "first": wish[0] + 1,
-        "lines": len(lines),
-        "cut": cut,
-        "encoding": reader.encoding,
-        "mark": reader.mark,
-    }
-    return dict(said, **found), reader.newline.join(lines)
+    said = dict(said, total=reader.total, first=wish[0] + 1, lines=len(lines))
+    if cut:
+        said["cut"] = cut
+    if reader.mark:
+        said.update(encoding=reader.encoding, mark=reader.mark)
+    return said, reader.newline.join(lines)

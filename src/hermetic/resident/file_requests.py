@@ -194,7 +194,7 @@ class FileDesk:
 
     def _settled(self, request: Request, path: str, make: bool, follow: bool) -> Place:
         root = take.path(request.fields, "root")
-        deny = take.texts(request.fields, "deny")
+        deny = take.joined(request.fields, "deny")
         exact = path if take.flag(request.fields, "exact") else None
 
         def allow(place: Place) -> None:
@@ -203,7 +203,7 @@ class FileDesk:
             self.rules.check(place, root, deny)
 
         with refusing(path):
-            return changes.settle(path, allow, make, follow)
+            return changes.settle(path, allow, make, follow, quick=root is None and not make)
 
     def path(self, request: Request, field: str = "path") -> str:
         session = self.resident.session(take.text(request.fields, "session"))

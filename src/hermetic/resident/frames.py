@@ -182,29 +182,29 @@ def unpack(data: bytes) -> Any:
 
 
 _SCALARS = {
-    0xCA: ">f",
-    0xCB: ">d",
-    0xCC: ">B",
-    0xCD: ">H",
-    0xCE: ">I",
-    0xCF: ">Q",
-    0xD0: ">b",
-    0xD1: ">h",
-    0xD2: ">i",
-    0xD3: ">q",
+    0xCA: struct.Struct(">f"),
+    0xCB: struct.Struct(">d"),
+    0xCC: struct.Struct(">B"),
+    0xCD: struct.Struct(">H"),
+    0xCE: struct.Struct(">I"),
+    0xCF: struct.Struct(">Q"),
+    0xD0: struct.Struct(">b"),
+    0xD1: struct.Struct(">h"),
+    0xD2: struct.Struct(">i"),
+    0xD3: struct.Struct(">q"),
 }
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _SIZED = {
-    0xC4: (">B", "bin"),
-    0xC5: (">H", "bin"),
-    0xC6: (">I", "bin"),
-    0xD9: (">B", "str"),
-    0xDA: (">H", "str"),
-    0xDB: (">I", "str"),
-    0xDC: (">H", "array"),
-    0xDD: (">I", "array"),
-    0xDE: (">H", "map"),
-    0xDF: (">I", "map"),
+    0xC4: (struct.Struct(">B"), "bin"),
+    0xC5: (struct.Struct(">H"), "bin"),
+    0xC6: (struct.Struct(">I"), "bin"),
+    0xD9: (struct.Struct(">B"), "str"),
+    0xDA: (struct.Struct(">H"), "str"),
+    0xDB: (struct.Struct(">I"), "str"),
+    0xDC: (struct.Struct(">H"), "array"),
+    0xDD: (struct.Struct(">I"), "array"),
+    0xDE: (struct.Struct(">H"), "map"),
+    0xDF: (struct.Struct(">I"), "map"),
 }
 
 
@@ -227,10 +227,10 @@ def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _CONSTANTS[code], at
     if code in _SCALARS:
         layout = _SCALARS[code]
-        return struct.unpack_from(layout, data, at)[0], at + struct.calcsize(layout)
+        return layout.unpack_from(data, at)[0], at + layout.size
     if code in _SIZED:
         layout, kind = _SIZED[code]
-        return _unpack_items(kind, struct.unpack_from(layout, data, at)[0], data, at + struct.calcsize(layout), depth)
+        return _unpack_items(kind, layout.unpack_from(data, at)[0], data, at + layout.size, depth)
     raise FrameError("code 0x%02x is not used here" % code)
 
 

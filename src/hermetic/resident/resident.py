@@ -267,7 +267,7 @@ class Resident:
         """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
         if path == "~" or path.startswith("~/"):
             path = self.environ.get("HOME", "/") + path[1:]
-        return os.path.join(session.living_cwd()[0], path)
+        return path if path.startswith("/") else os.path.join(session.living_cwd()[0], path)
 
     def resolve_cwd(self, session: Session, cwd: str | None) -> str:
         if cwd is None:

@@ -83,7 +83,7 @@ class Searches:
         request.abandoned = leave
 
     def _tree(self, request: Request, place: Place) -> tuple[Tree, int | None]:
-        deny = take.texts(request.fields, "deny")
+        deny = take.joined(request.fields, "deny")
         with refusing(place.path):
             status = place.status()
             if status is None:

@@ -154,6 +154,8 @@ class Client:
             self.open[number].cancel()
         elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
             self.open[number].on_credit(fields["n"])
+        elif kind == frames.EVENT and number in self.open:
+            self.open[number].on_event(fields, body)
 
     def serve(self, request: Request) -> None:
         try:
@@ -275,6 +277,7 @@ class Request:
         self.on_cancel: Callable[[], None] | None = None  # instead of refusing at once
         self.abandoned: Callable[[], None] = nothing  # the connection is gone
         self.on_credit: Callable[[int], None] = nothing
+        self.on_event: Callable[[Fields, bytes], None] = nothing  # the client says more, and wants no answer
         self.on_room: Callable[[], None] = nothing
 
     def cancel(self) -> None:

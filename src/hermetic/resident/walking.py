@@ -11,18 +11,24 @@ import os
 import re
 import stat
 
+from . import fields as take
 from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from typing import Tuple
+
+    Step = Tuple[str, int, Tuple[int, int]]  # a name, its descriptor or -1, and which directory it is
 
 MOST_LINKS = 40  # as the kernel
+MOST_PATTERNS = 16  # that are kept compiled
+NOBODY = (-1, -1)  # no directory is this one
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Rules:
-    """Where somebody may look or write. `root`: nowhere but below it. `deny`: patterns of true paths, `*` is anything.
+    """Where somebody may look or write. `root`: nowhere but below it. `deny`: patterns of true paths, NUL between them.
 
     A directory that is a root is held open from its first use: what later stands under its name is not it.
     """
@@ -30,9 +36,9 @@ class Rules:
     def __init__(self, home: str) -> None:
         self.home = home
         self.roots: dict[str, int] = {}
-        self.patterns: tuple[Sequence[str], re.Pattern[str] | None] = ((), None)
+        self.patterns: dict[bytes, re.Pattern[str] | None] = {b"": None}
 
-    def check(self, place: Place, root: str | None, deny: Sequence[str]) -> None:
+    def check(self, place: Place, root: str | None, deny: bytes) -> None:
         """Raises Refusal where the place is out of bounds."""
         if root is not None and not place.is_below(self._root(root)):
             message = "%s is outside of %s, and nothing may be written there; choose a path below it"
@@ -41,7 +47,7 @@ class Rules:
             message = "%s is protected: ask the user to do it, or use another path" % place.path
             raise Refusal("NotPermitted", message)
 
-    def is_denied(self, path: str, deny: Sequence[str]) -> bool:
+    def is_denied(self, path: str, deny: bytes) -> bool:
         pattern = self._pattern(deny)
         return pattern is not None and pattern.fullmatch(path) is not None
 
@@ -54,10 +60,12 @@ class Rules:
             self.roots[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return _identity(os.fstat(self.roots[path]))
 
-    def _pattern(self, deny: Sequence[str]) -> re.Pattern[str] | None:
-        if deny != self.patterns[0]:
-            self.patterns = (deny, re.compile("|".join(map(self._translate, deny)), re.DOTALL) if deny else None)
-        return self.patterns[1]
+    def _pattern(self, deny: bytes) -> re.Pattern[str] | None:
+        if deny not in self.patterns:
+            if len(self.patterns) >= MOST_PATTERNS:
+                del self.patterns[list(self.patterns)[1]]  # the first is that of no patterns
+            self.patterns[deny] = re.compile("|".join(map(self._translate, take.split(deny))), re.DOTALL)
+        return self.patterns[deny]
 
     def _translate(self, pattern: str) -> str:
         if pattern.startswith("~/"):
@@ -68,9 +76,8 @@ class Rules:
 class Place:
     """A name in a directory that is held open. `close` it."""
 
-    def __init__(self) -> None:
-        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        self.way: list[tuple[str, int, tuple[int, int]]] = [("", root, _identity(os.fstat(root)))]
+    def __init__(self, way: list[Step] | None = None) -> None:
+        self.way = [_root()] if way is None else way
         self.name = ""
         self.made: list[str] = []  # directories that were missing
 
@@ -113,7 +120,8 @@ class Place:
     def keep_last(self) -> None:
         """Hold only the directory itself open, not those above it: for who holds many places."""
         for at, (name, fd, identity) in enumerate(self.way[:-1]):
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
             self.way[at] = (name, -1, identity)
 
     def close(self) -> None:
@@ -127,6 +135,31 @@ class Place:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def find_at_once(path: str) -> Place | None:
+    """The same place as `find` gives, in a few steps; None where that needs a look at every part of the way.
+
+    The kernel walks to the directory and says which one it has come to. Of the directories above nothing is known.
+    """
+    folder, _, name = path.rpartition("/")
+    if name in ("", ".", ".."):
+        return None
+    try:
+        fd = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        names = os.readlink("/proc/self/fd/%d" % fd).rstrip("/").split("/")
+        identity = _identity(os.fstat(fd))
+    except OSError:
+        names = []
+    if not names or names[0]:  # it has no path here any more
+        os.close(fd)
+        return None
+    place = Place([(above, -1, NOBODY) for above in names[:-1]] + [(names[-1], fd, identity)])
+    place.name = name
+    return place
 
 
 def find(path: str, allow: Callable[[Place], None] | None = None, follow: bool = True) -> Place:
@@ -183,6 +216,11 @@ def _walk(place: Place, path: str, allow: Callable[[Place], None] | None, follow
         place.name = name
     else:
         place.name = "."
+
+
+def _root() -> Step:
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    return "", fd, _identity(os.fstat(fd))
 
 
 def _names(path: str) -> list[str]:

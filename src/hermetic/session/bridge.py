@@ -15,13 +15,15 @@ from hermetic.session.session import Session
 
 UNREAD = 4 << 20  # bytes of a channel that may wait here; a program sends one call and waits for its answer
 UNREAD_FRAMES = 1024
+SHORT = 64 << 10  # bytes that are handed over without waiting: a program that asks has room for the answer
 
 
 class Channel:
     """One program's connection: frames both ways, in order."""
 
-    def __init__(self, link: Link, number: int) -> None:
+    def __init__(self, link: Link, bridging: Bridging, number: int) -> None:
         self._link = link
+        self._bridging = bridging
         self._number = number
         self._reader = FrameReader()
         self._reader.greeted()  # the resident has seen the token
@@ -43,6 +45,9 @@ class Channel:
 
     async def send(self, data: bytes) -> bool:
         """Hands bytes over; returns when the program has taken them in, or nearly. False: it has gone."""
+        if len(data) <= SHORT:
+            self._link.tell(self._bridging, {"channel": self._number}, data)
+            return not self.is_over
         for at in range(0, len(data), FRAME_BODY.value):
             piece = data[at : at + FRAME_BODY.value] if len(data) > FRAME_BODY.value else data
             call = Call({"op": "say", "channel": self._number}, answers.said, piece, repeats=False)
@@ -127,7 +132,7 @@ class Bridge:
     def _channel(self, number: int) -> Channel:
         channel = self._channels.get(number)
         if channel is None:
-            channel = self._channels[number] = Channel(self._link, number)
+            channel = self._channels[number] = Channel(self._link, self._call, number)
             task = self._tasks[number] = asyncio.ensure_future(self._serve(channel))
             task.add_done_callback(lambda done: self._served(number, done))
         return channel

@@ -192,7 +192,8 @@ def _limits(bounds: Bounds | None) -> dict[str, object]:
     if bounds is None:
         return {}
     root = {} if bounds.root is None else {"root": encode_path(bounds.root, "root")}
-    return {"deny": list(bounds.deny), "exact": bounds.exact, **root}
+    exact = {"exact": True} if bounds.exact else {}
+    return {"deny": "\0".join(bounds.deny).encode("utf-8", "surrogateescape"), **exact, **root}
 
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:

@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -35,24 +35,37 @@ class Interruption(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls: list[Callable[[], object]] = []
+        self._calls: set[Callable[[], object]] = set()
 
     def set(self) -> None:
         """Wakes whoever waits, and calls whoever wants to be called."""
         super().set()
-        calls, self._calls = self._calls, []
+        calls = list(self._calls)
+        self._calls.clear()
         for call in calls:
             call()
 
-    @contextmanager
-    def calling(self, function: Callable[[], object]) -> Iterator[Callable[[], bool]]:
+    def calling(self, function: Callable[[], object]) -> "_Calling":
         """Calls it when this is set within the block; what it gives tells whether that has been."""
-        self._calls.append(function)
-        try:
-            yield lambda: function not in self._calls
-        finally:
-            if function in self._calls:
-                self._calls.remove(function)
+        return _Calling(self._calls, function)
+
+
+class _Calling(AbstractContextManager[Callable[[], bool]]):
+    """A block in which a function is called when somebody ends the call."""
+
+    def __init__(self, calls: set[Callable[[], object]], function: Callable[[], object]) -> None:
+        self._calls = calls
+        self._function = function
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._calls.add(self._function)
+        return self._was_called
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.discard(self._function)
+
+    def _was_called(self) -> bool:
+        return self._function not in self._calls
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """What kind of text a command prints or a file holds, by which secrets in it are told from ordinary data."""
 
+import posixpath
 from pathlib import PurePosixPath
 
 from hermetic.terminal.invocations import Invocation, invocations
@@ -58,15 +59,14 @@ def content_of_command(command: str) -> Content:
 
 def content_of_file(path: str) -> Content:
     """What a file of this name holds."""
-    file = PurePosixPath(path.lower())
-    name = file.name
+    folder, name = posixpath.split(path.lower())
     if name.endswith(_TEMPLATE_ENDINGS):
         return "code"
     if name in _VARIABLES_NAMES or name.startswith(".env.") or name.endswith(_VARIABLES_ENDINGS):
         return "environment"
-    if (file.parent.name, name) in ((".kube", "config"), (".docker", "config.json")):
+    if (posixpath.basename(folder), name) in ((".kube", "config"), (".docker", "config.json")):
         return "environment"
-    return "code" if file.suffix in _CODE or name in _CODE_NAMES else "output"
+    return "code" if posixpath.splitext(name)[1] in _CODE or name in _CODE_NAMES else "output"
 
 
 def _lists_variables(call: Invocation) -> bool:

@@ -105,6 +105,9 @@ TOKENS: tuple[Token, ...] = (
     Token("JWT", ("eyJ",), r"[\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{16,1000}"),
 )  # fmt: skip
 
+SHORTEST = 16  # characters of any form, none of them a blank: most prose has no such word
+_LONG = re.compile(rf"\S{{{SHORTEST}}}")
+
 # The one form without a fixed text: the number of an account in base64, a time, a signature.
 _DISCORD = re.compile(r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])")
 
@@ -123,6 +126,8 @@ class TokenFinder:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Where tokens stand; those that documentation uses as examples are left out."""
+        if not _LONG.search(text):
+            return
         for token in self._tokens:
             for keyword in token.keywords:
                 if keyword in text:

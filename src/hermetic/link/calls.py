@@ -72,14 +72,13 @@ class Following(Call[answers.FollowEnd]):
         return pack_frame(CREDIT, self.id, {"n": len(body)})
 
 
-class Bridging(Call[answers.Done]):
-    """What programs on the other side say; `take(event, body)` gets it, `again()` is told when all of them are gone."""
+class Standing(Call[answers.Done]):
+    """A request that stays open for its events; `again()` is told when some may have gone by unseen."""
 
-    __slots__ = ("_again", "_sent", "_take")
+    __slots__ = ("_again", "_sent")
 
-    def __init__(self, token: str, take: Callable[[answers.Bridged, bytes], None], again: Callable[[], None]) -> None:
-        super().__init__({"op": "bridge", "token": token}, answers.done)
-        self._take = take
+    def __init__(self, fields: Mapping[str, object], again: Callable[[], None]) -> None:
+        super().__init__(dict(fields), answers.done)
         self._again = again
         self._sent = False
 
@@ -90,30 +89,31 @@ class Bridging(Call[answers.Done]):
         self._sent = True
         return super().frame()
 
+
+class Bridging(Standing):
+    """What programs on the other side say; `take(event, body)` gets it, `again()` is told when all of them are gone."""
+
+    __slots__ = ("_take",)
+
+    def __init__(self, token: str, take: Callable[[answers.Bridged, bytes], None], again: Callable[[], None]) -> None:
+        super().__init__({"op": "bridge", "token": token}, again)
+        self._take = take
+
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
         """Hands it on."""
         self._take(answers.bridged.decode(fields), body)
 
 
-class Listening(Call[answers.Done]):
-    """Events as they come; `take(fields)` gets each, `again()` is told when some may have gone by unseen."""
+class Listening(Standing):
+    """Events as they come; `take(fields)` gets each."""
 
-    __slots__ = ("_again", "_sent", "_take")
+    __slots__ = ("_take",)
 
     def __init__(
         self, fields: Mapping[str, object], take: Callable[[msgspec.Raw], None], again: Callable[[], None]
     ) -> None:
-        super().__init__(dict(fields), answers.done)
+        super().__init__(fields, again)
         self._take = take
-        self._again = again
-        self._sent = False
-
-    def frame(self) -> bytes:
-        """The request; a second time means that the connection broke in between."""
-        if self._sent:
-            self._again()
-        self._sent = True
-        return super().frame()
 
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
         """Hands it on."""

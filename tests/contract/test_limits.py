@@ -31,6 +31,8 @@ COMPARED: dict[str, float] = {
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_batches.MOST_CHANGES": limits.PATCHED_FILES.value,
     "file_requests.WORKER_BYTES": limits.FILE_AT_ONCE.value,
+    "wakefulness.AWAKE_SECONDS": limits.AWAKE.value,
+    "wakefulness.PATIENCE_SECONDS": limits.PATIENCE.value,
     "worker.AT_ONCE": limits.WORKERS.value,
     "worker.ANSWER_BYTES": limits.WORKER_ANSWER.value,
     "file_lines.AT_ONCE_BYTES": limits.FILE_SCAN.value,
@@ -61,7 +63,6 @@ COMPARED: dict[str, float] = {
     "job.FLOOD_PIPE_BYTES": limits.FLOOD_PIPE.value,
     "job.READS_PER_TURN": limits.READS_AT_ONCE.value,
     "limits.SPAN": limits.MARKS.value,
-    "loop.AWAKE_SECONDS": limits.AWAKE.value,
     "loop.BUFFER_BYTES": limits.READ_BUFFER.value,
     "main.LOG_BYTES": limits.ERROR_LOG.value,
     "move.LIMIT_SECONDS": limits.MOVE.value,
@@ -99,6 +100,7 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "wakefulness.CROWDED_SECONDS": "a measure: a longer wait for the processor means that others want it",
     "fences.CAP_NET_ADMIN": "a number of the kernel: a capability",
     "fences.CAPABILITY_VERSION": "a number of the kernel: a layout",
     "fences.NEW_ROUTE": "a number of the kernel: a request",

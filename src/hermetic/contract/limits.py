@@ -99,6 +99,9 @@ READ_BUFFER = Limit("read_buffer", 1 << 16, "bytes", "most that the resident tak
 READS_AT_ONCE = Limit("reads_at_once", 16, "reads", "from one output in a row, before others have their turn")
 FLOOD_PIPE = Limit("flood_pipe", 1 << 20, "bytes", "size of a pipe that is always full; others have the kernel's size")
 AWAKE = Limit("awake", 0.001, "seconds", "most that the resident looks for a shell's answer without sleeping")
+PATIENCE = Limit(
+    "patience", 0.004, "seconds", "most that it looks for the next command so, when the one before came as soon"
+)
 POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
 
 BARE_BEGIN = Limit("bare_begin", 10.0, "seconds", "for a command that is to end to begin, in a place without Python")
@@ -196,7 +199,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
-    READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, POLLED,
+    READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, PATIENCE, POLLED,
     BARE_BEGIN, BARE_FIRST_LOOK, BARE_LAST_LOOK, BARE_LAST_WORDS, BARE_STATE, BARE_COMPLAINT,
     PROMPT, QUESTIONS, FOREGROUND, LONGEST_FOREGROUND, ACTIVITY, PREVIEW, FINAL_OUTPUT, LOG_LINES, CHECK_INTERVAL,
     NOTICE_GAP, NOTICE_LINES, NOTICE_TEXT, NOTICE_STRIKES, NOTICE_MATCHES, NOTICE_BREAKER, NOTICE_BREAKER_WINDOW,

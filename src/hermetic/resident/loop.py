@@ -8,13 +8,13 @@ import select
 import time
 
 from .lean import deque, signal
+from .wakefulness import AWAKE_SECONDS, Wakefulness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUFFER_BYTES = 65536
-AWAKE_SECONDS = 0.001  # most short commands have answered by then
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -68,13 +68,13 @@ class Loop:
         self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()
         self.before_sleep: dict[Callable[[], None], None] = {}
+        self._sleep_due = 0.0
         # pid: callback(wait status) of every child somebody asked about
         self.children: dict[int, Callable[[int], None]] = {}
         # called with the pids of children that ended, known or not
         self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
-        self._awake_until = 0.0
-        self._can_stay_awake = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
+        self.wakefulness = Wakefulness()
         self._catch_child_signals()
 
     # -- descriptors
@@ -111,7 +111,9 @@ class Loop:
         self.soon.append(callback)
 
     def call_before_sleep(self, callback: Callable[[], None]) -> None:
-        """Call it when nothing is left to do, and the answer we stay awake for has not come."""
+        """Call it when nothing is left to do and the answer we stay awake for has not come; soon in any case."""
+        if not self.before_sleep:
+            self._sleep_due = time.monotonic() + AWAKE_SECONDS
         self.before_sleep[callback] = None
 
     def forget_before_sleep(self, callback: Callable[[], None]) -> None:
@@ -172,25 +174,14 @@ class Loop:
     def stop(self) -> None:
         self.running = False
 
-    def stay_awake(self) -> None:
-        """Look without sleeping for a moment: the answer to what was just sent is near.
-
-        Being woken costs more than looking.
-        """
-        if self._can_stay_awake:
-            self._awake_until = time.monotonic() + AWAKE_SECONDS
-
     def _pause(self) -> float | None:
         if self.soon:
             return 0
-        if self._awake_until:
-            if time.monotonic() < self._awake_until:
-                os.sched_yield()  # the one we wait for may have been put on our processor
-                return 0
-            self._awake_until = 0.0
-        if self.before_sleep:
+        is_awake = self.wakefulness.until > 0 and self.wakefulness.goes_on()
+        if self.before_sleep and (not is_awake or time.monotonic() >= self._sleep_due):
             self.soon.extend(self.before_sleep)
             self.before_sleep.clear()
+        if is_awake or self.soon:
             return 0
         while self.timers and self.timers[0].callback is None:
             heapq.heappop(self.timers)

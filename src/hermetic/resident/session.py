@@ -196,7 +196,7 @@ class Session:
         command.cwd = command.order.cwd or cwd
         shell.send(self._verb(command, shell), command.number, *command.open())
         if not self.flock.ordered:
-            self.loop.stay_awake()
+            self.loop.wakefulness.expect_answer()
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
@@ -279,6 +279,8 @@ class Session:
             self._fall_back(command.left_cwd, self.notes)
         self._settle()
         self.resident.pipes.prepare()
+        if not self.flock.ordered:
+            self.loop.wakefulness.expect_question()
 
     def jobs_of_others(self, pid: int, command: Command) -> set[int]:
         """What hangs below a shell and was started by an earlier command."""

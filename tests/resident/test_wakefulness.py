@@ -1,0 +1,87 @@
+"""When a resident looks instead of sleeping."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import hermetic
+from hermetic.resident.wakefulness import AWAKE_SECONDS, PATIENCE_SECONDS, Wakefulness
+from tests.programs import unavailable
+
+BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
+
+
+@pytest.fixture
+def wakefulness() -> Wakefulness:
+    if len(os.sched_getaffinity(0)) < 2:
+        unavailable("one processor: nobody looks instead of sleeping there; run the tests on a machine with two")
+    return Wakefulness()
+
+
+@contextmanager
+def crowded() -> Iterator[None]:
+    """We and a program that never rests have one processor together."""
+    before = os.sched_getaffinity(0)
+    processor = min(before)
+    program = subprocess.Popen([sys.executable, "-c", BUSY % processor], stdout=subprocess.PIPE)
+    assert program.stdout is not None
+    try:
+        program.stdout.readline()
+        os.sched_setaffinity(0, {processor})
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+        program.kill()
+        program.communicate()
+
+
+def looks(wakefulness: Wakefulness) -> float:
+    """How long it goes on looking, in seconds."""
+    began = time.monotonic()
+    while wakefulness.until and wakefulness.goes_on():
+        pass
+    return time.monotonic() - began
+
+
+def test_an_answer_is_looked_for_a_moment(wakefulness: Wakefulness) -> None:
+    wakefulness.expect_answer()
+    assert looks(wakefulness) >= AWAKE_SECONDS
+    assert not wakefulness.goes_on()
+
+
+def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: Wakefulness) -> None:
+    for _ in range(2):
+        wakefulness.expect_answer()
+        wakefulness.expect_question()
+        assert wakefulness.until == 0
+        time.sleep(PATIENCE_SECONDS)
+
+
+def test_who_asks_again_at_once_is_waited_for(wakefulness: Wakefulness) -> None:
+    wakefulness.expect_question()
+    wakefulness.expect_answer()
+    wakefulness.expect_question()
+    assert 0 < wakefulness.until - time.monotonic() <= PATIENCE_SECONDS
+
+
+def test_not_where_somebody_else_wants_the_processor(wakefulness: Wakefulness) -> None:
+    wakefulness.expect_question()
+    wakefulness.expect_answer()
+    with crowded():
+        wakefulness.expect_question()
+        wakefulness.until += 30
+        assert looks(wakefulness) < 10
+
+
+async def test_output_is_taken_in_while_other_commands_come_without_a_pause() -> None:
+    async with asyncio.timeout(60), hermetic.open("local", login=False) as env:
+        printing = asyncio.create_task(env.session("printing").run("head -c 1000000 /dev/zero | tr '\\0' x"))
+        while not printing.done():
+            await env.run("true")
+        assert len(printing.result().output) == 1_000_000

@@ -17,9 +17,10 @@ async def tail(process: Process, characters: int, show: Show) -> str:
     most = 4 * characters + MARGIN
     chunk = await process.read(max(0, total - most), limit=most)
     text = chunk.data.decode("utf-8", "replace")
+    shown = show(text, process.info.command)
     if process.info.ending is None:
-        text = text[: len(text) - show.unfinished(text)]
-    return show(text, process.info.command)[-characters:]
+        shown = shown[: len(shown) - show.unfinished(shown)]
+    return shown[-characters:]
 
 
 class News(NamedTuple):

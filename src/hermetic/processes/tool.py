@@ -223,7 +223,7 @@ async def _screen(asked: Asked) -> Fields:
         raise InvalidArgument("it has no terminal; start it with pty=true, or use poll or log", argument="action")
     shown = await asked.process.shown()
     return described(asked.task, asked.process.info) | {
-        "screen": [asked.show(line) for line in shown.lines], "rows": shown.rows, "cols": shown.cols,
+        "screen": asked.task.show.screen(shown, asked.process.info.command), "rows": shown.rows, "cols": shown.cols,
         "cursor": {"row": shown.cursor[0], "col": shown.cursor[1]}, "alternate": shown.alternate,
     }  # fmt: skip
 

@@ -37,10 +37,12 @@ class ValueFinder:
 
     def __init__(self, known: Iterable[KnownSecret]) -> None:
         needles: dict[str, str] = {}
+        known = list(known)
         for secret in known:
             for spelling in _spellings(secret.value):
                 needles.setdefault(spelling, secret.name)
         self._needles = needles
+        self._values = {secret.value.strip(): secret.name for secret in known}
 
     def unfinished(self, text: str) -> int:
         """How many characters at the end of a text a value may begin with, of which the rest has not come."""
@@ -59,6 +61,16 @@ class ValueFinder:
             while at >= 0:
                 yield at, at + len(needle), name
                 at = text.find(needle, at + len(needle))
+
+    def find_parts(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where at least half of a value stands, as it is spelled itself, and its name."""
+        for value, name in self._values.items():
+            size = max(SHORTEST, (len(value) + 1) // 2)
+            for begin in range(len(value) - size + 1):
+                at = text.find(value[begin : begin + size])
+                while at >= 0:
+                    yield at, at + size, name
+                    at = text.find(value[begin : begin + size], at + 1)
 
 
 def _spellings(value: str) -> Iterator[str]:

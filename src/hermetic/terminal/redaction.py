@@ -21,7 +21,9 @@ SHOWN_FROM = 18  # characters of a token from which on its start and end are sho
 _START, _END = 6, 4
 
 
-class _Secret(NamedTuple):
+class Secret(NamedTuple):
+    """Where a secret stands in a text, and what is said of it in its place."""
+
     start: int
     end: int
     what: str
@@ -38,12 +40,13 @@ class Redactor:
 
     def redact(self, text: str, content: Content = "output") -> str:
         """The text with a mark in place of each secret."""
-        secrets = _merged(self._find(text, content))
-        if not secrets:
-            return text
+        return self.put(text, self.find(text, content))
+
+    def put(self, text: str, secrets: Iterable[Secret]) -> str:
+        """The text with a mark in the place of each of these; what overlaps has one."""
         pieces: list[str] = []
         at = 0
-        for secret in secrets:
+        for secret in _merged(secrets):
             hidden = text[secret.start : secret.end]
             pieces += [text[at : secret.start], f"{MARK}{secret.what}]", "\n" * hidden.count("\n")]
             at = secret.end
@@ -51,7 +54,7 @@ class Redactor:
 
     def join(self, before: str, text: str) -> str:
         """The text with a mark in place of what belongs to a secret that began before it."""
-        for secret in _merged(self._find(before + text, "output")):
+        for secret in _merged(self.find(before + text, "output")):
             if secret.start < len(before) < secret.end:
                 return f"{MARK}{secret.what}]{text[secret.end - len(before) :]}"
         return text
@@ -60,7 +63,7 @@ class Redactor:
         """How many characters at its end may be the start of a known secret."""
         return self._values.unfinished(text)
 
-    def _find(self, text: str, content: Content) -> Iterator[_Secret]:
+    def find(self, text: str, content: Content) -> Iterator[Secret]:
         """The secrets that do not touch a mark which is there already."""
         marks = [match.span() for match in _MARKED.finditer(text)] if MARK in text else []
         ends = [end for _, end in marks]
@@ -69,17 +72,26 @@ class Redactor:
             if next_mark == len(marks) or marks[next_mark][0] >= secret.end:
                 yield secret
 
-    def _all(self, text: str, content: Content) -> Iterator[_Secret]:
+    def find_known(self, text: str) -> Iterator[Secret]:
+        """The secrets whose values are known."""
         for start, end, name in self._values.find(text):
-            yield _Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
+            yield Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
+
+    def find_parts(self, text: str) -> Iterator[Secret]:
+        """What is at least half of a known secret, and long enough not to be an ordinary word."""
+        for start, end, name in self._values.find_parts(text):
+            yield Secret(start, end, f"part of {_UNFIT.sub('_', name)}")
+
+    def _all(self, text: str, content: Content) -> Iterator[Secret]:
+        yield from self.find_known(text)
         if not self._patterns:
             return
         for start, end in self._tokens.find(text):
-            yield _Secret(start, end, _hint(text[start:end]))
+            yield Secret(start, end, _hint(text[start:end]))
         for start, end in secret_contexts.find_private_keys(text):
-            yield _Secret(start, end, "private key")
+            yield Secret(start, end, "private key")
         for start, end in self._in_context(text, content):
-            yield _Secret(start, end, "***")
+            yield Secret(start, end, "***")
 
     def _in_context(self, text: str, content: Content) -> Iterator[tuple[int, int]]:
         lowered = secret_contexts.lower(text)
@@ -101,14 +113,14 @@ def _hint(token: str) -> str:
     return f"{token[:_START]}...{token[-_END:]}" if len(token) >= SHOWN_FROM else "***"
 
 
-def _merged(found: Iterable[_Secret]) -> list[_Secret]:
+def _merged(found: Iterable[Secret]) -> list[Secret]:
     """Secrets in order, those that overlap as one; a known one gives the name."""
-    merged: list[_Secret] = []
+    merged: list[Secret] = []
     for secret in sorted(found):
         if not merged or secret.start >= merged[-1].end:
             merged.append(secret)
             continue
         last = merged[-1]
         named = last if last.is_known or not secret.is_known else secret
-        merged[-1] = _Secret(last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known)
+        merged[-1] = Secret(last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known)
     return merged

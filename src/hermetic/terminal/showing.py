@@ -1,8 +1,10 @@
 """What a command printed, as a model may see it: no escape sequences, no secrets."""
 
+from hermetic.contract.process import Shown
 from hermetic.terminal.content import content_of_command, content_of_file
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor, hidden_in
+from hermetic.terminal.screens import hide
 
 
 class Showing:
@@ -27,6 +29,10 @@ class Showing:
     def unfinished(self, text: str) -> int:
         """How many characters at its end may be the start of a secret that goes on."""
         return self.redactor.unfinished(text) if self.redactor else 0
+
+    def screen(self, shown: Shown, command: str) -> list[str]:
+        """The rows of a terminal that this command draws on."""
+        return hide(shown, self.redactor, content_of_command(command)) if self.redactor else list(shown.lines)
 
     def file(self, text: str, path: str) -> str:
         """Lines of a file with this name: without secrets, all else as it is."""

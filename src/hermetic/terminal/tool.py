@@ -241,7 +241,7 @@ async def _background(task: Task, asked: TerminalArguments, environment: Environ
         raise
     except ExecutionError as error:
         return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
-    task.watcher.follow(environment, process)
+    task.watcher.follow(process)
     return {
         "output": "Background process started", "session_id": process.id, "pid": process.pid, "exit_code": 0,
         "error": None, **extra,

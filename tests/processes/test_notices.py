@@ -271,6 +271,52 @@ async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
+@everywhere
+async def test_of_two_callers_that_live_the_one_who_started_it_is_told(tmp_path: Path, kind: str) -> None:
+    async with asyncio.timeout(60), opened(tmp_path, kind) as box, opened(tmp_path, kind) as other:
+        text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready; exit 4"
+        started = await box.terminal(text, background=True, notify_on_complete=True)
+        watched = await box.terminal(text, background=True, watch_patterns=["ready"])
+        listed = await other.process("list")
+        assert [one["detached"] for one in listed["processes"]] == [True, True]
+        (tmp_path / "go").touch()
+        assert (await other.process("wait", started["session_id"], timeout=20))["exit_code"] == 4
+        told = {notice.session_id: notice.kind for notice in [await box.next_notice(), await box.next_notice()]}
+        assert told == {started["session_id"]: "completed", watched["session_id"]: "matched"}
+        await until_told(box, watched["session_id"])
+        await box.toolbox.close()
+        with pytest.raises(TimeoutError):  # what was told is not told again by who comes next
+            await asyncio.wait_for(other.next_notice(), 0.5)
+        await other.toolbox.fleet.close_task("t", remove=True)
+
+
+async def test_who_claims_a_process_while_the_way_was_broken_tells_of_it(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), opened(tmp_path) as box, opened(tmp_path) as other:
+        started = await box.terminal("read -r x; exit 4", background=True, notify_on_complete=True)
+        await other.process("list")  # follows it now, behind the first one
+        async with box.toolbox.fleet.use("t") as environment:
+            connection = environment._link._connection
+            assert connection is not None
+            assert connection._transport is not None
+            connection._transport.abort()
+            assert (await other.process("submit", started["session_id"], data="x"))["status"] == "ok"
+            notice = await other.next_notice()
+            assert (notice.session_id, notice.exit_code) == (started["session_id"], 4)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(box.next_notice(), 0.5)
+        await other.toolbox.close()
+
+
+async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), opened(tmp_path) as box, opened(tmp_path) as other:
+        started = await box.terminal("sleep 1000", background=True, notify_on_complete=True)
+        assert (await other.process("kill", started["session_id"]))["status"] == "killed"
+        assert (await box.next_notice()).ending == "signalled"
+        await until_told(box, started["session_id"])
+        [listed] = (await box.process("list"))["processes"]
+        assert listed["termination_source"] == "process.kill"
+
+
 async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     last = msgspec.structs.replace(limits.NOTICE_MATCHES, value=1)
     monkeypatch.setattr("hermetic.processes.watching.NOTICE_MATCHES", last)

@@ -34,7 +34,7 @@ OPERATIONS = {
         "hello", "info", "list", "status", "wait", "read", "follow", "events", "sessions", "state", "definitions",
         "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",
     },
-    "ends or keeps": {"kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "resize"},
+    "ends or keeps": {"kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "claim", "resize"},
 }  # fmt: skip
 
 BAD = "rm -rf /srv/data"
@@ -92,8 +92,8 @@ PROCESS: dict[str, Drive | None] = {
     "close_input": lambda env: typed(env, closed),
     **dict.fromkeys(
         (
-            "id", "info", "kill", "pid", "read", "resize", "screen", "set_tag", "shown", "signal", "status", "wait",
-            "wait_for",
+            "id", "info", "kill", "pid", "read", "resize", "screen", "set_tag", "shown", "signal", "status", "swap_tag",
+            "claim", "wait", "wait_for",
         )
     ),
 }  # fmt: skip

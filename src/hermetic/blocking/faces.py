@@ -114,6 +114,14 @@ class Process:
         """Puts another text in the place of what is remembered with it."""
         return self._portal.call(self._process.set_tag, tag)
 
+    def swap_tag(self, was: str, tag: str, *, claimed: bool = False) -> Literal["done", "changed", "claimed"]:
+        """Puts another text in the place of this one, unless that has changed."""
+        return self._portal.call(self._process.swap_tag, was, tag, claimed=claimed)
+
+    def claim(self) -> None:
+        """Returns when no other caller that is connected claims it."""
+        return self._portal.call(self._process.claim)
+
     def resize(self, rows: int, cols: int) -> None:
         """Gives its terminal another size."""
         return self._portal.call(self._process.resize, rows, cols)

@@ -30,6 +30,14 @@ class Done(msgspec.Struct, frozen=True):
     """It was done; there is nothing more to say."""
 
 
+class Tagged(msgspec.Struct, frozen=True):
+    """Whether the tag was changed, whether the asker is who tells of the process, and the tag now."""
+
+    done: bool = True
+    claimed: bool = True
+    tag: str | None = None  # None: a resident that does not compare
+
+
 class Ran(msgspec.Struct, frozen=True):
     """A command ended or was yielded; (total, head, tail) says how many bytes there were and which are in the body."""
 
@@ -189,6 +197,7 @@ class Refusal(msgspec.Struct, frozen=True):
 hello = msgspec.msgpack.Decoder(Hello)
 started = msgspec.msgpack.Decoder(Started)
 done = msgspec.msgpack.Decoder(Done)
+tagged = msgspec.msgpack.Decoder(Tagged)
 ran = msgspec.msgpack.Decoder(Ran)
 described = msgspec.msgpack.Decoder(Described)
 listed = msgspec.msgpack.Decoder(Listed)

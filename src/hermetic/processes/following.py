@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import msgspec
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import FINAL_OUTPUT
-from hermetic.contract.notice import Kind, Notice, Wishes, write_wishes
+from hermetic.contract.notice import Kind, Notice, Wishes, read_wishes, write_wishes
 from hermetic.processes.reading import tail
 from hermetic.processes.watching import Match, Watch
 from hermetic.session.process import Process
@@ -23,10 +23,16 @@ PROGRESS_CHARACTERS = 500
 LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
 
 Mark = Callable[[], Awaitable[None]]  # remembers that something was told
+Leave = Callable[[], Awaitable[bool]]  # remembers that somebody gets it now; False: it is no longer ours to tell
 
 
 async def nothing() -> None:
     """Nothing is to be remembered."""
+
+
+async def always() -> bool:
+    """It may be told, and nothing is to be remembered."""
+    return True
 
 
 class Teller(Protocol):
@@ -34,7 +40,7 @@ class Teller(Protocol):
 
     show: Show
 
-    def tell(self, notice: Notice, taken: Mark, giving: Mark = nothing) -> None:
+    def tell(self, notice: Notice, taken: Mark, giving: Leave = always) -> None:
         """Puts a notice on its way; `giving` is called before somebody gets it, `taken` once he has it."""
 
     async def unattended(self, id: str) -> None:
@@ -43,15 +49,23 @@ class Teller(Protocol):
     def forget(self, id: str) -> None:
         """Nothing of it is left to be told."""
 
+    def follow(self, process: Process) -> None:
+        """From now on, by what its tag says."""
+
 
 class Following:
-    """Tells of one process, and keeps in its tag what was told."""
+    """Tells of one process, and keeps in its tag what was told.
+
+    Of several callers that are connected one tells: who started the process, and when he is gone whoever claims it.
+    """
 
     def __init__(self, teller: Teller, process: Process, wishes: Wishes) -> None:
         self._teller, self._process, self.wishes = teller, process, wishes
-        self._watch = Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches) if wishes.watch else None
         self._matches = 0  # on their way
         self._is_over = False
+        self._is_ours = False
+        self._is_lost = False  # another caller claims it, after our connection was broken for a while
+        self._is_seen = False  # our caller has learned of its end otherwise
 
     def __repr__(self) -> str:
         return f"<Following {self._process.id}>"
@@ -59,26 +73,57 @@ class Following:
     async def run(self) -> None:
         """Returns when it has ended and all is on its way to be told."""
         try:
+            await self._claim()
+            wishes = self.wishes
             async with self._reporting():
-                if self._watch is not None:
-                    await self._look(self._watch)
+                if wishes.watch and not wishes.told:
+                    await self._look(Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches))
                 ending = await self._process.wait()
             await self._teller.unattended(self._process.id)
             self._is_over = True
-            if self.wishes.told:
+            if self.wishes.told or self._is_lost:
                 return
-            if self.wishes.notify or self.wishes.every:
+            if self._is_seen:
+                await self._mark_told()
+            elif self.wishes.notify or self.wishes.every:
                 await self._tell_end(ending)
             else:
                 await self._settle()
         except ExecutionError:  # the place is gone, or was let go of: who opens it again follows anew
-            self._teller.forget(self._process.id)
+            self._forget()
             raise
+
+    async def seen(self) -> None:
+        """Our caller has learned of its end otherwise: he is not told again, whoever else claims it is."""
+        self._is_seen = True
+        if self._is_ours:
+            await self._mark_told()
 
     async def amend(self, **changes: Any) -> None:
         """Changes what is remembered with the process."""
         self.wishes = msgspec.structs.replace(self.wishes, **changes)
-        await self._process.set_tag(write_wishes(self.wishes))
+        await change_wishes(self._process, changes)
+
+    async def _claim(self) -> None:
+        await self._process.claim()
+        self.wishes = read_wishes(self._process.info.tag) or self.wishes
+        self._is_ours = True
+
+    async def _give(self, name: str) -> bool:
+        """Remembers that somebody gets the notice now, unless another caller has come to tell of the process."""
+        if self._is_lost:
+            return False
+        self.wishes = msgspec.structs.replace(self.wishes, given=name)
+        if await change_wishes(self._process, {"given": name}, claimed=True):
+            return True
+        self._forget()
+        self._is_lost = True
+        self._teller.follow(self._process)
+        return False
+
+    def _forget(self) -> None:
+        if not self._is_lost:
+            self._teller.forget(self._process.id)
 
     async def _settle(self) -> None:
         """Only lines were watched for: when the last match has been taken, nothing is left to be told."""
@@ -86,7 +131,7 @@ class Following:
             await self._mark_told()
 
     async def _mark_told(self) -> None:
-        self._teller.forget(self._process.id)
+        self._forget()
         await self.amend(told=True)
 
     async def _look(self, watch: Watch) -> None:
@@ -102,8 +147,11 @@ class Following:
                 self._tell_match(watch, match)
             if chunk.ended:
                 return
-        self.wishes = msgspec.structs.replace(self.wishes, watch=(), notify=True)
-        self._tell("watch_disabled", "too many matches; only its end is told from now on", taken=self.amend)
+        changes = {"watch": (), "notify": True}
+        self.wishes = msgspec.structs.replace(self.wishes, **changes)
+        self._tell(
+            "watch_disabled", "too many matches; only its end is told from now on", taken=partial(self.amend, **changes)
+        )
 
     def _tell_match(self, watch: Watch, match: Match) -> None:
         shown = self._teller.show(match.lines, self._process.info.command)
@@ -162,4 +210,17 @@ class Following:
             kind=kind, task_id=self.wishes.task, id=f"{process}-{name}", session_id=process, command=command,
             text=said, repeated=self.wishes.given == name, **more,
         )  # fmt: skip
-        self._teller.tell(notice, taken, partial(self.amend, given=name))
+        self._teller.tell(notice, taken, partial(self._give, name))
+
+
+async def change_wishes(process: Process, changes: Mapping[str, Any], *, claimed: bool = False) -> bool:
+    """Changes what is remembered with a process, and keeps what another caller has changed of it meanwhile.
+
+    `claimed=True` gives False, and changes nothing, when another caller has claimed the process.
+    """
+    while True:
+        was = process.info.tag
+        wishes = msgspec.structs.replace(read_wishes(was) or Wishes(), **changes)
+        state = await process.swap_tag(was, write_wishes(wishes), claimed=claimed)
+        if state != "changed":
+            return state == "done"

@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, NOTICES
-from hermetic.contract.notice import Notice, read_wishes, write_wishes
-from hermetic.processes.following import Following, Mark, nothing
+from hermetic.contract.notice import Notice, read_wishes
+from hermetic.processes.following import Following, Leave, Mark, always, change_wishes, nothing
 from hermetic.processes.watching import Breaker
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
@@ -28,7 +26,7 @@ _log = logging.getLogger("hermetic.notices")
 class Pending:
     """A notice on its way, and what has to be remembered before somebody gets it and once he has it."""
 
-    def __init__(self, notice: Notice, taken: Mark = nothing, giving: Mark = nothing) -> None:
+    def __init__(self, notice: Notice, taken: Mark = nothing, giving: Leave = always) -> None:
         self.notice, self.taken, self.giving = notice, taken, giving
 
 
@@ -58,7 +56,7 @@ class Notices:
     def __repr__(self) -> str:
         return f"<Notices of {len(self._followed)} processes, {len(self._waiting)} waiting>"
 
-    def follow(self, environment: Environment, process: Process) -> None:
+    def follow(self, process: Process) -> None:
         """From now on, by what its tag says."""
         wishes = read_wishes(process.info.tag)
         if wishes is None or not wishes.is_open or process.id in self._followed or self._is_closed:
@@ -71,24 +69,22 @@ class Notices:
         for info in await environment.processes():
             wishes = read_wishes(info.tag)
             if wishes is not None and wishes.is_open and info.id not in self._followed:
-                self.follow(environment, await environment.process(info.id))
+                self.follow(await environment.process(info.id))
 
     async def told(self, process: Process) -> None:
         """The caller has learned of its end otherwise: it is not told again."""
         ends = (process.id, "completed")
         self._waiting = deque(one for one in self._waiting if (one.notice.session_id, one.notice.kind) != ends)
         self._giving = [one for one in self._giving if (one.notice.session_id, one.notice.kind) != ends]
-        wishes = read_wishes(process.info.tag)
-        if wishes is not None and wishes.is_open:
-            await self.amend(process, told=True)
-            self.forget(process.id)
+        if following := self._followed.get(process.id):
+            await following.seen()
 
     async def amend(self, process: Process, **changes: Any) -> None:
         """Changes what is remembered with a process, if it is one of ours."""
         if following := self._followed.get(process.id):
             await following.amend(**changes)
-        elif wishes := read_wishes(process.info.tag):
-            await process.set_tag(write_wishes(msgspec.structs.replace(wishes, **changes)))
+        elif read_wishes(process.info.tag):
+            await change_wishes(process, changes)
 
     @contextmanager
     def attended(self, id: str) -> Iterator[None]:
@@ -112,7 +108,7 @@ class Notices:
         """Nothing of it is left to be told."""
         self._followed.pop(id, None)
 
-    def tell(self, notice: Notice, taken: Mark, giving: Mark = nothing) -> None:
+    def tell(self, notice: Notice, taken: Mark, giving: Leave = always) -> None:
         """Puts a notice on its way, unless there are too many of them."""
         if notice.kind == "matched":
             passed = self._breaker.pass_on(time.monotonic())
@@ -169,6 +165,8 @@ class Notices:
                 if pending in self._handed:
                     self._handed.remove(pending)
                     self._run(pending.taken, self._marks)
+            if self._marks:  # what was taken is remembered before anything else is given
+                await asyncio.wait(self._marks)
 
     async def _deliver(self) -> None:
         """Hands notices to the sinks in their order, one after the other, each until it is taken."""
@@ -186,12 +184,13 @@ class Notices:
     async def _give(self, pending: Pending) -> bool:
         """Remembers that somebody gets it: should we die over that, the next caller says that it is repeated.
 
-        False when meanwhile it was told otherwise.
+        False when meanwhile it was told otherwise, or is another caller's to tell.
         """
         self._giving.append(pending)
+        is_ours = True
         try:
             with contextlib.suppress(ExecutionError):
-                await pending.giving()
+                is_ours = await pending.giving()
         except BaseException:  # nobody waits for it any more
             if pending in self._giving:
                 self._waiting.appendleft(pending)
@@ -200,7 +199,7 @@ class Notices:
             is_open = pending in self._giving
             if is_open:
                 self._giving.remove(pending)
-        return is_open
+        return is_open and is_ours
 
     async def close(self) -> None:
         """Stops following; what was not told stays noted with its process."""

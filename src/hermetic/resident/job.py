@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .loop import Loop, Watch
     from .output_log import OutputLog
     from .resident import Resident
+    from .server import Client
 
     Ending = list[Any]  # its name, and what goes with it
 
@@ -157,6 +158,7 @@ class Job:
         self.sweep: object | None = None  # not None: its tree is being ended
         self.notes: list[str] = []
         self.tag = ""  # what its starter wants to be remembered with it
+        self.claimant: Client | None = None  # who tells of it, for as long as that one is connected
         self._kept: tuple[int, int] | None = None
         self.end_listeners: list[Callable[[], None]] = []
         self.yield_listeners: list[Callable[[], None]] = []
@@ -216,6 +218,12 @@ class Job:
             "input": "open" if self.input_open else "closed",
             "tag": self.tag,
         }
+
+    def claim(self, client: Client) -> bool:
+        """Whether this client is the one who tells of it, from now on where nobody connected was."""
+        if self.claimant is None or self.claimant.closed:
+            self.claimant = client
+        return self.claimant is client
 
     def when_ended(self, callback: Callable[[], None]) -> None:
         if self.has_ended:

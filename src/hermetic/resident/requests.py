@@ -157,8 +157,25 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         request.reply({})
 
     def do_tag(self, request: Request) -> None:
-        self._job(request).tag = take.tag(request.fields)
-        request.reply({})
+        job, tag, was = self._job(request), take.tag(request.fields), request.fields.get("was")
+        claimed = not take.flag(request.fields, "claimed") or job.claim(request.client)
+        done = claimed and was in (None, job.tag)
+        if done:
+            job.tag = tag
+        request.reply({"done": done, "claimed": claimed, "tag": job.tag})
+
+    def do_claim(self, request: Request) -> None:
+        job = self._job(request)
+        if job.claim(request.client):
+            request.reply({"process": job.describe()})
+        elif job.claimant is not None:
+
+            def left() -> None:
+                request.client.serve(request)
+
+            waiting_for = job.claimant.when_closed
+            waiting_for.append(left)
+            request.abandoned = lambda: waiting_for.remove(left)
 
     def do_resize(self, request: Request) -> None:
         job = self._job(request)

@@ -76,6 +76,7 @@ class Client:
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
+        self.when_closed: list[Callable[[], None]] = []  # who waits for what it claims
         self.bridge: Stream | None = None  # the connection of who handed us the stream we speak on
         self.watch = self.loop.watch(connection.fileno(), self._first)
         self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
@@ -262,6 +263,9 @@ class Client:
             os.close(fd)
         self.blobs.clear()
         self.server.left(self)
+        waiting, self.when_closed[:] = self.when_closed[:], []
+        for left in waiting:
+            left()
 
 
 def nothing(*_: object) -> None:

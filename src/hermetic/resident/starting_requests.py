@@ -154,6 +154,7 @@ class StartingRequests:
         job_id = take.job_id(request.fields)
         known = self.resident.jobs.get(job_id)
         if known is not None:
+            known.claim(request.client)
             request.reply({"process": known.describe(), "existing": True})
             return
 
@@ -161,6 +162,7 @@ class StartingRequests:
             if refusal is not None:
                 request.refuse(refusal)
             elif job is not None:
+                job.claim(request.client)
                 request.reply({"process": job.describe(), "existing": False})
 
         def cancel() -> None:

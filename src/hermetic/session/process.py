@@ -1,6 +1,7 @@
 """Something running, as its caller holds it."""
 
 import asyncio
+import contextlib
 import signal as signals
 from typing import TYPE_CHECKING, Literal
 
@@ -100,6 +101,21 @@ class Process:
         """Puts another text in the place of what is remembered with it."""
         await self._link.ask("tag", answers.done, process=self.id, tag=tag)
         self._info = msgspec.structs.replace(self._info, tag=tag)
+
+    async def swap_tag(self, was: str, tag: str, *, claimed: bool = False) -> Literal["done", "changed", "claimed"]:
+        """Puts another text in the place of this one; not when it has changed, whose new text `info` has then.
+
+        `claimed=True`: also not when by now another caller has claimed the process.
+        """
+        said, _ = await self._link.ask("tag", answers.tagged, process=self.id, tag=tag, was=was, claimed=claimed)
+        self._info = msgspec.structs.replace(self._info, tag=tag if said.tag is None else said.tag)
+        return "done" if said.done else "changed" if said.claimed else "claimed"
+
+    async def claim(self) -> None:
+        """Makes its caller the one who tells of it; waits while another is connected who has claimed or started it."""
+        with contextlib.suppress(Unsupported):  # an older resident, where everybody tells of it
+            said, _ = await self._link.ask("claim", answers.described, process=self.id)
+            self._heard(said)
 
     async def resize(self, rows: int, cols: int) -> None:
         """Gives its terminal another size."""

@@ -18,7 +18,7 @@ from hermetic.contract.limits import (
     RUNNING,
     TOOL_COMMAND,
 )
-from hermetic.contract.process import ProcessInfo
+from hermetic.contract.process import ProcessInfo, Shown
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.spot import Spot
@@ -160,7 +160,7 @@ class OpenDoor:
 class Watcher(Protocol):
     """Sees to what was wished to be told of processes."""
 
-    def follow(self, environment: Environment, process: Process) -> None:
+    def follow(self, process: Process) -> None:
         """From now on, by what its tag says."""
 
     async def told(self, process: Process) -> None:
@@ -184,6 +184,9 @@ class Show(Protocol):
 
     def unfinished(self, text: str) -> int:
         """How many characters at its end may be the start of a secret that goes on."""
+
+    def screen(self, shown: Shown, command: str) -> list[str]:
+        """The rows of a terminal that this command draws on."""
 
     def file(self, text: str, path: str) -> str:
         """Lines of a file with this name: without secrets, all else as it is."""

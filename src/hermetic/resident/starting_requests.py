@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .frames import Fields
     from .job import Ending, Job
-    from .loop import Loop
+    from .loop import Loop, Timer
     from .resident import Begun, Resident
     from .server import Request
 
@@ -30,57 +30,29 @@ class StartingRequests:
     loop: Loop
 
     def do_run(self, request: Request) -> None:
-        fields = request.fields
-        job_id = take.job_id(fields)
-        timeout = take.seconds(fields, "timeout", above=True)
-        grace = take.seconds(fields, "grace", 0.25)
-        on_timeout = take.choice(fields, "on_timeout", "kill", "kill", "yield")
-        limit = take.number(fields, "limit", EXCERPT_BYTES)
-        known = self.resident.jobs.get(job_id)
+        waited = Waited(self, request)
+        known = self.resident.jobs.get(waited.id)
         if known is not None:
-            self._answer_run(request, known, limit, grace)
+            waited.answer(known)
             return
+        if waited.id in self.resident.starting:
+            self.resident.starting[waited.id].append(waited.begun)
+        elif take.flag(request.fields, "argv"):
+            request.on_cancel = lambda: self._give_up_start(request, waited.id, waited.begun, ["cancelled"])
+            self._start(request, waited.id, waited.begun)
+        else:
+            self._run(request, waited)
+        waited.begin_timer()
 
-        began: list[Job] = []
-
-        def begun(job: Job | None, refusal: Refusal | None) -> None:
-            if job is not None:
-                began.append(job)
-                self._answer_run(request, job, limit, grace)
-            if timer is not None and job is not None:
-                job.when_ended(timer.cancel)
-            elif timer is not None:
-                timer.cancel()
-            if refusal is not None:
-                request.refuse(refusal)
-            if job is not None and too_late:
-                self._time_out(job, too_late[0], on_timeout, grace)
-
-        too_late: list[float] = []  # its time was over before it began, and it may go on
-
-        def time_out(after: float) -> None:
-            if began:
-                self._time_out(began[0], after, on_timeout, grace)
-            elif on_timeout == "yield":
-                too_late.append(after)
-            else:
-                self._give_up_start(request, job_id, begun, ["timed_out", after])
-
-        timer = None if timeout is None else self.loop.call_later(timeout, lambda: time_out(timeout or 0.0))
-        if job_id in self.resident.starting:
-            self.resident.starting[job_id].append(begun)
-            return
-        if take.flag(fields, "argv"):
-            request.on_cancel = lambda: self._give_up_start(request, job_id, begun, ["cancelled"])
-            self._start(request, job_id, begun)
-            return
+    def _run(self, request: Request, waited: Waited) -> None:
+        fields = request.fields
         text, stdin = self._split(request)
         separate = take.flag(fields, "separate")
         order = Order(take.path(fields, "cwd"), take.environ(fields))
-        command = self.resident.command(job_id, take.text(fields, "session"), text, order, separate)
+        command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
         order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
         self.resident.run(command)
-        begun(command, None)
+        waited.begun(command, None)
 
     def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
         """The session's first shell is not there yet, and nobody wants to wait for it any longer: it never begins."""
@@ -97,34 +69,6 @@ class StartingRequests:
                 "log": job_id,
             }
         )
-
-    def _time_out(self, job: Job, timeout: float, on_timeout: str, grace: float) -> None:
-        if job.has_ended:
-            return
-        if on_timeout == "kill":
-            job.end(grace, ["timed_out", timeout])
-            return
-        if isinstance(job, Command):
-            job.home.yield_command(job)
-        listeners, job.yield_listeners = job.yield_listeners, []
-        for listener in listeners:
-            listener()
-
-    def _answer_run(self, request: Request, job: Job, limit: int, grace: float) -> None:
-        def ended() -> None:
-            ending = job.ending
-            assert ending is not None, "listeners are told of an end"
-            request.reply_when_room(lambda: self._result(job, ending, limit))
-
-        def yielded() -> None:
-            for drain in job.drains:
-                drain.flush()
-            request.reply_when_room(lambda: self._result(job, ["yielded", job.id], limit))
-
-        request.on_cancel = lambda: job.end(grace, ["cancelled"])
-        if not job.has_ended:
-            job.yield_listeners.append(yielded)
-        job.when_ended(ended)
 
     def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
         limit = min(limit, EXCERPT_BYTES)
@@ -252,6 +196,78 @@ class StartingRequests:
             return open_unnamed(self.resident.spool)
         except OSError:
             return in_memory(b"")  # no disk: the sender's bytes cost memory then
+
+
+class Waited:
+    """A job that a client waits for: answered when it has ended, or when its time is over and it may go on."""
+
+    def __init__(self, requests: StartingRequests, request: Request) -> None:
+        fields = request.fields
+        self.requests, self.request = requests, request
+        self.id = take.job_id(fields)
+        self.timeout = take.seconds(fields, "timeout", above=True)
+        self.grace = take.seconds(fields, "grace", 0.25)
+        self.may_go_on = take.choice(fields, "on_timeout", "kill", "kill", "yield") == "yield"
+        self.limit = take.number(fields, "limit", EXCERPT_BYTES)
+        self.job: Job | None = None
+        self.timer: Timer | None = None
+        self.is_late = False  # its time was over before it began, and it may go on
+
+    def begin_timer(self) -> None:
+        """Its time begins, when nothing was refused; a start that takes long counts."""
+        if self.timeout is not None and not self.request.answered:
+            self.timer = self.requests.loop.call_later(self.timeout, self._time_is_over)
+
+    def begun(self, job: Job | None, refusal: Refusal | None) -> None:
+        if job is not None:
+            self.answer(job)
+        if refusal is not None:
+            self._stop_timer()
+            self.request.refuse(refusal)
+        elif self.is_late:
+            self._time_is_over()
+
+    def answer(self, job: Job) -> None:
+        """The request is answered by this job; cancelled, it ends it."""
+        self.job = job
+        self.request.on_cancel = lambda: job.end(self.grace, ["cancelled"])
+        if not job.has_ended:
+            job.yield_listeners.append(self._yielded)
+        job.when_ended(self._ended)
+
+    def _ended(self) -> None:
+        assert self.job is not None, "it has begun"
+        assert self.job.ending is not None, "listeners are told of an end"
+        self._reply(self.job, self.job.ending)
+        self._stop_timer()
+
+    def _yielded(self) -> None:
+        assert self.job is not None, "it has begun"
+        for drain in self.job.drains:
+            drain.flush()
+        self._reply(self.job, ["yielded", self.id])
+
+    def _reply(self, job: Job, ending: Ending) -> None:
+        self.request.reply_when_room(lambda: self.requests._result(job, ending, self.limit))
+
+    def _stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _time_is_over(self) -> None:
+        job, after = self.job, self.timeout or 0.0
+        if job is None and self.may_go_on:
+            self.is_late = True
+        elif job is None:
+            self.requests._give_up_start(self.request, self.id, self.begun, ["timed_out", after])
+        elif not job.has_ended and not self.may_go_on:
+            job.end(self.grace, ["timed_out", after])
+        elif not job.has_ended:
+            if isinstance(job, Command):
+                job.home.yield_command(job)
+            listeners, job.yield_listeners = job.yield_listeners, []
+            for listener in listeners:
+                listener()
 
 
 def waiting(job: Job) -> bool | None:

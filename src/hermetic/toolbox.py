@@ -78,9 +78,11 @@ class Toolbox:
         self._secrets = said.known_secrets(os.environ)
         is_redacting = said.redaction.enabled if redact is None else redact
         self._show = Showing(Redactor(self._secrets) if is_redacting else None)
+        self._known = Redactor(self._secrets, patterns=False)
         desk = make_desk(
             said.approvals, mode=mode, approver=approver, reviewer=reviewer, keeps=settings is not None,
-            redact=lambda text: self._show(text, ""),
+            sources=said.sources, redact=lambda text: (self._show.redactor or self._known).redact(text),
+            mask=lambda text: self._known.redact(text),
         )  # fmt: skip
         self._approvals = Approvals(desk)
         self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(desk)
@@ -270,6 +272,7 @@ class Toolbox:
         secret = KnownSecret("the password for sudo", password)
         if secret not in self._secrets:
             self._secrets.append(secret)
+            self._known = Redactor(self._secrets, patterns=False)
             if self._show.redactor is not None:
                 self._show.redactor = Redactor(self._secrets)
 

@@ -106,18 +106,6 @@ def test_a_file_that_is_no_file_or_somebody_elses_is_refused(tmp_path: Path) -> 
             Store(real)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.toml"
-    Store(path).add(approval())
-
-    def denied(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
-        Store(path)
-
-
 def test_a_clock_that_is_turned_back_and_a_time_that_is_none_make_nothing_hold(tmp_path: Path) -> None:
     store = Store(tmp_path / "a.toml")
     store.add(approval())

@@ -80,7 +80,17 @@ def test_in_a_pipe_only_a_newline_ends_a_line() -> None:
     [("rm -rf ~/d", 1), ("it's {just data", 0), ("hunter2", 0), ('{"a": 1}', 0), ("x && rm -rf ~/d", 1)],
 )
 def test_ahead_of_a_shell_only_what_is_plainly_bad_counts(line: str, count: int) -> None:
-    assert len(Transcript("shell", terminal=False, ahead=True).type(f"{line}\n", AROUND)) == count
+    typed = Transcript("shell", terminal=False, ahead=True).type(f"{line}\n", AROUND)
+    assert sum(not one.is_data for one in typed) == count
+
+
+def test_lines_that_were_typed_ahead_of_a_shell_are_read_together() -> None:
+    ahead = Transcript("shell", terminal=False, ahead=True)
+    assert [one.is_data for one in ahead.type("it's data\nx=rm\n", AROUND)] == [True, True]
+    [typed] = ahead.copy().type("$x -rf ~/d\n", AROUND)
+    assert not typed.is_data
+    [after] = Transcript("shell", terminal=False, ran=ahead.ahead).type("$x -rf ~/d\n", AROUND)
+    assert after.examined.verdict.decoded.startswith("rm -rf ")
 
 
 @pytest.mark.parametrize(

@@ -221,13 +221,12 @@ class TestAProject:
         assert settings.options == {"passthrough": ("TOKEN",)}
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-    def test_of_another_user_is_left_out(self, machine: Machine) -> None:
+    def test_of_another_user_is_refused(self, machine: Machine) -> None:
         file = machine.project / "hermetic.toml"
         file.write_text("[terminal]\ntimeout = 2\n")
         os.chown(file, 12345, 12345)
-        settings = machine.load()
-        assert settings.terminal.timeout == 180
-        assert "belongs to another user" in settings.notes[0]
+        with pytest.raises(ConfigError, match="belongs to another user; look at what it says"):
+            machine.load()
 
 
 RULE = "[[approvals.rules]]\ndecision = '{}'\ncommand = ['git', 'push']\nmatches = ['git push']\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from hermetic.approvals.calling import answer_of
 from hermetic.approvals.case import Case, needs_of
 from hermetic.approvals.grants import Budget, Grants
 from hermetic.approvals.journal import Decision, Journal
+from hermetic.approvals.masking import Mask, masked
 from hermetic.approvals.queue import Queue
 from hermetic.approvals.rules import Rules, breadth
 from hermetic.approvals.settings import ApprovalSettings
@@ -43,6 +45,7 @@ class Desk:
     def __init__(
         self, settings: ApprovalSettings, *, approver: Approver | None = None, reviewer: Reviewer | None = None,
         store: Store | None = None, journal: Journal | None = None, now: Callable[[], float] = time.time,
+        mask: Mask = str, ours: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.settings = settings
         self.rules = Rules(settings.rules, settings.deny)
@@ -51,6 +54,8 @@ class Desk:
         self._approver = approver
         self._reviewer = reviewer
         self._journal = journal or Journal()
+        self.ours = frozenset(map(os.path.realpath, ours))  # files that say what is allowed, and what was
+        self._mask = mask  # hides values that are known to be secrets from whoever looks
         self.now = now
         if settings.nobody == "allow":
             _log.warning("approvals.nobody is allow: what is dangerous runs unasked where nobody can be asked")
@@ -65,10 +70,7 @@ class Desk:
 
     async def decide(self, case: Case) -> None:
         """Returns when it may be done. Raises NotPermitted, ApprovalRequired."""
-        if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
-            raise self._refused(case, "rule", f"{denied}; do it in another way")
-        if case.verdict.hardline:
-            raise self._refused(case, "policy", "it is never run, whoever asks")
+        self.refuse_denied(case)
         needs = needs_of(case, self.rules, self.settings.mode)
         if self._reviewer is not None:
             needs += await self._review(self._reviewer, case, needs)
@@ -81,6 +83,13 @@ class Desk:
         else:
             allowed = await self._get_word(case, [need for need in needs if not self._is_covered(need, case)])
         await self._confirm(case, allowed, waited=self._reviewer is not None or bool(allowed.request))
+
+    def refuse_denied(self, case: Case) -> None:
+        """Raises NotPermitted for what is never done, whoever asks."""
+        if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
+            raise self._refused(case, "rule", f"{denied}; do it in another way")
+        if case.verdict.hardline:
+            raise self._refused(case, "policy", "it is never run, whoever asks")
 
     async def _confirm(self, case: Case, allowed: "Allowed", *, waited: bool) -> None:
         """What was allowed is what was shown: while somebody thought about it, it may have become another thing."""
@@ -107,7 +116,7 @@ class Desk:
         if self.settings.nobody != "allow":
             why = "nobody can be asked; do it in another way, or tell the user what you need"
             raise self._refused(case, "nobody", f"{_why(needs)}; {why}")
-        _log.warning("nobody can be asked, and approvals.nobody is allow: %s", _why(needs))
+        _log.warning("nobody can be asked, and approvals.nobody is allow: %s", self._mask(_why(needs)))
         return Allowed("nobody")
 
     # -- asking
@@ -116,7 +125,7 @@ class Desk:
         if self._approver is not None:
             answer = await self._answer_of(self._approver, request)
         else:
-            answer = await self._answer_in_queue(case, request)
+            answer = await self._answer_in_queue(case, request, needs)
         if answer not in ANSWERS:
             answer = "deny"
         elif answer not in request.scope:  # it is not granted what was not shown
@@ -138,11 +147,10 @@ class Desk:
             _log.exception("the approver failed, which is no")
         return "deny"
 
-    async def _answer_in_queue(self, case: Case, request: ApprovalRequest) -> Answer:
+    async def _answer_in_queue(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> Answer:
         if not self.settings.wait:
-            raise self._required(
-                case, self.queue.find(case.task, case.text, case.environment) or self._leave(case, request)
-            )
+            asked = self.queue.find(case.task, _once_key(case)) or self._leave(case, request, needs)
+            raise self._required(case, asked)
         future = self.queue.put(request)
         try:
             async with asyncio.timeout(self.settings.timeout):
@@ -153,15 +161,15 @@ class Desk:
         finally:
             self.queue.forget(request.id)
 
-    def _leave(self, case: Case, request: ApprovalRequest) -> ApprovalRequest:
+    def _leave(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> ApprovalRequest:
         """A question whose answer counts for the next time the same comes."""
-        future = self.queue.put(request)
+        future = self.queue.put(request, _once_key(case))
 
         def answered(done: "asyncio.Future[Answer]") -> None:
             if done.cancelled() or done.result() == "deny":
                 self._note(case, "refused", "user", request=request.id)
             elif done.result() in ("session", "always") and done.result() in request.scope:
-                self._keep(case, Allowed("user", done.result(), request.id, request.needs))
+                self._keep(case, Allowed("user", done.result(), request.id, tuple(needs)))
             else:
                 self.grants.allow_once(case.task, case.place, _once_key(case), self.settings.timeout)
 
@@ -177,11 +185,12 @@ class Desk:
 
     def _request(self, case: Case, needs: Sequence[Need]) -> ApprovalRequest:
         now = self.now()
-        return ApprovalRequest(
+        request = ApprovalRequest(
             id=f"ask_{secrets.token_hex(6)}", subject=case.subject, command=case.text, verdict=case.verdict,
             task=case.task, environment=case.environment, needs=tuple(needs), scope=self._scope(case, needs),
             reason=_why(needs), asked=now, expires=now + self.settings.timeout, circumstances=case.circumstances(),
         )  # fmt: skip
+        return masked(request, self._mask)
 
     def _scope(self, case: Case, needs: Sequence[Need]) -> dict[str, str]:
         """What each answer would grant, in words. What cannot be told exactly can be allowed for one time alone."""
@@ -204,7 +213,8 @@ class Desk:
         life = self.settings.always_days * DAY if always else self.settings.session_seconds
         kept = [
             Approval(
-                command=need.decoded, covers=self._scope(case, [need])[answer], key=need.exact, environment=case.place,
+                command=self._mask(need.decoded), covers=self._mask(self._scope(case, [need])[answer]), key=need.exact,
+                environment=case.place,
                 program=case.program(need.argv), task=None if always else case.task, granted=now, expires=now + life,
             )
             for need in needs
@@ -216,10 +226,7 @@ class Desk:
 
     async def allow_outside(self, case: Case) -> None:
         """Asks whether a text may leave its sandbox, whatever it does. Raises NotPermitted, ApprovalRequired."""
-        if denied := self.rules.denied(case.text, case.examined.acts, case.ground):
-            raise self._refused(case, "rule", f"{denied}; do it in another way")
-        if case.verdict.hardline:
-            raise self._refused(case, "policy", "it is never run, whoever asks")
+        self.refuse_denied(case)
         need = Need(
             decoded=case.text, reason="it wants to run outside of its sandbox", category="outside", rule="outside",
         )  # fmt: skip
@@ -253,10 +260,12 @@ class Desk:
             self._note(case, "allowed", "approval", answer="once")
             return
         request = msgspec.structs.replace(
-            self._request(case, [need]), scope={"once": covers, "deny": "nothing"}, needs=(need,)
+            self._request(case, [need]), scope={"once": self._mask(covers), "deny": "nothing"}
         )
-        ask = self._answer_of(self._approver, request) if self._approver else self._answer_in_queue(case, request)
-        answer = await ask
+        if self._approver is not None:
+            answer = await self._answer_of(self._approver, request)
+        else:
+            answer = await self._answer_in_queue(case, request, [need])
         if answer not in ("once", "session", "always"):
             raise self._refused(case, "user", "the user said no to the batch; do not try it again", request=request.id)
         self.grants.add_budget(budget)
@@ -288,7 +297,7 @@ class Desk:
         what = (
             "" if verdict.label != "dangerous" or verdict.reason in why else f"{verdict.reason} ({verdict.category}); "
         )
-        return NotPermitted(f"not run: {what}{why}", rule=verdict.category, reason=why)
+        return NotPermitted(self._mask(f"not run: {what}{why}"), rule=verdict.category, reason=self._mask(why))
 
     def _note(self, case: Case, decision: str, by: str, *, answer: str = "", request: str = "") -> None:
         verdict = case.verdict

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,11 +42,11 @@ class Journal:
         if path is not None:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                os.close(self._open(path))
+                descriptor = self._open(path)
             except OSError as error:
                 raise _refused(path, error.strerror or "it cannot be opened") from None
-            if path.stat().st_mode & 0o022:
-                raise _refused(path, f"others can write it; run chmod 600 {path}")
+            with open(descriptor, "wb", buffering=0):
+                _check(path, os.fstat(descriptor))
 
     def __repr__(self) -> str:
         return f"<Journal {self._path or 'of nothing'}>"
@@ -67,12 +68,23 @@ class Journal:
 
     @staticmethod
     def _open(path: Path) -> int:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+        )
 
 
 def _encodable(text: str) -> str:
     """The text with its broken characters spelled out: what cannot be encoded could not be written down."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(path, "it is no plain file; choose another path")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise _refused(path, "it belongs to another user; choose another path")
+    if status.st_mode & 0o022:
+        raise _refused(path, f"others can write it; run chmod 600 {path}")
 
 
 def _refused(path: Path, problem: str) -> ConfigError:

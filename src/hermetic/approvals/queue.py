@@ -17,6 +17,7 @@ class Queue:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[Answer]]] = {}
+        self._keys: dict[str, str] = {}  # id → what the question is bound to
         self._listeners: set[asyncio.Queue[ApprovalRequest]] = set()
 
     def __repr__(self) -> str:
@@ -55,28 +56,30 @@ class Queue:
         finally:
             self._listeners.discard(mine)
 
-    def put(self, request: ApprovalRequest) -> "asyncio.Future[Answer]":
-        """Asks; the answer comes into the future. "deny" at once when too many questions are open."""
+    def put(self, request: ApprovalRequest, key: str = "") -> "asyncio.Future[Answer]":
+        """Asks; the answer comes into the future. "deny" at once when too many questions are open.
+
+        By its `key`, which nobody is shown, the same question is found again.
+        """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._drop_expired()
         if len(self._open) >= MOST_OPEN:
             future.set_result("deny")
             return future
         self._open[request.id] = (request, future)
+        self._keys[request.id] = key
         for listener in self._listeners:
             listener.put_nowait(request)
         return future
 
-    def find(self, task: str, command: str, environment: str) -> ApprovalRequest | None:
+    def find(self, task: str, key: str) -> ApprovalRequest | None:
         """The open question about the very same."""
-        for request in self.pending(task):
-            if (request.command, request.environment) == (command, environment):
-                return request
-        return None
+        return next((request for request in self.pending(task) if self._keys.get(request.id) == key), None)
 
     def forget(self, id: str) -> None:
         """Nobody waits for this answer any more."""
         self._open.pop(id, None)
+        self._keys.pop(id, None)
 
     def _settle(self, id: str, answer: Answer) -> None:
         if not self._tell(id, answer):
@@ -85,6 +88,7 @@ class Queue:
     def _tell(self, id: str, answer: Answer) -> bool:
         """False when somebody else was first."""
         _, future = self._open.pop(id, (None, None))
+        self._keys.pop(id, None)
         if future is not None:
             with contextlib.suppress(RuntimeError):  # the loop of whoever asked is gone
                 future.get_loop().call_soon_threadsafe(_set, future, answer)

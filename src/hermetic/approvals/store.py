@@ -92,8 +92,12 @@ class Store:
 
     def _parsed(self) -> tuple[Approval, ...]:
         try:
-            with self._path.open("rb") as stream:
-                data = stream.read(MOST_BYTES + 1)
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                self._check(os.fstat(descriptor))  # what is read is what was looked at
+                data = os.read(descriptor, MOST_BYTES + 1)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise self._refused(f"cannot be read: {error.strerror}") from None
         if len(data) > MOST_BYTES:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from hermetic.contract.verdict import Part
+from hermetic.contract.verdict import Part, Verdict
 from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, verdict_of
 from hermetic.policy.reader import Reader, Unreadable
 from hermetic.policy.rules import Finding, Rule
@@ -27,6 +27,7 @@ _UNFOLLOWED = re.compile(
 )
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
+NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
     name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
 )  # fmt: skip
@@ -37,17 +38,23 @@ class Typed(msgspec.Struct, frozen=True):
 
     text: str
     examined: Examined
+    is_data: bool = False  # most likely: then only what is never to be done counts
 
 
 class Transcript:
     """One program's input: what it has run, and what waits for its end."""
 
-    def __init__(self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "") -> None:
-        """`ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts."""
+    def __init__(
+        self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "", ran: str = ""
+    ) -> None:
+        """`ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts.
+
+        `half` and `ran` are what was typed ahead of this program, and what it may read all the same.
+        """
         self.language = language
         self.is_ahead = ahead
         self._terminal = terminal
-        self._ran = ""  # whole texts, judged before
+        self._ran = ran  # whole texts, judged before
         self._known: frozenset[tuple[str, str, str]] = frozenset()  # what was found in them
         self._open = ""  # lines of a text that is not whole yet
         self._line = half  # the beginning of a line
@@ -58,6 +65,11 @@ class Transcript:
 
     def __repr__(self) -> str:
         return f"<Transcript of {self.language}: {len(self._ran)} characters ran>"
+
+    @property
+    def ahead(self) -> str:
+        """Lines that a shell may read when it comes to read."""
+        return self._ran if self.is_ahead else ""
 
     @property
     def half(self) -> str:
@@ -112,7 +124,11 @@ class Transcript:
         line, typed, edited = self._line, "".join(self._typed), self._is_edited or self._is_unfollowed(self._line)
         self._line, self._typed, self._keys, self._is_edited = "", [], "", False
         if self.is_ahead:
-            return self._judge_ahead(line, around) or (self._judge_ahead(typed, around) if typed != line else [])
+            texts = dict.fromkeys((line, typed, f"{self._ran}{line}"))
+            if _is_whole_shell(line + "\n"):
+                self._ran = f"{self._ran[-MOST_REMEMBERED:]}{line}\n"
+            bad = next((found for text in texts if (found := self._judge_ahead(text, around))), [])
+            return bad or [Typed(line + "\n", Examined(NOTHING, examine_command(line, around).acts), is_data=True)]
         self._open += line + "\n"
         if edited or (line.strip() != typed.strip() and self._judge_ahead(typed, around)):
             text, self._open = self._open, ""

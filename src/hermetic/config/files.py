@@ -1,5 +1,6 @@
 """Settings files: where they are, and what they say, with the line for each setting."""
 
+import errno
 import os
 import re
 import stat
@@ -36,34 +37,30 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     """The user's own file; None when there is none. Raises ConfigError when the one that is named is not there."""
     if named := environ.get(USER_FILE):
         path = Path(named).expanduser()
-        if not path.is_file():
+        if not _is_there(path):
             raise ConfigError(
                 f"{USER_FILE}: there is no file {path}; make it, or unset the variable", setting=USER_FILE
             )
         return path
     directory = settings_directory(environ)
-    return directory / "config.toml" if directory is not None and (directory / "config.toml").is_file() else None
+    return directory / "config.toml" if directory is not None and _is_there(directory / "config.toml") else None
 
 
 def project_file(directory: Path) -> Path | None:
     """The nearest hermetic.toml from here up to the top of the repository; without one, only the one here."""
-    if (directory / PROJECT_FILE).is_file():
+    if _is_there(directory / PROJECT_FILE):
         return directory / PROJECT_FILE
     above = [directory, *directory.parents]
     top = next((at for at in above if (at / ".git").exists()), directory)
     candidates = above[: above.index(top) + 1]
-    return next((at / PROJECT_FILE for at in candidates if (at / PROJECT_FILE).is_file()), None)
-
-
-def is_ours(path: Path) -> bool:
-    """True when the file belongs to this user or to root."""
-    return path.stat().st_uid in (os.geteuid(), 0)
+    return next((at / PROJECT_FILE for at in candidates if _is_there(at / PROJECT_FILE)), None)
 
 
 def read(path: Path) -> SettingsFile:
-    """What the file says. Raises ConfigError with file and line, and for a file that anybody can write."""
-    if _mode(path) & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be written by anybody; look at what it says, then run chmod o-w {path}")
+    """What the file says. Raises ConfigError with file and line, and for a file that is not this user's alone to write.
+
+    One that cannot be used is never passed over: what it forbids would be allowed.
+    """
     text = _text(path)
     try:
         content = tomllib.loads(text)
@@ -80,19 +77,44 @@ def read(path: Path) -> SettingsFile:
     return SettingsFile(path, tuple(_given(path, content, lines)), tuple(trusted))
 
 
-def _mode(path: Path) -> int:
+def _is_there(path: Path) -> bool:
+    """Whether something has that name, whatever it is. Raises ConfigError where nobody can tell."""
     try:
-        return path.stat().st_mode
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; change its permissions or take it away") from None
+        raise _unreadable(path, error) from None
+    return True
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    if error.errno == errno.ELOOP:
+        return ConfigError(f"{path} is a link, and nothing protects what it leads to; put the file itself there")
+    return ConfigError(f"{path} cannot be read: {error.strerror}; change its permissions or take it away")
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path} is no plain file; put the settings there as one, or take it away")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"{path} belongs to another user; look at what it says, then make it yours, or take it away")
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be written by anybody; look at what it says, then run chmod o-w {path}")
 
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not wait
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; change its permissions or take it away") from None
+        raise _unreadable(path, error) from None
+    try:
+        _check(path, os.fstat(descriptor))
+        data = os.read(descriptor, MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    finally:
+        os.close(descriptor)
     if len(data) > MOST_BYTES:
         raise ConfigError(f"{path} is larger than {MOST_BYTES:,} bytes; it cannot be a settings file")
     try:

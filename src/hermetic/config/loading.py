@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.config.files import SettingsFile, is_ours, project_file, read, user_file
+from hermetic.config.files import SettingsFile, project_file, read, user_file
 from hermetic.config.given import Given, typed
 from hermetic.config.kinds import checked, default_image, option_types
 from hermetic.config.projects import of_project
@@ -44,7 +44,8 @@ def load(directory: str | None = None, *, environ: Mapping[str, str] | None = No
     here = Path(directory or os.getcwd()).absolute()
     notes: list[str] = []
     user = _user(environ)
-    project = _project(here, notes)
+    project_path = project_file(here)
+    project = None if project_path is None else read(project_path)
     layers = [*_of(user), *(of_project(project, user) if project else ())]
     layers += [*of_the_original(environ, str(here)), *ours(environ)]
     chosen = _merged(_canonical(layers))
@@ -65,6 +66,7 @@ def load(directory: str | None = None, *, environ: Mapping[str, str] | None = No
         approvals=approvals,
         places={setting: given.place for setting, given in chosen.items()},
         notes=tuple(notes),
+        sources=tuple(str(file.path.absolute()) for file in (user, project) if file is not None),
     )
 
 
@@ -79,16 +81,6 @@ def _user(environ: Mapping[str, str]) -> SettingsFile | None:
                 f"{given.place}: others may read this password; run chmod 600 {path}", setting=given.setting
             )
     return file
-
-
-def _project(here: Path, notes: list[str]) -> SettingsFile | None:
-    path = project_file(here)
-    if path is None:
-        return None
-    if not is_ours(path):
-        notes.append(f"{path} was left out: it belongs to another user; make it yours, or copy what it says")
-        return None
-    return read(path)
 
 
 def _of(file: SettingsFile | None) -> tuple[Given, ...]:

@@ -89,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approvals: ApprovalSettings = ApprovalSettings()
     places: Mapping[str, str] = {}  # setting → file and line, or variable; what is missing has its default
     notes: tuple[str, ...] = ()  # what was left out, and why
+    sources: tuple[str, ...] = ()  # the files they were read from
 
     def known_secrets(self, environ: Mapping[str, str]) -> list[KnownSecret]:
         """The values that no model may see: of these variables, of the environment's, and the password of sudo."""

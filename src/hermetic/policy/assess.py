@@ -155,6 +155,15 @@ def join_writes(examined: Examined, paths: Sequence[str], around: Surroundings) 
     return Examined(verdict, (*examined.acts, *(Act("write", path=to_bytes_text(path)) for path in paths)))
 
 
+def join_ours(examined: Examined, paths: Sequence[str]) -> Examined:
+    """The same with what it means that these files say what Hermetic itself may do."""
+    found = [
+        Finding(PROTECTED_WRITE, f"changes what Hermetic itself may do: {path}", 0, 0, path, path) for path in paths
+    ]
+    parts = verdict_of(found, examined.verdict.decoded, None).parts
+    return Examined(_verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))), examined.acts)
+
+
 def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None]) -> Examined:
     """By the judge of one program, with no shell text around it."""
     evaluator, shell = Evaluator(_JUDGES), _shell(around)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,6 +28,7 @@ from hermetic.policy.assess import (
     examine_command,
     examine_python,
     examine_writes,
+    join_ours,
     join_writes,
 )
 from hermetic.policy.marks import shown
@@ -112,7 +113,10 @@ class PolicyDoor:
             return "" if now is transcript else "another program reads there than when it was decided on"
 
         for typed in typing.type(data, around):
-            await self._decide("input", task, typed.text, typed.examined, around, spot, changed)
+            if typed.is_data:
+                self.desk.refuse_denied(self._case("input", task, typed.text, typed.examined, around, spot))
+            else:
+                await self._decide("input", task, typed.text, typed.examined, around, spot, changed)
         self._transcripts[environment][process.id] = (self._transcripts[environment][process.id][0], typing)
 
     async def batch(
@@ -148,7 +152,7 @@ class PolicyDoor:
         around, spot = await self._around(environment, "", text, cwd)
         around = _with(around, stdin=_text(stdin), env=dict(env or {}), context={**around.context, **(env or {})})
         changed_since = partial(self._changed_since, environment, "", text, cwd, around)
-        examined = examine_command(text, around)
+        examined = _with_ours(examine_command(text, around), self.desk.ours, spot)
         await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
 
     async def meet(self, environment: Environment) -> None:
@@ -211,6 +215,7 @@ class PolicyDoor:
         self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings, spot: Spot,
         changed: Callable[[], Awaitable[str]] | None = None,
     ) -> None:  # fmt: skip
+        examined = _with_ours(examined, self.desk.ours, spot)
         await self.desk.decide(self._case(subject, task, text, examined, around, spot, changed))
 
     async def _passed(self, task: str, what: str, around: Surroundings, spot: Spot) -> None:
@@ -235,8 +240,10 @@ def _kept(
     """What that program has been typed so far; a new one begins anew."""
     before = kept.get(process.id)
     if before is None or before[0] != pid or before[1].language != language or before[1].is_ahead != ahead:
-        half = before[1].half if before is not None else ""  # whoever reads the rest of a line reads its beginning
-        kept[process.id] = before = (pid, Transcript(language, terminal=process.pty, ahead=ahead, half=half))
+        # Whoever reads the rest of a line reads its beginning, and lines that came before it was there.
+        half, ran = (before[1].half, before[1].ahead) if before is not None else ("", "")
+        ran = ran if language == "shell" else ""
+        kept[process.id] = before = (pid, Transcript(language, terminal=process.pty, ahead=ahead, half=half, ran=ran))
     return before[1]
 
 
@@ -263,6 +270,17 @@ def _through_links(examined: Examined, around: Surroundings, spot: Spot) -> Exam
     real = [spot.behind(path, itself=deed == "delete") for path, deed in list(named.items())[:MOST_FOLLOWED]]
     others = [path for path in real if path is not None and path not in named]
     return join_writes(examined, others, around) if others else examined
+
+
+def _with_ours(examined: Examined, ours: Set[str], spot: Spot) -> Examined:
+    """With those of our own files that it changes, wherever they were put; a directory goes with what is in it."""
+    changed = [act for act in examined.acts if act.deed in ("write", "delete") and act.is_known] if ours else []
+    if not changed or not spot.is_here:
+        return examined
+    real = {spot.real(shown(act.path)): act.deed for act in changed[:MOST_FOLLOWED]}
+    gone = [f"{path.rstrip('/')}/" for path, deed in real.items() if deed == "delete"]
+    met = [path for path in ours if path in real or path.startswith(tuple(gone))]
+    return join_ours(examined, met) if met else examined
 
 
 def _text(stdin: str | bytes | None) -> str | None:

@@ -10,11 +10,19 @@ from hermetic.contract.edits import Change, Oversight
 from hermetic.contract.process import ProcessInfo
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
+from hermetic.session.spot import Spot
+
+__all__ = ["Guard", "Spot", "door_of", "ruled_door"]
 
 
 def door_of(mode: Mode, approver: Approver | None) -> PolicyDoor:
     """A door for one caller, which remembers answers as long as it lives."""
     return PolicyDoor(make_desk(ApprovalSettings(mode=mode), approver=approver))
+
+
+def ruled_door(settings: ApprovalSettings) -> PolicyDoor:
+    """A door by a user's settings, which writes down what it decides where the user's decisions are."""
+    return PolicyDoor(make_desk(settings, keeps=True))
 
 
 class Guard:

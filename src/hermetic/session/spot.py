@@ -87,6 +87,11 @@ class Spot:
         known = begun or state
         return self.home or (known.home if known is not None else None)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its files are those of this machine, under the same names."""
+        return self.kind in _HERE
+
     def was_seen(self, session: str) -> bool:
         """Whether the session's beginning is known."""
         return session in self._first
@@ -209,7 +214,7 @@ def _workspace(options: Mapping[str, Any]) -> str:
 def relevant(state: ShellState, text: str) -> ShellState:
     """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
     bare = _QUOTES.sub("", text)
-    if len(state.functions) + len(state.aliases) <= 8 or _RELEVANT.search(text) or _RELEVANT.search(bare):
+    if not (state.functions or state.aliases) or _RELEVANT.search(text) or _RELEVANT.search(bare):
         return state
     used = re.findall(r"\$(\w+)", text)
     if any(name not in state.variables for name in used):  # the text itself may say what they are

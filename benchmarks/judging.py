@@ -1,32 +1,61 @@
-"""What the door costs: a command judged with what the session's shell has defined."""
+"""What the door costs: a command judged with what its shell has defined, what was allowed before, and the journal."""
+
+import tempfile
+import time
+from pathlib import Path
 
 from benchmarks.figures import Row, row
 from benchmarks.measuring import Bench, Place, in_a_row, in_turns
 from hermetic.approvals.making import make_desk
-from hermetic.approvals.settings import ApprovalSettings
+from hermetic.approvals.settings import ApprovalSettings, RuleSettings
+from hermetic.approvals.store import Store
+from hermetic.contract.approval import Approval
 from hermetic.session.door import PolicyDoor
+from hermetic.terminal.known_secrets import KnownSecret
+from hermetic.terminal.redaction import Redactor
 
 COMMANDS = (
     "ls -la", "git status", "cd src && grep -rn 'def main' . | head -20", "python3 -m pytest -q tests/unit -k parser",
     "npm run build 2>&1 | tail -5", "sed -n 1,80p README.md", "for f in *.py; do wc -l \"$f\"; done",
     "find . -name '*.log' -mtime +7 | xargs -r gzip", "make -j4 test > build.log 2>&1; tail -20 build.log",
-    "curl -s https://api.example.com/v1/items | jq '.[] | .name'",
+    "curl -s https://api.example.com/v1/items | jq '.[] | .name'", "git push --force origin feature/parser",
 )  # fmt: skip
+KEPT = 50  # answers "always"
+RULES = (
+    RuleSettings(decision="deny", command=("npm", "publish"), matches=("npm publish",)),
+    RuleSettings(decision="ask", path="migrations/**", matches=("touch migrations/x",)),
+)
 
 
 async def judging(bench: Bench, place: Place) -> list[Row]:
-    """Ten everyday commands, one after the other, in a session that has begun."""
-    door = PolicyDoor(make_desk(ApprovalSettings()))
-    async with place.open() as env:
-        await env.run("helper() { echo hi; }; export STAGE=test; cd /tmp")
+    """Eleven commands of every day, one of them dangerous and allowed before, in a session that has begun."""
+    with tempfile.TemporaryDirectory() as directory:
+        door = _door(Path(directory))
+        async with place.open() as env:
+            await env.run("helper() { echo hi; }; export STAGE=test; cd /tmp")
 
-        async def judge() -> None:
-            for command in COMMANDS:
-                await door.command("benchmark", command, env)
+            async def judge() -> None:
+                for command in COMMANDS:
+                    await door.command("benchmark", command, env)
 
-        await judge()
-        [ours] = await in_turns(bench.times(20, 5), in_a_row(judge, 10))
+            await judge()
+            [ours] = await in_turns(bench.times(20, 5), in_a_row(judge, 10))
     return [row(
         f"{place.kind}.judging", f"judging a command before it runs, {place.kind}", "ms",
         [value / len(COMMANDS) for value in ours], target=place.target("judging"),
     )]  # fmt: skip
+
+
+def _door(directory: Path) -> PolicyDoor:
+    """All of it: rules, kept answers, a journal on disk without secrets, and somebody who answers the first time."""
+    now = time.time()
+    Store(directory / "approvals.toml").add(*(
+        Approval(command="x", covers="x", key=f"{number:032x}", environment="local", granted=now, expires=now + 3600)
+        for number in range(KEPT)
+    ))  # fmt: skip
+    settings = ApprovalSettings(
+        file=str(directory / "approvals.toml"), log=str(directory / "decisions.jsonl"), rules=RULES,
+        deny=("git push --mirror*",),
+    )  # fmt: skip
+    redactor = Redactor([KnownSecret("TOKEN", "a-value-that-nobody-sees")])
+    return PolicyDoor(make_desk(settings, approver=lambda request: "always", redact=redactor.redact))

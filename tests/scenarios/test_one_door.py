@@ -4,18 +4,22 @@ written down with what it does, and driven."""
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import hermetic
+from hermetic import blocking
 from hermetic.approvals.case import Case
 from hermetic.approvals.desk import Desk
 from hermetic.cli.dispatch import COMMANDS
 from hermetic.contract.errors import NotPermitted
+from hermetic.contract.tool import Tool
+from hermetic.fleet.fleet import Fleet
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
 from hermetic.processes.tool import ACTIONS
@@ -23,6 +27,7 @@ from hermetic.resident.requests import OF_FILES, Requests
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.session import Session
+from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
 
 # What a request to a resident does. "acts": it starts, feeds or writes, so a decision comes before it.
@@ -120,12 +125,19 @@ TOOLS: dict[str, list[dict[str, Any]] | None] = {
 }  # fmt: skip
 TYPING = {"write": f"{BAD}\n", "submit": BAD, "keys": "r m up enter", "close": None}
 NOT_TYPING = {"poll", "log", "wait", "wait_for", "kill", "screen", "resize", "list"}
-# The command line is a person's own: `run`, `attach`, `secret` and `demo` do what that person says. `code` and
-# whatever serves a model go through a toolbox.
-CLI = {
-    "run", "code", "ps", "logs", "attach", "secret", "kill", "envs", "rm", "gc", "policy", "config", "demo", "doctor",
-    "version",
+# Commands of the command line that start or feed nothing; the others are driven in test_one_door_cli.py.
+CLI_LOOKS = {"ps", "logs", "kill", "envs", "rm", "gc", "policy", "config", "doctor", "version"}
+CLI_ACTS = {"run", "code", "attach", "secret", "demo"}
+# What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
+TASK = {
+    "id", "caller", "is_scripted", "door", "watcher", "show", "limits", "interrupted", "place", "within", "decide",
+    "has_outside", "interruptible", "alive",
 }  # fmt: skip
+# What the package offers besides values and errors. Environments of a fleet and those that are opened without a policy
+# are for callers that are trusted.
+FUNCTIONS = {"assess", "attach", "open"}
+CLASSES = {"Environment", "Fleet", "Process", "Session", "Toolbox"}
+FLEET = {"clear_override", "close", "close_task", "gc", "get", "info", "kind", "override", "tasks", "use", "warm"}
 
 
 class Watching:
@@ -172,18 +184,31 @@ def public(face: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("face", "known"),
-    [(Session, SESSION), (Environment, ENVIRONMENT), (Process, PROCESS)],
-    ids=lambda one: str(one)[:40],
-)
-def test_every_public_name_is_in_the_table(face: type, known: dict[str, Any]) -> None:
-    assert public(face) - known.keys() == set(), "say here what it does, and drive it if it starts, feeds or writes"
+    [
+        (Session, SESSION), (Environment, ENVIRONMENT), (Process, PROCESS), (Fleet, FLEET), (Toolbox, TOOLBOX),
+        (blocking.Session, SESSION), (blocking.Environment, ENVIRONMENT), (blocking.Process, PROCESS),
+        (blocking.Fleet, FLEET), (blocking.Toolbox, TOOLBOX),
+    ],
+    ids=lambda one: f"{one.__module__}.{one.__name__}" if isinstance(one, type) else "",
+)  # fmt: skip
+def test_every_public_name_is_in_the_table(face: type, known: Collection[str]) -> None:
+    assert public(face) - set(known) == set(), "say here what it does, and drive it if it starts, feeds or writes"
+
+
+def test_so_is_what_a_tool_gets_and_what_the_package_offers() -> None:
+    task = Toolbox()._task("t")
+    assert public(Task) | {name for name in vars(task) if not name.startswith("_")} == TASK
+    offered = {name: getattr(hermetic, name) for name in hermetic.__all__ if name != "blocking"}
+    assert {name for name, one in offered.items() if inspect.isfunction(one)} == FUNCTIONS
+    classes = {name: one for name, one in offered.items() if isinstance(one, type)}
+    values = {name for name, one in classes.items() if issubclass(one, msgspec.Struct | Exception) or one is Tool}
+    assert classes.keys() - values == CLASSES
 
 
 def test_so_is_every_tool_action_command_and_request() -> None:
-    assert public(Toolbox) == TOOLBOX
     assert set(Toolbox()._tools) - TOOLS.keys() == set()
     assert set(ACTIONS) - TYPING.keys() - NOT_TYPING == set()
-    assert set(COMMANDS) - CLI == set()
+    assert set(COMMANDS) == CLI_LOOKS | CLI_ACTS
     operations = {name.removeprefix("do_") for name in dir(Requests) if name.startswith("do_")} | OF_FILES
     assert operations - set().union(*OPERATIONS.values()) == set()
 

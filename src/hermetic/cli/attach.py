@@ -15,7 +15,9 @@ from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.dispatch import INTERRUPTED
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.places import Found, add_place_option, attached, find_process
-from hermetic.contract.errors import ExecutionError, InputClosed
+from hermetic.cli.report import one_line
+from hermetic.cli.ruled import Ruled
+from hermetic.contract.errors import ExecutionError, InputClosed, NotPermitted
 from hermetic.session.process import Process
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _attach(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    ruled = Ruled()
     async with attached(arguments.place) as places:
         found = await find_process(places, arguments.id)
+        ruled.put_before(found.environment)
         process = await found.environment.process(found.info.id)
         is_raw = found.info.pty and os.isatty(STDIN)
         with _raw_terminal() if is_raw else _plain_terminal():
@@ -86,12 +90,20 @@ async def _type(process: Process, has_terminal: bool) -> bool:
         async for piece in pieces(STDIN):
             before, key, _ = piece.partition(DETACH) if os.isatty(STDIN) else (piece, b"", b"")
             if before:
-                await process.write(before)
+                await _write(process, before)
             if key:
                 return True
         if os.isatty(STDIN) and not has_terminal:
             await process.close_input()
     return False
+
+
+async def _write(process: Process, data: bytes) -> None:
+    """Types it, unless the user's own rules deny that: what was typed before still waits there."""
+    try:
+        await process.write(data)
+    except NotPermitted as error:
+        sys.stderr.write(f"\r\nhermetic: not typed: {one_line(str(error))}\r\n")
 
 
 async def _follow_size(process: Process) -> None:

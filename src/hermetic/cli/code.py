@@ -14,6 +14,7 @@ from hermetic.cli.report import one_line, print_json
 from hermetic.cli.streams import tell_progress
 from hermetic.codemode.answer import STDERR
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
+from hermetic.config import load
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
 from hermetic.toolbox import Toolbox
@@ -67,7 +68,7 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
     task = arguments.task or f"code-{secrets.token_hex(6)}"
     limits = CodeLimits(time=arguments.timeout, calls=arguments.calls)
     toolbox = Toolbox(
-        environment=arguments.env, options=chosen_options(arguments), on_progress=_tell,
+        environment=arguments.env, options=chosen_options(arguments), on_progress=_tell, settings=load(),
         code=CodeOptions(limits=limits, warm=arguments.task is not None, isolated=arguments.isolated),
     )  # fmt: skip
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))

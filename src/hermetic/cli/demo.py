@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.ruled import Ruled
 from hermetic.cli.story import Story
 from hermetic.contract.errors import ExecutionError
 from hermetic.session.environment import Environment
@@ -43,7 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def _open(arguments: argparse.Namespace) -> tuple[Environment, float]:
     clock = asyncio.get_running_loop().time
     began = clock()
+    ruled = Ruled()
     environment = await open_environment(arguments.env, **chosen_options(arguments))
+    ruled.put_before(environment)
     return environment, clock() - began
 
 

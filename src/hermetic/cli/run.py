@@ -9,6 +9,7 @@ from hermetic.cli.choosing import add_environment_options, chosen_options
 from hermetic.cli.copying import has_input
 from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
+from hermetic.cli.ruled import Ruled
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
 from hermetic.cli.streams import tell_progress
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
@@ -71,7 +72,10 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         cwd=arguments.cwd,
         separate=arguments.separate,
     )
-    environment = await open_environment(arguments.env, task=arguments.task, **_options(arguments))
+    ruled, options = Ruled(), _options(arguments)
+    await ruled.check_unopened(arguments.env, options, arguments.task, wanted.command, wanted.cwd)
+    environment = await open_environment(arguments.env, task=arguments.task, **options)
+    ruled.put_before(environment)
     try:
         code, notes = await _choose(arguments, environment, wanted, interrupts)
     finally:

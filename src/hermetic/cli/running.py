@@ -10,6 +10,7 @@ from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case
 from hermetic.cli.report import print_json
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, TimedOut
+from hermetic.contract.errors import NotPermitted
 from hermetic.session.arguments import check_positive
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
@@ -37,7 +38,8 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
     )
     streams = {process.id: STDOUT} | ({f"{process.id}/err": STDERR} if wanted.separate else {})
     copying = [environment.follow_log(log, _writer(interrupts, fd)) for log, fd in streams.items()]
-    feeding = asyncio.create_task(feed(process)) if has_input() else None
+    refused: list[NotPermitted] = []
+    feeding = asyncio.create_task(_feed(process, refused)) if has_input() else None
     try:
         ending = await _until_its_end(process, copying, wanted.timeout)
     except (asyncio.CancelledError, Interrupted, OSError):
@@ -47,7 +49,18 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
         if feeding is not None:
             feeding.cancel()
             await asyncio.wait([feeding])
+    if refused:
+        raise refused[0]
     return ending.exit_code, ()
+
+
+async def _feed(process: Process, refused: list[NotPermitted]) -> None:
+    """Passes our input on. Where the user's rules deny a part of it, the process gets no more and is ended."""
+    try:
+        await feed(process)
+    except NotPermitted as error:
+        refused.append(error)
+        await process.kill()
 
 
 async def run_in_session(environment: Environment, wanted: Wanted, interrupts: Interrupts) -> Outcome:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermetic.cli.places import add_place_option, attached, find_process
+from hermetic.cli.ruled import Ruled
 from hermetic.contract.errors import InputClosed, InvalidArgument
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ async def _look(arguments: argparse.Namespace) -> str:
 
 
 async def _type(arguments: argparse.Namespace, secret: str) -> None:
+    ruled = Ruled()
     async with attached(arguments.place) as places:
         found = await find_process(places, arguments.id)
+        ruled.put_before(found.environment)
         process = await found.environment.process(found.info.id)
         await process.write_secret(secret)

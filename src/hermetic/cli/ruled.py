@@ -1,0 +1,57 @@
+"""The user's own rules on the command line: it asks nobody, but what they deny is not done here either."""
+
+import importlib
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermetic.config import Settings, load
+from hermetic.environments import catalog
+from hermetic.session.environment import Environment
+from hermetic.session.opening import is_living
+
+if TYPE_CHECKING:
+    from hermetic.session.guard import Guard
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was taken away under our feet: there is no project around us then
+        return "/"
+
+
+class Ruled:
+    """What the settings deny, held to. Where they deny nothing, nothing is looked at, and the policy not imported."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """Raises ConfigError for settings that cannot be used."""
+        said = (settings or load(_here())).approvals
+        denying = tuple(rule for rule in said.rules if rule.decision == "deny")
+        self._modules: Any = None
+        if denying or said.deny:
+            self._modules = importlib.import_module("hermetic.session.guard")
+            self._door = self._modules.ruled_door(msgspec.structs.replace(said, mode="allow", rules=denying))
+
+    def __repr__(self) -> str:
+        return f"<Ruled {'by what is denied' if self._modules else 'by nothing'}>"
+
+    def put_before(self, environment: Environment) -> None:
+        """From now on, what is run, typed and written there is looked at first."""
+        if self._modules is not None:
+            guard: Guard = self._modules.Guard(self._door, environment)
+            environment._put_behind(guard)
+
+    async def check_unopened(
+        self, kind: str, options: Mapping[str, Any], task: str | None, command: str | Sequence[str], cwd: str | None
+    ) -> None:
+        """Looks at a command before its place is opened. Raises NotPermitted."""
+        if self._modules is None or (task is not None and await is_living(task)):
+            return
+        backend = catalog.find(kind)(options)
+        text = command if isinstance(command, str) else shlex.join(command)
+        spot = self._modules.Spot(backend.kind, backend.isolation, backend.options)
+        await self._door.command(task or "hermetic", text, spot, cwd=cwd)

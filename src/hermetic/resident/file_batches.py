@@ -1,7 +1,8 @@
 """Several files changed together: all of them, or none.
 
 First everything new is written aside, where it can still fail without anybody seeing it. Then names change hands, each
-old file kept under another name until the last one is done; going back needs no room on the disk.
+old file kept under another name until the last one is done; going back needs no room on the disk. A note tells whoever
+comes after us how far it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import stat
 from . import fields as take
 from . import file_changes as changes
 from . import frames
+from .file_journal import CHANGING, DONE, WRITING, discard
 from .resident import Refusal
 
 TYPE_CHECKING = False
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from .file_journal import Entry, Journal
     from .frames import Fields
     from .walking import Place
 
@@ -86,16 +89,22 @@ class Change:
         if self.is_kept:
             os.rename(self.kept, self.place.name, src_dir_fd=where, dst_dir_fd=where)
             # Two names of one file: a rename between them does nothing, and the second name stays.
-            _discard(self.kept, where)
+            discard(self.kept, where)
         elif self.is_done:
-            _discard(self.place.name, where)
+            discard(self.place.name, where)
         if self.is_aside:
-            _discard(self.aside, where)
+            discard(self.aside, where)
+
+    def entry(self) -> Entry:
+        """What has to be known to go back after us."""
+        folder = os.fsencode(os.path.dirname(self.place.path) or "/")
+        name = os.fsencode(self.place.name)
+        return folder, self.place.key[:2], name, self.aside, self.kept, self.size is not None
 
     def finish(self) -> None:
         """Let go of what it was."""
         if self.is_kept:
-            _discard(self.kept, self.place.directory)
+            discard(self.kept, self.place.directory)
         self.said = dict(self.said or {"path": self.place.path}, created=self.old is None, made=self.place.made)
 
 
@@ -126,15 +135,18 @@ def read_changes(named: bytes, place: Callable[[Fields, bool], Place]) -> list[C
 
 
 def change_all(
-    found: Sequence[Change], source: int, naming: Callable[[str], AbstractContextManager[None]]
+    found: Sequence[Change], source: int, naming: Callable[[str], AbstractContextManager[None]], journal: Journal
 ) -> list[Fields]:
     """Do it; an error is raised inside `naming(path)`, with every file as it was."""
     try:
+        made = [os.fsencode(path) for change in found for path in change.place.made]
+        journal.begin([change.entry() for change in found], made)
         offset = 0
         for change in found:
             with naming(change.place.path):
                 change.prepare(source, offset)
             offset += change.size or 0
+        journal.go_on(WRITING, CHANGING)
         for change in found:
             with naming(change.place.path):
                 change.commit()
@@ -145,9 +157,12 @@ def change_all(
             except OSError:  # the others are made as they were all the same
                 pass
         unmake(found)
+        journal.end()
         raise
+    journal.go_on(CHANGING, DONE)
     for change in found:
         change.finish()
+    journal.end()
     return [change.said for change in found]
 
 
@@ -173,10 +188,3 @@ def _copy(fd: int, source: int, offset: int, size: int) -> None:
         if not sent:
             raise take.invalid("blob", "it holds less than the changes say")
         offset, size = offset + sent, size - sent
-
-
-def _discard(name: str, where: int) -> None:
-    try:
-        os.unlink(name, dir_fd=where)
-    except OSError:
-        pass

@@ -9,6 +9,7 @@ from . import fields as take
 from . import file_batches as batches
 from . import file_changes as changes
 from . import frames
+from .file_journal import Journal
 from .resident import Refusal
 from .shell import in_memory
 from .walking import Rules
@@ -148,12 +149,22 @@ class FileDesk:
             raise
         opened = in_memory(request.body[named:]) if source is None else source
         places = [change.place for change in found]
-        self._change(request, places, lambda: batches.change_all(found, opened, refusing), opened)
+        journal = Journal(self.resident.directory)
+
+        def work() -> list[Fields]:
+            return batches.change_all(found, opened, refusing, journal)
+
+        self._change(request, places, work, opened, journal.recover)
 
     def _change(
-        self, request: Request, places: list[Place], work: Callable[[], Said], source: int | None = None
+        self,
+        request: Request,
+        places: list[Place],
+        work: Callable[[], Said],
+        source: int | None = None,
+        recover: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do it when no other change of the same files is under way; a large one in a child."""
+        """Do it when no other change of the same files is under way; a large one in a child, which may be killed."""
         path = places[0].path
 
         def begin(done: Callable[[], None]) -> None:
@@ -176,6 +187,7 @@ class FileDesk:
                 reply(request, frames.unpack(data))
 
             def failed(refusal: Refusal) -> None:
+                recover()
                 end()
                 request.refuse(refusal)
 

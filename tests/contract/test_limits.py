@@ -27,6 +27,7 @@ COMPARED: dict[str, float] = {
     "bare_line.COMPLAINT_BYTES": limits.BARE_COMPLAINT.value,
     "bare_line.RECORD_BYTES": limits.BARE_STATE.value,
     "bridge.CHANNELS": limits.CHANNELS.value,
+    "bridge.STRANGERS": limits.CHANNEL_STRANGERS.value,
     "bridge.TOKEN_SECONDS": limits.CHANNEL_TOKEN.value,
     "command.READABLE_BYTES": limits.READABLE_COMMAND.value,
     "file_batches.MOST_CHANGES": limits.PATCHED_FILES.value,

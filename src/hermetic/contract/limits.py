@@ -148,6 +148,7 @@ CODE_GATHERED = Limit("code_gathered", 64 << 20, "bytes", "of arguments that one
 CODE_FILES = Limit("code_files", 8 << 20, "bytes", "of files and images that a script puts into its answer")
 CODE_LOGGED = Limit("code_logged", 100, "calls", "in the log of a script's calls, the last ones")
 CHANNELS = Limit("channels", 256, "connections", "of scripts to one resident at once")
+CHANNEL_STRANGERS = Limit("channel_strangers", 32, "connections", "that have said no token; one more ends the first")
 CHANNEL_TOKEN = Limit("channel_token", 5, "seconds", "for a script's connection to say its token")
 SCRIPT_GRACE = Limit("script_grace", 0.25, "seconds", "between TERM and KILL for what a script left behind")
 SCRIPT_MODULES = Limit("script_modules", 4, "sets", "of modules for scripts that a resident keeps, the last ones used")
@@ -206,7 +207,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     NOTICE_SILENCE,
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
-    CHANNELS, CHANNEL_TOKEN, SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER,
+    CHANNELS, CHANNEL_STRANGERS, CHANNEL_TOKEN, SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER,
     RESULT, RESULT_PREVIEW, SCREEN_REPLAY, SEARCH_WINDOW,
     SEARCH, LONGEST_SEARCH, SEARCH_RESULTS, SEARCH_CONTEXT, SEARCH_BLOCK, SEARCH_ANSWER, SEARCH_TEXT, IGNORE_FILE,
     SEARCH_FETCH, MATCH_LINE, GROUPED_MATCHES,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 32
 TOKEN_SECONDS = 5
 CHANNELS = 256  # open at once
+STRANGERS = 32  # of those that have not said a token; one more takes the place of the first
 
 
 class Bridge:
@@ -33,6 +34,7 @@ class Bridge:
         self.loop, self.path = loop, directory + "/b"
         self.spans: dict[bytes, Span] = {}
         self.channels: dict[int, Channel] = {}
+        self.strangers: dict[int, Channel] = {}  # the oldest first
         self.number = 0
         self.socket: Stream | None = None
 
@@ -60,11 +62,13 @@ class Bridge:
         if connection is None:
             return
         _, uid = stream.peer(connection)
-        if uid not in (0, getuid()) or len(self.channels) >= CHANNELS:
+        if uid not in (0, getuid()):
             connection.close()
             return
+        if len(self.strangers) >= STRANGERS:
+            next(iter(self.strangers.values())).close()
         self.number += 1
-        self.channels[self.number] = Channel(self, self.number, connection)
+        self.strangers[self.number] = Channel(self, self.number, connection)
 
 
 def nothing(*_: object) -> None:
@@ -145,12 +149,15 @@ class Channel:
         self.token += data
         if len(self.token) < TOKEN_BYTES:
             return
-        self.span = self.bridge.find(self.token)
         self.timer.cancel()
-        if self.span is None:
+        span = self.bridge.find(self.token)
+        if span is None or len(self.bridge.channels) >= CHANNELS:
             self.close()
-        else:
-            self.span.channels.add(self)
+            return
+        del self.bridge.strangers[self.number]
+        self.bridge.channels[self.number] = self
+        self.span = span
+        span.channels.add(self)
 
     def _tell(self, span: Span, data: bytes) -> None:
         span.request.event({"channel": self.number}, data)
@@ -162,7 +169,8 @@ class Channel:
         self.feed.write(data, taken)
 
     def close(self) -> None:
-        if self.bridge.channels.pop(self.number, None) is None:
+        among = self.bridge.strangers if self.span is None else self.bridge.channels
+        if among.pop(self.number, None) is None:
             return
         self.timer.cancel()
         self._pause()

@@ -1,7 +1,7 @@
 """Python scripts: processes whose whole tree ends with them, and one interpreter that is started ahead of the next.
 
-An interpreter reads from its standard input: the modules that scripts import, a directory to go to, the script; the
-first two with their lengths before them. The modules are kept here, so that they are sent once.
+An interpreter reads from its standard input: the modules that scripts import, a directory to go to, the script; each
+with its length before it. The modules are kept here, so that they are sent once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import struct
 import sys
 import time
 
-from . import tree
+from . import stream, tree
+from .feed import Feed
 from .job import ending_of
 from .lean import signal
 from .process import Launch, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .loop import Timer
+    from .loop import Timer, Watch
     from .resident import Resident
 
 GRACE_SECONDS = 0.25  # for what a script has started and left behind
@@ -44,15 +45,50 @@ class Order:
 
 
 class Script(Process):
-    """Ended when its own process has, and all that it started."""
+    """Ended when its own process has, and all that it started.
+
+    Its input is a socket: the last thing that an interpreter does is to say there what it exits with. That is its
+    ending when nothing else of it lives, for the kernel takes a millisecond to clear such a process away.
+    """
 
     is_spare = False
+    word: Watch | None = None
+
+    def _open_input(self, launch: Launch) -> int:
+        ours, theirs = stream.pair()
+        launch.opened.append(theirs)
+        self.feed = Feed(self.resident.loop, ours)
+        self.word = self.resident.loop.watch(os.dup(ours), self._said)
+        return theirs
+
+    def _drop_input(self) -> None:
+        super()._drop_input()
+        if self.word is not None:
+            self.resident.loop.unwatch(self.word)
+            os.close(self.word.fd)
+            self.word = None
+
+    def _said(self) -> None:
+        assert self.word is not None, "it is listened to"
+        try:
+            data = os.read(self.word.fd, 2)
+        except OSError:
+            data = b""
+        self._drop_input()
+        if len(data) != 1 or self.is_spare or self.sweep is not None or self.has_ended:
+            return
+        if self.members() == [self.pid] and self.members() == [self.pid]:  # nobody is believed only the second time
+            tree.send([self.pid], signal.SIGKILL)  # it is about to end, or says what is not true
+            self.own_ending = ["exited", data[0]]
+            self._maybe_finish()
 
     def _exited(self, status: int) -> None:
         if self.is_spare:
             self.resident.scripts.drop(self)
             return
         self._drop_input()
+        if self.has_ended:
+            return
         self.own_ending = ending_of(status)
         if self.sweep is None and (self.members() or self.members()):  # nobody is believed only the second time
             self.sweep = self.end_members(GRACE_SECONDS, self._swept)
@@ -71,8 +107,9 @@ class Script(Process):
 
     def give_script(self, cwd: bytes, source: int) -> None:
         """The rest: the script is read from `source`, which is ours from now on."""
-        self.give(cwd)
         assert self.feed is not None, "it has a pipe"
+        size = struct.pack(">I", os.fstat(source).st_size)
+        self.feed.write(struct.pack(">I", len(cwd)) + cwd + size)
         self.feed.pour(source)
 
     def discard(self) -> None:

@@ -12,10 +12,17 @@ from _socket import (
     SO_PEERCRED,
     SOCK_STREAM,
     SOL_SOCKET,
+    socketpair,
 )
 from _socket import socket as Stream
 
-__all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Stream", "accept", "listen", "peer"]
+__all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Stream", "accept", "listen", "pair", "peer"]
+
+
+def pair() -> tuple[int, int]:
+    """Two ends of one stream, as descriptors."""
+    one, other = socketpair(AF_UNIX, SOCK_STREAM)
+    return one.detach(), other.detach()
 
 
 def listen(path: str, mode: int, waiting: int) -> Stream:

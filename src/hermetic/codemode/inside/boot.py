@@ -13,8 +13,10 @@ if magic != MAGIC_NUMBER:
 start = type(sys)("_hermetic_start")
 code = codes.get(start.__name__)
 exec(marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"), start.__dict__)
+start.offer(codes, sources)
 if len(sys.argv) > 1:  # ahead of its script: what many scripts need is there when it comes
-    for name in ("functools", "struct", "_socket", "atexit", "json", "re", "threading", "subprocess", "pathlib"):
+    wanted = "functools struct _socket atexit json re threading subprocess pathlib hermetic_tools _hermetic_frames"
+    for name in wanted.split():
         try:
             __import__(name)
         except ImportError:
@@ -26,5 +28,5 @@ place = stream.read(int.from_bytes(stream.read(4), "big"))
 if place:
     os.chdir(place)
     os.environ["PWD"] = os.getcwd()
-script, variables = marshal.loads(stream.read())
-start.run(codes, sources, script, variables)
+script, variables = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+start.run(script, variables)

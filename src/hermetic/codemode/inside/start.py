@@ -45,10 +45,29 @@ class Modules:
         return cls.sources.get(cls.same.get(name, name))
 
 
-def run(codes: dict[str, bytes], sources: dict[str, str], script: str, variables: dict[str, str]) -> None:
+class NoFile:
+    """Tells who wants to import the script in a new interpreter, as multiprocessing does, that it cannot be."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    @property
+    def name(self) -> NoReturn:
+        raise RuntimeError(
+            "a script of execute_code is not a file that a new interpreter can import: "
+            "fork instead, with multiprocessing.get_context('fork'), or use threads"
+        )
+
+
+def offer(codes: dict[str, bytes], sources: dict[str, str]) -> None:
+    """From now on our modules can be imported."""
     Modules.codes, Modules.sources = codes, sources
     sys.meta_path.insert(0, Modules)
+
+
+def run(script: str, variables: dict[str, str]) -> None:
     os.environ.update(variables)
+    report = os.getpid(), os.dup(0)  # what our input came by takes our last word
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -59,7 +78,7 @@ def run(codes: dict[str, bytes], sources: dict[str, str], script: str, variables
     # Modules beside the script's files can be imported, and never stand before the standard library's.
     sys.path[:] = [folder for folder in sys.path if folder] + [os.getcwd()]
     main = sys.modules["__main__"] = type(sys)("__main__")
-    main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT)
+    main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT, __spec__=NoFile())
     sys.excepthook = lambda kind, error, trace: show(kind, error, trace, script)
     code: object = 0
     before = set(sys.modules)
@@ -67,13 +86,14 @@ def run(codes: dict[str, bytes], sources: dict[str, str], script: str, variables
         exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
     except SystemExit as end:
         code = end.code
-    leave(main.__dict__, code, [module for name, module in sys.modules.items() if name not in before])
+    leave(report, main.__dict__, code, [module for name, module in sys.modules.items() if name not in before])
 
 
-def leave(variables: dict[str, Any], code: object, imported: list[Any]) -> NoReturn:
+def leave(report: tuple[int, int], variables: dict[str, Any], code: object, imported: list[Any]) -> NoReturn:
     """Ends the process as Python does, and without taking its modules apart, which takes as long as a short script.
 
     Threads have ended, exit functions have run, and what the script held is let go of, so that its files are written.
+    The kernel takes as long again for the memory: whoever started us is told before that.
     """
     if not (code is None or isinstance(code, int)) or not all(map(is_plain, imported)):
         raise SystemExit(code)
@@ -88,7 +108,14 @@ def leave(variables: dict[str, Any], code: object, imported: list[Any]) -> NoRet
         sys.stderr.flush()
     except (OSError, ValueError):  # closed, or nobody reads it
         sys.exit(code)
-    os._exit((code or 0) & 0xFF)
+    status = (code or 0) & 0xFF
+    pid, way = report
+    if pid == os.getpid():  # else a forked child has come to the end of its parent's script
+        try:
+            os.write(way, bytes((status,)))
+        except OSError:  # the script has closed it
+            pass
+    os._exit(status)
 
 
 def write_files() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, SQL_DESTROYS, TO_ZERO
@@ -194,116 +195,110 @@ def _secret_verbs(name: str, verbs: str, text: str) -> bool:
     return bool(pattern and (re.search(pattern, verbs) or re.search(pattern, text)))
 
 
+# Words of particular programs that destroy without a destructive verb.
+_DESTROYING: Mapping[str, str] = {
+    "terragrunt": r"(^|\s)(destroy|run-all destroy|-destroy)",
+    "helm": r"^(uninstall|delete|del|rollback --force)",
+    "nomad": r"(job stop .*-purge|system gc|node drain|job stop|stop )",
+    "consul": r"kv delete|(^|\s)leave|force-leave|snapshot restore",
+    "etcdctl": r"(^|\s)del(\s|$)|snapshot restore|member remove|auth disable|user delete",
+    "velero": r"(backup|schedule) delete|restore create",
+    "mc": r"(^|\s)(rb|rm|ilm rm|mirror.*--remove|admin service stop)",
+    "s3cmd": r"(^|\s)(del|rb|rm)(\s|$)|--delete-removed",
+    "gsutil": r"(^|\s)(rm|rb)(\s|$)|rsync.*\s-\w*d|iam ch allUsers",
+    "bq": r"(^|\s)rm(\s|$)|query.*\b(DROP|TRUNCATE|DELETE)\b",
+    "swift": r"(^|\s)delete",
+    "b2": r"delete|(^|\s)rm(\s|$)",
+    "s5cmd": r"(^|\s)(rm|rb)(\s|$)|sync.*--delete",
+    "hdfs": r"-rm(r|dir)?\b|-expunge|namenode -format",
+    "hadoop": r"fs -rm(r)?\b|namenode -format",
+    "kubeadm": r"^reset",
+    "talosctl": r"^(reset|wipe|shutdown|reboot|upgrade)",
+    "kind": r"^delete",
+    "kafka-topics": r"--delete",
+    "kafka-topics.sh": r"--delete",
+    "kafka-configs": r"--delete-config",
+    "kafka-consumer-groups": r"--(delete|reset-offsets)",
+    "zkCli.sh": r"(delete|rmr|deleteall)",
+    "gh": (
+        r"repo (delete|archive|edit .*--visibility public)|api .*(-X|--method)[= ]?DELETE|secret "
+        r"(delete|remove)|release delete|workflow disable"
+    ),
+    "glab": r"(repo|project) delete|api .*-X DELETE",
+    "wp": r"(db (drop|reset|clean)|site (delete|empty)|(post|user|plugin|theme) delete)",
+    "drush": r"sql[:-](drop|create)|site[:-]install|sql-drop",
+    "salt": r"(cmd\.run|service\.stop|system\.(reboot|shutdown)|file\.remove)",
+    "knife": r"(delete|bulk delete)",
+    "supabase": r"db reset|projects delete",
+    "firebase": r"(delete|:disable|firestore:delete|database:remove|database:set / )",
+    "airflow": r"db (reset|clean)|dags delete",
+    "prefect": r"server database reset",
+    "ray": r"^(down|stop)",
+    "sky": r"^down",
+    "pulumi": r"(^|\s)(destroy|state delete|stack rm|cancel)",
+    "cdk": r"^destroy",
+    "sls": r"^remove",
+    "serverless": r"^remove",
+    "sam": r"^delete",
+    "amplify": r"^delete",
+    "eb": r"^terminate",
+    "copilot": r"(delete|app delete)",
+    "up": r"stack delete",
+    "dokku": r"(destroy|ps:stop|apps:destroy|postgres:destroy)",
+    "kamal": r"(remove|app stop|accessory remove)",
+    "rancher": r"(rm|delete)",
+    "juju": r"(destroy|remove|kill)-",
+    "cf": r"^(delete|purge|unbind)",
+    "bosh": r"(delete|cleanup|stop|recreate)",
+    "certbot": r"^(delete|revoke|unregister)",
+    "vault": (
+        r"(^|\s)(delete|lease revoke|secrets disable|auth disable|operator (seal|step-down)|token "
+        r"revoke|kv (delete|destroy|metadata delete)|policy delete|write .*policy.*\*)"
+    ),
+    "skopeo": r"^delete",
+    "crane": r"^delete",
+    "regctl": r"delete",
+    "dvc": r"(remove|destroy|gc .*-c)",
+    "temporal": r"(delete|terminate)",
+    "cockroach": r"(node decommission|quit|nodelocal delete)",
+    "atlas": r"delete",
+    "confluent": r"delete",
+    "databricks": r"(rm -r|delete|permanent-delete)",
+    "huggingface-cli": r"(repo delete|delete-cache)",
+    "stripe": r"(delete|--live)",
+    "twilio": r"remove",
+    "auth0": r"(delete|rm)",
+    "linode-cli": r"(delete|rebuild|shutdown)",
+    "hcloud": r"(delete|rebuild|poweroff|reset)",
+    "openstack": r"(delete|rebuild)",
+    "doctl": r"(delete|rebuild|power-off)",
+    "gcloud": (
+        r"instances (stop|reset)|projects add-iam-policy-binding .*roles/owner|kms keys versions "
+        r"destroy"
+    ),
+    "az": r"(vm (deallocate|stop)|ad sp create-for-rbac .*Owner|group delete|keyvault purge)",
+    "heroku": r"(pg:reset|ps:scale .*=0|maintenance:on|config:unset|domains:clear|addons:destroy|repo:reset)",
+    "flyctl": r"(destroy|scale count 0|apps suspend)",
+    "fly": r"(destroy|scale count 0|apps suspend)",
+    "wrangler": r"(delete|d1 execute .*\b(DROP|DELETE)\b|kv:bulk delete)",
+    "railway": r"(down|delete)",
+    "minikube": r"^delete",
+    "k3d": r"(cluster|node) delete",
+    "rke": r"^remove",
+}
+_LOCAL_CLUSTERS = ("kind", "minikube", "k3d")
+
+
 def _special(call: Call, verbs: list[str], text: str) -> bool:
     """Words of particular programs that destroy without a destructive verb."""
-    rules: tuple[tuple[str, str], ...] = (
-        ("terragrunt", r"(^|\s)(destroy|run-all destroy|-destroy)"),
-        ("helm", r"^(uninstall|delete|del|rollback --force)"),
-        ("nomad", r"(job stop .*-purge|system gc|node drain|job stop|stop )"),
-        ("consul", r"kv delete|(^|\s)leave|force-leave|snapshot restore"),
-        ("etcdctl", r"(^|\s)del(\s|$)|snapshot restore|member remove|auth disable|user delete"),
-        ("velero", r"(backup|schedule) delete|restore create"),
-        ("mc", r"(^|\s)(rb|rm|ilm rm|mirror.*--remove|admin service stop)"),
-        ("s3cmd", r"(^|\s)(del|rb|rm)(\s|$)|--delete-removed"),
-        ("gsutil", r"(^|\s)(rm|rb)(\s|$)|rsync.*\s-\w*d|iam ch allUsers"),
-        ("bq", r"(^|\s)rm(\s|$)|query.*\b(DROP|TRUNCATE|DELETE)\b"),
-        ("swift", r"(^|\s)delete"),
-        ("b2", r"delete|(^|\s)rm(\s|$)"),
-        ("s5cmd", r"(^|\s)(rm|rb)(\s|$)|sync.*--delete"),
-        ("hdfs", r"-rm(r|dir)?\b|-expunge|namenode -format"),
-        ("hadoop", r"fs -rm(r)?\b|namenode -format"),
-        ("kubeadm", r"^reset"),
-        ("talosctl", r"^(reset|wipe|shutdown|reboot|upgrade)"),
-        ("kind", r"^delete"),
-        ("kafka-topics", r"--delete"),
-        ("kafka-topics.sh", r"--delete"),
-        ("kafka-configs", r"--delete-config"),
-        ("kafka-consumer-groups", r"--(delete|reset-offsets)"),
-        ("zkCli.sh", r"(delete|rmr|deleteall)"),
-        (
-            "gh",
-            (
-                r"repo (delete|archive|edit .*--visibility public)|api .*(-X|--method)[= ]?DELETE|secret "
-                r"(delete|remove)|release delete|workflow disable"
-            ),
-        ),
-        ("glab", r"(repo|project) delete|api .*-X DELETE"),
-        ("wp", r"(db (drop|reset|clean)|site (delete|empty)|(post|user|plugin|theme) delete)"),
-        ("drush", r"sql[:-](drop|create)|site[:-]install|sql-drop"),
-        ("salt", r"(cmd\.run|service\.stop|system\.(reboot|shutdown)|file\.remove)"),
-        ("knife", r"(delete|bulk delete)"),
-        ("supabase", r"db reset|projects delete"),
-        ("firebase", r"(delete|:disable|firestore:delete|database:remove|database:set / )"),
-        ("airflow", r"db (reset|clean)|dags delete"),
-        ("prefect", r"server database reset"),
-        ("ray", r"^(down|stop)"),
-        ("sky", r"^down"),
-        ("pulumi", r"(^|\s)(destroy|state delete|stack rm|cancel)"),
-        ("cdk", r"^destroy"),
-        ("sls", r"^remove"),
-        ("serverless", r"^remove"),
-        ("sam", r"^delete"),
-        ("amplify", r"^delete"),
-        ("eb", r"^terminate"),
-        ("copilot", r"(delete|app delete)"),
-        ("up", r"stack delete"),
-        ("dokku", r"(destroy|ps:stop|apps:destroy|postgres:destroy)"),
-        ("kamal", r"(remove|app stop|accessory remove)"),
-        ("rancher", r"(rm|delete)"),
-        ("juju", r"(destroy|remove|kill)-"),
-        ("cf", r"^(delete|purge|unbind)"),
-        ("bosh", r"(delete|cleanup|stop|recreate)"),
-        ("certbot", r"^(delete|revoke|unregister)"),
-        (
-            "vault",
-            (
-                r"(^|\s)(delete|lease revoke|secrets disable|auth disable|operator (seal|step-down)|token "
-                r"revoke|kv (delete|destroy|metadata delete)|policy delete|write .*policy.*\*)"
-            ),
-        ),
-        ("skopeo", r"^delete"),
-        ("crane", r"^delete"),
-        ("regctl", r"delete"),
-        ("dvc", r"(remove|destroy|gc .*-c)"),
-        ("temporal", r"(delete|terminate)"),
-        ("cockroach", r"(node decommission|quit|nodelocal delete)"),
-        ("atlas", r"delete"),
-        ("confluent", r"delete"),
-        ("databricks", r"(rm -r|delete|permanent-delete)"),
-        ("huggingface-cli", r"(repo delete|delete-cache)"),
-        ("stripe", r"(delete|--live)"),
-        ("twilio", r"remove"),
-        ("auth0", r"(delete|rm)"),
-        ("linode-cli", r"(delete|rebuild|shutdown)"),
-        ("hcloud", r"(delete|rebuild|poweroff|reset)"),
-        ("openstack", r"(delete|rebuild)"),
-        ("doctl", r"(delete|rebuild|power-off)"),
-        (
-            "gcloud",
-            (
-                r"instances (stop|reset)|projects add-iam-policy-binding .*roles/owner|kms keys versions "
-                r"destroy"
-            ),
-        ),
-        ("az", r"(vm (deallocate|stop)|ad sp create-for-rbac .*Owner|group delete|keyvault purge)"),
-        ("heroku", r"(pg:reset|ps:scale .*=0|maintenance:on|config:unset|domains:clear|addons:destroy|repo:reset)"),
-        ("flyctl", r"(destroy|scale count 0|apps suspend)"),
-        ("fly", r"(destroy|scale count 0|apps suspend)"),
-        ("wrangler", r"(delete|d1 execute .*\b(DROP|DELETE)\b|kv:bulk delete)"),
-        ("railway", r"(down|delete)"),
-        ("minikube", r"^delete"),
-        ("k3d", r"(cluster|node) delete"),
-        ("rke", r"^remove"),
-    )
-    joined = " ".join(verbs)
-    for name, pattern in rules:
-        if call.name == name and (re.search(pattern, joined, re.IGNORECASE) or re.search(pattern, text, re.IGNORECASE)):
-            if call.name in ("kind", "minikube", "k3d"):
-                call.report(CLOUD_CHANGES, "deletes a local cluster")
-            else:
-                call.report(CLOUD_DESTROYS, "destroys shared resources")
-            return True
-    return False
+    pattern = _DESTROYING.get(call.name)
+    if pattern is None or not any(re.search(pattern, said, re.IGNORECASE) for said in (" ".join(verbs), text)):
+        return False
+    if call.name in _LOCAL_CLUSTERS:
+        call.report(CLOUD_CHANGES, "deletes a local cluster")
+    else:
+        call.report(CLOUD_DESTROYS, "destroys shared resources")
+    return True
 
 
 def _uploads(call: Call, words: list[str]) -> None:
@@ -321,24 +316,37 @@ def _uploads(call: Call, words: list[str]) -> None:
     )
 
 
+_AWS_DESTROYS = re.compile(
+    r"(delete|terminate|destroy|remove|deregister|purge|schedule-key-deletion|stop|disable|"
+    r"revoke|detach|batch-delete|release|reset|cancel|put-bucket-lifecycle|put-public-access|"
+    r"reboot|modify-db-instance|update-trail|leave|close-account|delete)-?"
+)
+_AWS_PRIVILEGE = re.compile(
+    r"(attach|put|create-access-key|create-login|add-user|update-assume|create-policy-version|"
+    r"update-login|create-user)"
+)
+_AWS_SECRETS = re.compile(
+    r"(get-secret-value|get-session-token|get-federation-token|assume-role|batch-get-secret-value|"
+    r"get-password-data|get-parameters?(-by-path)?|export-credentials|decrypt)"
+)
+_AWS_LOOKS = re.compile(
+    r"(describe|list|get|ls|head|wait|help|lookup|search|filter|query|scan|tail|presign|select|"
+    r"test|validate|estimate|simulate|view|batch-get|configure|sts)"
+)
+_AWS_VALUES = (
+    "--region --profile --output --query --endpoint-url --cli-input-json --color --ca-bundle "
+    "--cli-connect-timeout --cli-read-timeout"
+)
+
+
 def judge_aws(call: Call) -> str | None:
     """aws: a service, then an operation."""
     text = " ".join(call.args)
     if re.search(r"(^|\s)(--dry-run|--dryrun|help|--help|--generate-cli-skeleton)(\s|$)", text):
         return None
-    words = words_of(
-        call.args,
-        (
-            "--region --profile --output --query --endpoint-url --cli-input-json --color --ca-bundle "
-            "--cli-connect-timeout --cli-read-timeout"
-        ),
-    )
-    service, operation = (words[0] if words else ""), (words[1] if len(words) > 1 else "")
-    if (
-        (service in ("s3", "s3api") and operation in ("rb",))
-        or (service == "s3" and operation == "rm" and "--recursive" in call.args)
-        or (service == "s3" and operation in ("sync", "mv") and "--delete" in call.args)
-    ):
+    words = words_of(call.args, _AWS_VALUES)
+    service, operation = [*words, "", ""][:2]
+    if _aws_empties_buckets(call, service, operation):
         call.report(CLOUD_DESTROYS, "deletes objects of a bucket")
     elif TO_ZERO.search(text):
         call.report(CLOUD_DESTROYS, "stops a shared service")
@@ -346,71 +354,60 @@ def judge_aws(call: Call) -> str | None:
         call.report(SQL_DESTROYS, "destroys data of a shared database")
     elif service == "s3" and operation == "rm":
         call.report(CLOUD_CHANGES, "deletes an object of a bucket")
-    elif re.match(
-        (
-            r"(delete|terminate|destroy|remove|deregister|purge|schedule-key-deletion|stop|disable|"
-            r"revoke|detach|batch-delete|release|reset|cancel|put-bucket-lifecycle|put-public-access|"
-            r"reboot|modify-db-instance|update-trail|leave|close-account|delete)-?"
-        ),
-        operation,
-    ) and not operation.startswith(("remove-tags", "delete-tags")):
+    elif _AWS_DESTROYS.match(operation) and not operation.startswith(("remove-tags", "delete-tags")):
         call.report(CLOUD_DESTROYS, f"destroys or stops shared resources: {operation}")
-    elif (
-        service == "iam"
-        and re.match(
-            (
-                r"(attach|put|create-access-key|create-login|add-user|update-assume|create-policy-version|"
-                r"update-login|create-user)"
-            ),
-            operation,
-        )
-    ) or (_PRIVILEGE.search(text) and not operation.startswith(("describe", "list", "get"))):
+    elif _aws_changes_rights(service, operation, text):
         call.report(CLOUD_DESTROYS, "changes who may do what on the account")
-    elif (
-        re.match(
-            (
-                r"(get-secret-value|get-session-token|get-federation-token|assume-role|batch-get-secret-value|"
-                r"get-password-data|get-login-password|get-parameters?(-by-path)?|export-credentials|decrypt)"
-            ),
-            operation,
-        )
-        and (not operation.startswith("get-parameter") or "--with-decryption" in text)
-        and operation != "get-login-password"
-    ) or text.startswith(("configure get aws_secret", "configure export-credentials")):
+    elif _aws_shows_secrets(operation, text):
         call.report(SECRET_READ, "shows stored credentials")
         return SECRET
-    elif (service == "ssm" and operation in ("send-command", "start-session")) or (
-        service == "ecs" and operation == "execute-command"
-    ):
-        match = re.search(r"commands=(?:\[?['\"]?)(.+?)(?:['\"]?\]?)$|--command[= ](.+)", text)
-        if match:
-            call.machine.run_text((match[1] or match[2]).strip("'\" []"), call.shell.elsewhere(), None)
-        call.report(CLOUD_CHANGES, "runs commands on other machines")
-    elif (
-        not re.match(
-            (
-                r"(describe|list|get|ls|head|wait|help|lookup|search|filter|query|scan|tail|presign|select|"
-                r"test|validate|estimate|simulate|view|batch-get|configure|sts)"
-            ),
-            operation,
-        )
-        and operation
-        and service not in ("sts", "configure", "help", "sso")
-    ):
+    elif (service, operation) in (("ssm", "send-command"), ("ssm", "start-session"), ("ecs", "execute-command")):
+        _aws_runs_elsewhere(call, text)
+    elif operation and not _AWS_LOOKS.match(operation) and service not in ("sts", "configure", "help", "sso"):
         call.report(CLOUD_CHANGES, "changes shared resources")
-    if service == "s3" and operation in ("cp", "mv", "sync"):
-        sources = words[2:3]
-        for path in sources:
-            if not path.startswith("s3://") and path != "-":
-                if SECRET in read(call, path, tree=True):
-                    call.report(EXFIL, "sends credentials to another machine")
-            elif path == "-":
-                check_sent(call, call.stdin or "")
-        for path in words[3:4]:
-            if not path.startswith("s3://") and path != "-":
-                write(call, path, content="\ue003")
-            if path == "-":
-                return "\ue003\n"
+    return _aws_copies(call, words) if service == "s3" and operation in ("cp", "mv", "sync") else LOCAL + "\n"
+
+
+def _aws_empties_buckets(call: Call, service: str, operation: str) -> bool:
+    return (
+        (service in ("s3", "s3api") and operation == "rb")
+        or (service == "s3" and operation == "rm" and "--recursive" in call.args)
+        or (service == "s3" and operation in ("sync", "mv") and "--delete" in call.args)
+    )
+
+
+def _aws_changes_rights(service: str, operation: str, text: str) -> bool:
+    if service == "iam" and _AWS_PRIVILEGE.match(operation):
+        return True
+    return _PRIVILEGE.search(text) is not None and not operation.startswith(("describe", "list", "get"))
+
+
+def _aws_shows_secrets(operation: str, text: str) -> bool:
+    if text.startswith(("configure get aws_secret", "configure export-credentials")):
+        return True
+    is_plain = operation.startswith("get-parameter") and "--with-decryption" not in text
+    return _AWS_SECRETS.match(operation) is not None and not is_plain
+
+
+def _aws_runs_elsewhere(call: Call, text: str) -> None:
+    match = re.search(r"commands=(?:\[?['\"]?)(.+?)(?:['\"]?\]?)$|--command[= ](.+)", text)
+    if match:
+        call.machine.run_text((match[1] or match[2]).strip("'\" []"), call.shell.elsewhere(), None)
+    call.report(CLOUD_CHANGES, "runs commands on other machines")
+
+
+def _aws_copies(call: Call, words: list[str]) -> str:
+    """Files that go to a bucket or come from one."""
+    for path in words[2:3]:
+        if path == "-":
+            check_sent(call, call.stdin or "")
+        elif not path.startswith("s3://") and SECRET in read(call, path, tree=True):
+            call.report(EXFIL, "sends credentials to another machine")
+    for path in words[3:4]:
+        if path == "-":
+            return "\ue003\n"
+        if not path.startswith("s3://"):
+            write(call, path, content="\ue003")
     return LOCAL + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call, Judge
-from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS, TO_ZERO
+from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import LOCAL, SECRET, is_known, shown
 from hermetic.policy.options import Options, parse_options
@@ -14,7 +14,6 @@ from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
 from .services import SERVICE_STOP
-from .unseen import REMOTE_CODE
 
 ESCAPE = Rule(
     name="container-reaches-host",
@@ -94,7 +93,7 @@ manifest trust
     if verb in ("exec", "attach") and group in ("", "container"):
         return _exec(call, rest)
     if verb in ("cp",):
-        return _copy(call, rest)
+        return copy_across(call, rest)
     return _manage(call, group, verb, rest)
 
 
@@ -275,7 +274,7 @@ def _exec(call: Call, rest: list[str]) -> str | None:
     return LOCAL
 
 
-def _copy(call: Call, rest: list[str]) -> str | None:
+def copy_across(call: Call, rest: list[str]) -> str | None:
     words = [arg for arg in rest if not arg.startswith("-")]
     if len(words) == 2:
         if ":" not in words[0].split("/")[0]:
@@ -300,7 +299,7 @@ def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
             call.report(CLOUD_DESTROYS, "takes shared services away")
         return None
     if verb in ("up", "run", "create", "start"):
-        _check_manifests(call)
+        check_manifests(call)
     if verb in ("run",):
         options = parse_options(rest[1:], "eulpvw", _RUN_LONG, stop_early=True)
         _check_flags(call, options)
@@ -324,129 +323,12 @@ def _compose(call: Call, rest: list[str], group: list[str]) -> str | None:
     return None
 
 
-def _check_manifests(call: Call) -> None:
+def check_manifests(call: Call) -> None:
     """Look into descriptions of containers that this text wrote or feeds in, for what reaches the host."""
     files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values("f", "file", "filename")
     texts = [call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "") for path in files]
     if any(_REACHES_HOST.search(text) for text in texts):
         call.report(ESCAPE, "describes a container that reaches its host")
-
-
-def judge_kubectl(call: Call) -> str | None:
-    """kubectl, oc, k3s kubectl: verbs on a shared cluster."""
-    args = list(call.args)
-    if call.name in ("k3s", "microk8s", "minikube") and args[:1] == ["kubectl"]:
-        args = args[1:]
-    skip = frozenset(
-        [
-            "-n",
-            "--namespace",
-            "--context",
-            "--kubeconfig",
-            "--cluster",
-            "--user",
-            "-s",
-            "--server",
-            "--token",
-            "--as",
-            "--request-timeout",
-            "-v",
-            "--certificate-authority",
-        ]
-    )
-    while args and args[0].startswith("-"):
-        args = args[2:] if args[0] in skip else args[1:]
-    if not args:
-        return None
-    verb, rest = args[0], args[1:]
-    text = " ".join(rest)
-    if "--help" in rest or "-h" in rest or re.search(r"--dry-run(=client|=server|\s|$)", text):
-        return None
-    if verb == "exec":
-        at = rest.index("--") + 1 if "--" in rest else -1
-        inside = (
-            rest[at:] if at > 0 else parse_options(rest, "nc", ("namespace", "container"), stop_early=True).operands[1:]
-        )
-        if inside:
-            call.run(inside, shell=call.shell.elsewhere())
-        return LOCAL + "\n"
-    if verb == "config" and "--raw" in rest:
-        call.report(SECRET_READ, "shows the cluster's credentials")
-        return SECRET
-    if verb in ("apply", "create", "replace"):
-        _check_manifests(call)
-    for path in re.findall(r"--from-(?:env-)?file[= ](?:[\w.-]+=)?(\S+)", text):
-        if is_secret(call.place(path)[0], call.shell):
-            call.report(SECRET_READ, f"puts credentials into a cluster: {shown(path)}")
-    raw = re.search(r"--raw[= ](\S+)", text)
-    if raw and verb in ("get",) and re.search(r"/(secrets|configmaps|token)\b", raw[1]):
-        call.report(SECRET_READ, "shows the cluster's secrets")
-        return SECRET
-    if raw and verb in ("replace", "create"):
-        call.report(CLOUD_DESTROYS, "changes a cluster behind its own checks")
-    elif verb == "create" and rest[:1] == ["token"]:
-        call.report(SECRET_READ, "makes a credential of the cluster")
-        return SECRET
-    elif verb == "apply" and re.search(r"--prune(\s|=true|$)", text):
-        call.report(CLOUD_DESTROYS, "deletes what the files do not name")
-    elif TO_ZERO.search(text):
-        call.report(CLOUD_DESTROYS, "stops a service of the cluster")
-    elif verb == "delete":
-        _kubectl_delete(call, rest, text)
-    elif verb in ("drain", "cordon", "taint"):
-        call.report(CLOUD_DESTROYS if verb == "drain" else CLOUD_CHANGES, "takes a node out of service")
-    elif verb == "scale" and re.search(r"--replicas[= ]0\b", text):
-        call.report(CLOUD_DESTROYS, "stops a service of the cluster")
-    elif verb == "replace" and "--force" in rest:
-        call.report(CLOUD_DESTROYS, "deletes and makes resources anew")
-    elif verb == "debug" and re.search(r"\bnodes?/|--profile=(sysadmin|netadmin)", text):
-        call.report(ESCAPE, "opens a shell on a node of the cluster")
-    elif verb == "run" and re.search(r"privileged|hostPID|hostNetwork|hostPath|--overrides", text):
-        call.report(ESCAPE, "runs a container that reaches its host")
-    elif verb in ("apply", "create", "replace") and re.search(r"https?://", text):
-        call.report(REMOTE_CODE, "installs what another machine describes")
-    elif (
-        verb == "get"
-        and re.search(r"(^|\s)secrets?(/\S+)?(\s|$)", text)
-        and re.search(r"-o|--output|--template", text)
-        and not re.search(r"-o\s*(name|wide)\b", text)
-    ):
-        call.report(SECRET_READ, "shows the cluster's secrets")
-        return SECRET
-    elif verb == "create" and re.search(r"clusterrolebinding.*cluster-admin|--clusterrole=cluster-admin", text):
-        call.report(CLOUD_DESTROYS, "gives away all rights on the cluster")
-    elif verb == "cp":
-        _copy(call, [arg for arg in rest if arg not in ("-n",)])
-    elif verb in ("proxy",) and re.search(r"--address[= ]0\.0\.0\.0|--accept-hosts", text):
-        call.report(ESCAPE, "opens the cluster to everyone")
-    elif verb == "patch" and re.search(r"finalizers.{0,6}(null|\[\])", text):
-        call.report(CLOUD_DESTROYS, "removes what protects a resource from deletion")
-    elif verb in names(
-        """
-apply create patch edit set label annotate rollout scale replace expose autoscale uncordon adm run
-"""
-    ):
-        if verb == "rollout" and rest[:1] in (["status"], ["history"]):
-            return None
-        if verb == "adm" and rest[:1] == ["drain"]:
-            call.report(CLOUD_DESTROYS, "takes a node out of service")
-        else:
-            call.report(CLOUD_CHANGES, "changes a shared cluster")
-    return LOCAL + "\n"
-
-
-def _kubectl_delete(call: Call, rest: list[str], text: str) -> None:
-    words = [arg for arg in rest if not arg.startswith("-")]
-    kind = words[0].split("/")[0].split(",")[0].lower() if words else ""
-    one_pod = (
-        kind in ("pod", "pods", "po", "job", "jobs", "event", "events", "rs", "replicaset")
-        and not re.search(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force", text)
-        and (len(words) == 2 or "/" in (words[0] if words else ""))
-    )
-    if one_pod:
-        call.report(CLOUD_CHANGES, "deletes a pod, which comes back")
-    else:
-        call.report(CLOUD_DESTROYS, "deletes resources of a shared cluster")
 
 
 def judge_apptainer(call: Call) -> str | None:
@@ -485,7 +367,6 @@ def judge_runtime(call: Call) -> str | None:
 
 JUDGES: dict[str, Judge] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "finch", "lima"), judge_docker),
-    **dict.fromkeys(("kubectl", "oc", "k3s", "microk8s", "k"), judge_kubectl),
     **dict.fromkeys(("apptainer", "singularity"), judge_apptainer),
     **dict.fromkeys(("dockerd", "containerd", "buildkitd", "crio"), judge_engine),
     **dict.fromkeys(("runc", "ctr", "crictl", "crun"), judge_runtime),

@@ -1,6 +1,7 @@
-"""sudo in a model's command: the real one, for a user that needs a password, on another machine by ssh."""
+"""sudo in a model's command: the real one, for a user that needs a password, by ssh and in containers."""
 
 import asyncio
+import base64
 import json
 import os
 import subprocess
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from hermetic.terminal.sudo import mentions_sudo
+from hermetic.terminal.sudo import LOCKED, MISSING, mentions_sudo
 from hermetic.toolbox import Toolbox
+from tests.environments.engines import need_engine
 from tests.environments.sshd import need_root, running
-from tests.programs import need
+from tests.programs import need, need_variable
 
 USER = "hermetic-sudo"
 PASSWORD = "pa ss\"w$rd'ß"
@@ -132,6 +134,74 @@ async def test_without_a_password_it_fails_on_its_own(tmp_path: Path) -> None:
         answer = await run(box, "sudo id")
         assert answer["exit_code"] == 1
         assert answer["sudo_auth_failed"]
+
+
+def sudo_for(user: int, at: Path) -> list[str]:
+    """Volumes by which an image of this machine's Debian has this machine's sudo, and a user who needs a password."""
+    need_root()
+    sudo, openssl = need("sudo"), need("openssl")
+    words = [openssl, "passwd", "-6", "-stdin"]
+    sealed = subprocess.run(words, input=PASSWORD.encode(), check=True, capture_output=True).stdout.decode().strip()
+    texts = {
+        "passwd": f"root:x:0:0::/root:/bin/bash\n{USER}:x:{user}:{user}::/tmp:/bin/bash\n",
+        "shadow": f"root:*:19000::::::\n{USER}:{sealed}:19000::::::\n",
+        "sudoers": f"root ALL=(ALL) ALL\n{USER} ALL=(ALL) ALL\nDefaults timestamp_timeout=0\n",
+    }
+    for name, text in texts.items():
+        (at / name).write_text(text)
+        (at / name).chmod(0o440 if name != "passwd" else 0o444)
+    own = [f"{path}:{path}:ro" for path in (sudo, "/usr/libexec/sudo", "/etc/pam.d/sudo")]
+    return own + [f"{at / name}:/etc/{name}:ro" for name in texts]
+
+
+ALLOWING = [
+    "--security-opt", "no-new-privileges=false", "--cap-add", "SETUID", "--cap-add", "SETGID",
+    "--cap-add", "AUDIT_WRITE", "--cap-add", "DAC_OVERRIDE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "allowing"), [("1234", ALLOWING), ("1234", []), ("0", [])])
+async def test_in_a_container_it_works_where_that_is_allowed_and_says_so_where_not(
+    tmp_path: Path, user: str, allowing: list[str]
+) -> None:
+    need_engine("docker")
+    options = {"image": need_variable("IMAGE_TOOLS"), "user": user, "cwd": "/tmp", "volumes": sudo_for(1234, tmp_path)}
+    box = Toolbox(
+        environment="docker", options={**options, "extra_args": allowing}, policy="off", sudo_password=PASSWORD
+    )  # fmt: skip
+    try:
+        answer = await run(box, "sudo id -u; printf 'a\\nb\\n' | sudo tee /dev/null | wc -l")
+        if allowing:
+            assert (answer["output"], answer["exit_code"]) == ("0\n2\n", 0)
+            assert "hint" not in answer
+            reading = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | base64 -w0"
+            seen = base64.b64decode((await run(box, f"sudo bash -c '{reading}'"))["output"])
+            assert PASSWORD.encode() not in seen
+            assert b"SUDO_USER=hermetic-sudo" in seen
+        elif user == "0":
+            assert {"0", "2"} <= set(answer["output"].splitlines()), answer  # root needs no password
+        else:
+            assert 'The "no new privileges" flag is set' in answer["output"]
+            assert "Go on without sudo" in answer["hint"]
+    finally:
+        await box.close(remove=True)
+
+
+@pytest.mark.parametrize("kind", ["docker", "sandbox"])
+async def test_a_place_where_it_cannot_work_says_what_to_do(tmp_path: Path, kind: str) -> None:
+    options: dict[str, Any] = {"workspace": str(tmp_path)}
+    if kind == "docker":
+        need_engine("docker")
+        options = {"image": need_variable("IMAGE_BASE")}
+    else:
+        need("bwrap")
+    box = Toolbox(environment=kind, options=options, policy="off", sudo_password=PASSWORD)
+    try:
+        answer = await run(box, "sudo id -u")
+        assert answer["exit_code"] != 0, answer
+        assert answer.get("hint") == (MISSING if kind == "docker" else LOCKED), answer
+    finally:
+        await box.close(remove=True)
 
 
 def arguments() -> Iterator[list[str]]:

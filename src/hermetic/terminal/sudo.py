@@ -20,6 +20,14 @@ UNANSWERED = (
     "or a function that asks for one"
 )
 
+_LOCKED = re.compile(r'sudo: (?:The "no new privileges" flag is set|effective uid is not 0|PERM_\w+: set)')
+LOCKED = (
+    "no command can gain rights in this place, whatever the password. Go on without sudo, or tell the user: in a "
+    'container that is opened with user="root" nothing needs sudo, and docs/tools.md#sudo says which options allow it'
+)
+_MISSING = re.compile(r"sudo: (?:command )?not found")
+MISSING = "there is no sudo in this place; in most containers commands run as root (id -u says 0) and need none"
+
 # (prompt, task) → the password, or None to go on without
 AskPassword = Callable[[str, str], Awaitable[str | None] | str | None]
 
@@ -29,9 +37,12 @@ def mentions_sudo(text: str) -> bool:
     return _SUDO.search(text) is not None
 
 
-def unanswered(command: str, output: str) -> bool:
-    """True when sudo said that it needs a password."""
-    return mentions_sudo(command) and _NO_PASSWORD.search(output) is not None
+def sudo_hint(command: str, output: str, *, is_answered: bool) -> str | None:
+    """What to do where sudo said that it cannot work; `is_answered`: somebody here can give it a password."""
+    if not mentions_sudo(command):
+        return None
+    hints = ((_LOCKED, LOCKED), (_MISSING, MISSING), *(() if is_answered else ((_NO_PASSWORD, UNANSWERED),)))
+    return next((hint for said, hint in hints if said.search(output)), None)
 
 
 class Passwords:

@@ -21,7 +21,7 @@ from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
 from hermetic.terminal.cutting import cut_output
 from hermetic.terminal.exit_codes import exit_code_meaning
 from hermetic.terminal.hints import foreground_hint, sandbox_hint
-from hermetic.terminal.sudo import UNANSWERED, SudoDesks, told, unanswered
+from hermetic.terminal.sudo import SudoDesks, sudo_hint, told
 
 ROWS, COLS = 30, 120
 RAW = 4  # bytes of output that are looked at for each character that is shown: some are escape sequences
@@ -51,8 +51,8 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
         answer = await _foreground(task, asked, environment)
         if desk is not None:
             answer |= told(before, desk)
-        elif unanswered(asked.command, answer["output"]):
-            answer["hint"] = UNANSWERED
+        if hint := sudo_hint(asked.command, answer["output"], is_answered=desk is not None):
+            answer["hint"] = hint
     for name in ("notify_on_complete", "watch_patterns", "check_interval"):
         if getattr(asked, name):
             answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")

@@ -16,6 +16,7 @@ SPAN = 400000  # numbers before the marks begin again
 class DescriptorLimit:
     def __init__(self) -> None:
         self.original: tuple[int, int] | None = None
+        self.own: tuple[int, int] | None = None
         if resource is None:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -24,14 +25,19 @@ class DescriptorLimit:
             return
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            self.original = (soft, hard)
+            self.original, self.own = (soft, hard), (wanted, hard)
         except (OSError, ValueError):
             pass
 
     def restore(self) -> None:
-        """In a forked child, before its program starts."""
+        """For a child, before its program starts."""
         if self.original is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.original)
+
+    def widen(self) -> None:
+        """For us again, when the child has begun."""
+        if self.own is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.own)
 
 
 class SecondMarks:
@@ -48,12 +54,19 @@ class SecondMarks:
         soft, hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
         top = min(limit for limit in (soft, hard, 1 << 40) if limit != resource.RLIM_INFINITY)
         self.base = top - 1 if top > 2 * SPAN else 0
+        self.soft, self.hard = soft, hard
+
+    soft = hard = 0  # limits of the resident itself
 
     def set(self, number: int) -> None:
-        """In a forked child: mark it and all that comes of it."""
+        """For a child, before its program starts: mark it and all that comes of it."""
         if self.base:
-            hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)[1]
-            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, hard))
+            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, self.hard))
+
+    def unset(self) -> None:
+        """For us again, when the child has begun."""
+        if self.base:
+            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.soft, self.hard))
 
     def number_of(self, pid: int, latest: int) -> int | None:
         """The number that a process carries, at most `latest`; None where it carries none of ours."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .resident import Resident
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
+# Python ignores the first two, and an ignored signal stays ignored across exec.
+INHERITED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
 END_OF_FILE = b"\x04"  # what a terminal takes for the end of input
 
 
@@ -172,6 +174,11 @@ def set_size(fd: int, rows: int, cols: int) -> None:
 
 def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
     """Fork and exec; a program that cannot be started ends like a shell's would: 127 or 126 and a line on stderr."""
+    if launch.argv[0] == resident.bash and not controlling_terminal and min(streams) > 2:
+        try:
+            return spawn_without_copy(launch, streams, resident)
+        except (OSError, NotImplementedError):
+            pass  # the way below says what is wrong, or does without what the C library lacks
     pid = os.fork()
     if pid:
         return pid
@@ -190,6 +197,30 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
         os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(launch.argv[0]), str(error).encode("utf-8", "replace")))
     finally:
         os._exit(status)
+
+
+def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: Resident) -> int:
+    """The same for a program that is sure to be in memory: our own memory is not copied, and we wait for its exec.
+
+    What it takes over from us is set here and put back. Raises OSError and NotImplementedError.
+    """
+    try:
+        os.chdir(launch.cwd)
+        resident.limits.restore()
+        resident.marks.set(launch.number)
+        return os.posix_spawn(
+            launch.argv[0],
+            launch.argv,
+            launch.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=INHERITED_SIGNALS,
+        )
+    finally:
+        resident.marks.unset()
+        resident.limits.widen()
+        os.chdir("/")
 
 
 def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd: int | None) -> int:
@@ -215,8 +246,7 @@ def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
     """In the forked child: a session of its own; descriptors, signals and limits as the user's programs expect them."""
     os.setsid()
     signal.set_wakeup_fd(-1)
-    # Python ignores the first two and an ignored signal stays ignored across exec.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+    for number in INHERITED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Copies above 2 first: a target number may be one of the sources.

@@ -23,7 +23,7 @@ def chroot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     need("chroot")
     if os.geteuid() != 0:
         unavailable("chroot is for root")
-    (code,) = blocks(PAGE, "python")
+    code, _ = blocks(PAGE, "python")
     (project,) = blocks(PAGE, "toml")
     points = tomllib.loads(project.text)["project"]["entry-points"]["hermetic.environments"]
     (module,) = {value.partition(":")[0] for value in points.values()}

@@ -100,6 +100,8 @@ class Backend(Protocol):
     A class may also have:
     `leaves_files = True`: its resident cannot take the directory and the spool away itself; the janitor then does when
     it ends, also without any caller: at once where it listens in `directory`, after its lease where it is elsewhere.
+    `variables`: beginnings of names of the opener's variables that whoever looks there for the janitor needs.
+    `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease begins then.
     `option_shape`: the Struct of its options, by which settings are checked before anything is opened.
     `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
     `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this

@@ -82,6 +82,9 @@ RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is 
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
 UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
 INSTANCE = Limit("instance", 120.0, "seconds", "time for an apptainer container and the resident in it to be ready")
+CALLED_START = Limit("called_start", 180.0, "seconds", "for a place reached by calls alone to be made and to answer")
+RUNTIME = Limit("runtime", 3600.0, "seconds", "for which such a place is made")
+CALL = Limit("call", 120.0, "seconds", "after which a call that carries a stream counts as lost")
 BUILD = Limit("build", 600.0, "seconds", "time to build an image for apptainer")
 
 COPIES = Limit("copies", 2, "shells", "proven copies of a session's shell that stay")
@@ -197,7 +200,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     LISTED, ID_LENGTH, TAG, TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
     CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
-    RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, BUILD,
+    RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, CALLED_START, RUNTIME, CALL, BUILD,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, PATIENCE, POLLED,

@@ -59,9 +59,12 @@ class Watch:
         """The environment's directory is there."""
         self._say("made")
 
-    def check(self, lease: float, unattended: float) -> None:
-        """How long the resident lives without us, should it be where this host cannot see it end."""
-        self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id)))))
+    def check(self, lease: float, unattended: float, variables: tuple[str, ...] = ()) -> None:
+        """How long the resident lives without us, should it be where this host cannot see it end.
+
+        `variables` are beginnings of names that whoever looks there needs besides the usual ones.
+        """
+        self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id, variables)))))
 
     async def keep(self) -> bool:
         """The resident lives; True when the janitor waits for its end, else it waits for us to let go."""
@@ -110,10 +113,12 @@ async def _answer(stream: socket.socket) -> bytes:
     return await asyncio.get_running_loop().sock_recv(stream, 1)
 
 
-def _looking(id: str) -> tuple[list[str], list[str]]:
+def _looking(id: str, variables: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Words and variables of a program that takes an environment away if its resident is gone."""
-    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
-    environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    starts = (*_PREFIXES, *variables)
+    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(starts)}
+    own = str(Path(__file__).parents[2])
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
     return [sys.executable, "-m", "hermetic", "gc", id], [f"{name}={value}" for name, value in environ.items()]
 
 

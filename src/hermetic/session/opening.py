@@ -201,7 +201,8 @@ async def start_new(ordered: Ordered) -> Environment:
         records.make_directory(id)
         watch.made()
         clocks = {"lease": LEASE.value, "unattended": UNATTENDED.value, **backend.options}
-        watch.check(clocks["lease"], clocks["unattended"])
+        lease = clocks["lease"] + getattr(backend, "noticed_after", 0.0)
+        watch.check(lease, clocks["unattended"], getattr(backend, "variables", ()))
         record = await _started(backend, records, id, task, spool)
         link = await _first_link(backend, record, records, watch)
     except BaseException:

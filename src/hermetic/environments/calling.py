@@ -1,0 +1,196 @@
+"""A kind of environment whose place is reached by nothing but a blocking call, as the SDKs of clouds offer it.
+
+The resident lives there as it does anywhere; `calling_stream` carries what it and its clients say by calls.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
+from hermetic.contract.limits import CALLED_START, LEASE, LOGIN, RUNTIME, UNATTENDED
+from hermetic.contract.variables import fault_of
+from hermetic.environments.calling_scripts import (
+    JOIN,
+    LEAVE,
+    NO_PYTHON,
+    PUT,
+    RELAY,
+    SAY,
+    START,
+    NoAnswer,
+    packed,
+    script,
+)
+from hermetic.environments.calling_stream import Calls, carry
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.ssh import REMOVE
+from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.link.readiness import NotReady, ready
+
+ENDING_SECONDS = 60.0  # for a place that is taken away
+
+
+class Gone(Exception):
+    """Raised by `call`: the place is gone for good, and with it all that ran there."""
+
+
+class CallingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that every such kind has."""
+
+    cwd: str = "~"
+    env: dict[str, str] = {}  # variables besides those of the place
+    startup: Seconds = CALLED_START.value  # for the place to be made and to answer
+    runtime: Seconds = RUNTIME.value  # for which the place is made; `create` hands it on
+    lease: Lease = LEASE.value
+    unattended: Seconds = UNATTENDED.value
+    login: bool = True  # take the profile there in
+
+
+class CallingBackend:
+    """A kind of environment by one blocking method: `call`, which runs a script in the place.
+
+    A subclass names its `kind` and, where it has options of its own, a subclass of CallingOptions; the chosen ones are
+    `self.chosen`, and `self.place` is a name that no other place has. Methods run on threads of their own, also
+    several at a time. See docs/extending.md.
+    """
+
+    kind: str
+    options_type: ClassVar[type[CallingOptions]] = CallingOptions
+    leaves_files = True
+    variables: ClassVar[tuple[str, ...]] = ()  # beginnings of names of variables that the SDK goes by
+    longest_call: ClassVar[float] = 10.0  # seconds that a call waits for something to come from there
+    silence: ClassVar[float] = 20.0  # seconds without a call, after which a caller counts as gone there
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.chosen: Any = read_options(self.kind, self.options_type, options)
+        if fault := fault_of(self.chosen.env):
+            raise ConfigError(fault, setting="env")
+        self.place = ""
+
+    # -- what a subclass says
+    def create(self) -> None:
+        """Makes the place, where it has to be made."""
+
+    def call(self, script: str) -> tuple[str, int]:
+        """Runs a text of the shell there; returns what it printed and its exit code, once it has ended.
+
+        `Gone` says that the place is gone for good, any other exception that the way there is broken.
+        """
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Lets go of calls that nobody waits for any more, where that can be done. Its errors are passed over."""
+
+    def destroy(self) -> None:
+        """Takes the place away, where `create` has made it."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """What stands between a command there and this machine. Nothing is promised unless a subclass says so."""
+        return Isolation(kind=self.kind, shared_paths=("/",))
+
+    # -- what that makes
+    @property
+    def noticed_after(self) -> float:
+        """How many seconds after its end a killed caller is noticed there; its lease begins then."""
+        return self.longest_call + self.silence
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self.chosen)
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Makes the place and starts a resident there. Raises EnvironmentUnavailable; nothing is left then."""
+        chosen = self.chosen
+        life = f"{id}.{secrets.token_hex(4)}"
+        self.place = f"hermetic-{life.replace('.', '-')}"
+        config = ResidentConfig(
+            id=life, token=token, directory="", spool=None, label=label, cwd=chosen.cwd,
+            environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
+            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN.value, guardian=True,
+            arrival=chosen.startup,
+        )  # fmt: skip
+        calls = self._calls()
+        try:
+            async with asyncio.timeout(chosen.startup):
+                await calls.run(self.create)
+                return await self._started(calls, config)
+        except BaseException as error:
+            await calls.give_up(self.destroy, ENDING_SECONDS)
+            if isinstance(error, TimeoutError):
+                raise EnvironmentUnavailable(f"{self.place} was not ready within {chosen.startup:g} s") from None
+            if isinstance(error, Exception) and not isinstance(error, EnvironmentUnavailable):
+                raise EnvironmentUnavailable(f"{self.place} did not come up: {_explained(error)}") from error
+            raise
+
+    async def _started(self, calls: Calls, config: ResidentConfig) -> Started:
+        """A resident in the place, sent there part by part."""
+        file = f"/tmp/.hermetic-{secrets.token_hex(8)}"
+        for part in packed(starting_input(build_archive(), msgspec.msgpack.encode(config))):
+            await calls.ask(script(PUT, file, given=part))
+        said = await calls.ask(script(START, file, BOOT))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.sendall(said)
+            theirs.shutdown(socket.SHUT_WR)
+            started = await ready(ours)
+        own = os.path.dirname(started.socket)
+        if os.path.basename(own) != config.id:
+            raise EnvironmentUnavailable(f"{self.place}: the resident says that it is at {started.socket}")
+        place = {"name": self.place, "directory": own, "spool": started.spool or ""}
+        return msgspec.structs.replace(started, place=place)
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A stream to the resident, carried by calls. Raises ConnectionRefusedError, Unreachable."""
+        self.place = record.place["name"]
+        calls, times = self._calls(), (self.longest_call, self.silence)
+        relay = f"/tmp/.hermetic-{secrets.token_hex(8)}"
+        try:
+            said = await calls.ask(script(JOIN, relay, record.socket, RELAY, *map(str, times)))
+        except Gone as error:
+            raise ConnectionRefusedError(f"{self.place} is gone: {error}") from error
+        except Exception as error:  # whatever an SDK raises
+            raise Unreachable(f"{self.place} does not answer: {_explained(error)}", environment=record.id) from error
+        except asyncio.CancelledError:
+            calls.tell(script(SAY, relay, LEAVE))
+            raise
+        if said != b"+":
+            raise ConnectionRefusedError(f"nobody listens in {self.place}: {said.decode('ascii', 'replace')}")
+        return carry(calls, relay)
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when nothing is left of the resident, and the place is taken away. Raises Unreachable."""
+        self.place = record.place["name"]
+        calls = self._calls()
+        pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
+        words = (record.place["directory"], record.place["spool"], *pids)
+        try:
+            async with asyncio.timeout(ENDING_SECONDS):
+                if type(self).destroy is CallingBackend.destroy:
+                    await calls.ask(script(REMOVE + 'answer(b"")\n', *words))
+                await calls.run(self.destroy)
+        except Gone:
+            return  # gone already
+        except Exception as error:
+            raise Unreachable(f"{self.place} was not taken away: {_explained(error)}", environment=record.id) from error
+
+    def _calls(self) -> Calls:
+        return Calls(self.call, self.cancel)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, NoAnswer) and NO_PYTHON in str(error):
+        return "there is no python3, which the resident needs; use an image that has it"
+    if isinstance(error, NoAnswer | NotReady):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

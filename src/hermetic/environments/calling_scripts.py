@@ -1,0 +1,213 @@
+"""What is run in a place that can be reached by nothing but calls: Python there, its input and answer as text.
+
+A script carries bytes as base64, between lines that base64 cannot hold, and its answer stands between two marks: what a
+shell or an SDK prints around it does no harm.
+"""
+
+import base64
+import binascii
+import re
+import shlex
+import zlib
+
+MARK = "hermetic:answer:"
+END = "HERMETIC_END"  # of a script's input; "_" is no letter of base64
+NO_PYTHON = "hermetic: no python3"
+PART_BYTES = 60_000  # of input in one script: as base64 it fits into one argument of a program, which Linux limits
+
+_ANSWER = re.compile(rf"{MARK}([A-Za-z0-9+/=]*):")
+
+_BEFORE = f"""\
+import base64, os, sys
+sys.version_info >= (3, 8) or sys.exit("hermetic: python3 is older than 3.8")
+given = base64.b64decode(sys.stdin.buffer.read())
+def answer(data):
+    os.write(1, b"{MARK}" + base64.b64encode(data) + b":\\n")
+"""
+
+# FILE: adds what is given to a file of its own.
+PUT = """\
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+with open(fd, "ab") as file:
+    file.write(given)
+answer(b"")
+"""
+
+# FILE BOOT: starts a resident with the packed input in the file; answers what it says when it is ready.
+START = """\
+import zlib
+path, boot = sys.argv[1:]
+with open(path, "rb") as file:
+    packed = file.read()
+os.unlink(path)
+names = [path + end for end in (".in", ".err")]
+try:
+    with open(os.open(names[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(zlib.decompress(packed))
+    ours, theirs = os.pipe()
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, names[0], os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, theirs, 1),
+        (os.POSIX_SPAWN_OPEN, 2, names[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
+    ]
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", boot], os.environ, file_actions=files)
+    os.close(theirs)
+    with open(ours, "rb") as said:  # to its end: a resident that is ready lets go of it
+        ready = said.read()
+    os.waitpid(pid, 0)
+    with open(names[1], "rb") as errors:
+        ready or sys.exit(errors.read()[-4000:].decode("utf-8", "replace"))
+    answer(ready)
+finally:
+    for name in names:
+        if os.path.lexists(name):
+            os.unlink(name)
+"""
+
+# PLACE SOCKET RELAY WAIT SILENCE: leaves a relay behind that is joined to the resident's socket and listens at PLACE.
+# It takes bytes in, and hands bytes out to who waits for them, for WAIT seconds; it ends with the resident's side, when
+# it is told to, or after SILENCE seconds without a call.
+JOIN = """\
+place, target, relay, wait, silence = sys.argv[1:]
+ours, theirs = os.pipe()
+os.set_inheritable(theirs, True)
+null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+words = [sys.executable, "-I", "-S", "-c", relay, place, target, str(theirs), wait, silence]
+pid = os.posix_spawn(sys.executable, words, os.environ, file_actions=null)
+os.close(theirs)
+with open(ours, "rb") as said:
+    answer(said.read())
+os.waitpid(pid, 0)
+"""
+RELAY = """\
+import os, select, socket, sys, time
+place, target = sys.argv[1:3]
+ready, wait, silence = map(float, sys.argv[3:])
+ready = int(ready)
+os.set_inheritable(ready, False)
+stream = socket.socket(socket.AF_UNIX)
+try:
+    stream.connect(target)
+    listener = socket.socket(socket.AF_UNIX)
+    os.umask(0o077)
+    listener.bind(place)
+    listener.listen(16)
+except OSError as error:
+    os.write(ready, type(error).__name__.encode())
+    sys.exit()
+if os.fork():
+    os._exit(0)
+os.setsid()
+os.write(ready, b"+")
+os.close(ready)
+REST = 2.0  # seconds for somebody to fetch what is left
+waiting, since, until = None, 0.0, time.monotonic() + silence
+poll = select.poll()
+poll.register(listener, select.POLLIN)
+def hand_out(data):
+    global waiting
+    try:
+        waiting.sendall(data)
+    except OSError:
+        pass
+    waiting.close()
+    waiting = None
+def hear(caller):
+    global waiting, since
+    verb = caller.recv(1)
+    if verb == b">":
+        if waiting:
+            hand_out(b"+")
+        waiting, since = caller, time.monotonic()
+        return True
+    while verb == b"<":
+        data = caller.recv(65536)
+        if not data:
+            caller.sendall(b"+")
+            caller.close()
+            return True
+        stream.sendall(data)
+    return False
+try:
+    is_over = False
+    while waiting or time.monotonic() < until:
+        if waiting or not is_over:  # without one who waits only its end is looked for
+            poll.register(stream, select.POLLIN if waiting else 0)
+        else:
+            poll.unregister(stream)
+        pause = (since + wait if waiting else until) - time.monotonic()
+        found = dict(poll.poll(max(pause, 0) * 1000))
+        if stream.fileno() in found:
+            data = stream.recv(1 << 20) if waiting else b"-"
+            if not data:
+                break
+            if waiting:
+                hand_out(b"+" + data)
+            elif not is_over:
+                is_over, until = True, time.monotonic() + REST
+        if listener.fileno() in found:
+            until = time.monotonic() + silence
+            if not hear(listener.accept()[0]):
+                break
+        if waiting and time.monotonic() - since >= wait:
+            hand_out(b"+")
+            until = time.monotonic() + silence
+except OSError:
+    pass
+finally:
+    if waiting:
+        hand_out(b"-")
+    if os.path.lexists(place):
+        os.unlink(place)
+"""
+
+# PLACE VERB: says something to the relay; answers what it answers, or "-" where there is none any more.
+SAY = """\
+import socket
+stream = socket.socket(socket.AF_UNIX)
+said = []
+try:
+    stream.connect(sys.argv[1])
+    stream.sendall(sys.argv[2].encode() + given)
+    stream.shutdown(socket.SHUT_WR)
+    while True:
+        data = stream.recv(1 << 20)
+        if not data:
+            break
+        said.append(data)
+except OSError:
+    pass
+answer(b"".join(said) or b"-")
+"""
+PUSH, PULL, LEAVE = "<", ">", "."
+
+
+class NoAnswer(Exception):
+    """A call did not do what it should; the message is what it said."""
+
+
+def script(code: str, *arguments: str, given: bytes = b"") -> str:
+    """A text for any shell that runs Python there, with `given` as its input."""
+    words = shlex.join(["python3", "-I", "-S", "-c", _BEFORE + code, *arguments])
+    missing = f"{{ echo {NO_PYTHON}; exit 127; }}"
+    return (
+        f"command -v python3 >/dev/null 2>&1 || {missing}\n"
+        f"{words} <<'{END}'\n{base64.b64encode(given).decode()}\n{END}\n"
+    )
+
+
+def answered(text: str, code: int) -> bytes:
+    """What the script answered. Raises NoAnswer."""
+    found = _ANSWER.search(text)
+    if found is None:
+        raise NoAnswer(f"{text.strip()[-4000:] or 'it said nothing'} (exit code {code})")
+    try:
+        return base64.b64decode(found[1], validate=True)
+    except binascii.Error as error:
+        raise NoAnswer(f"its answer is no base64: {error}") from None
+
+
+def packed(data: bytes) -> list[bytes]:
+    """The parts in which START finds its input."""
+    whole = zlib.compress(data, 6)
+    return [whole[at : at + PART_BYTES] for at in range(0, len(whole), PART_BYTES)]

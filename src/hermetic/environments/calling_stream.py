@@ -1,0 +1,151 @@
+"""Blocking calls made from an event loop, each on a thread of its own, and a stream that is carried by such calls."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from hermetic.contract.limits import CALL
+from hermetic.environments.calling_scripts import LEAVE, PART_BYTES, PULL, PUSH, SAY, NoAnswer, answered, script
+
+T = TypeVar("T")
+
+
+class Calls:
+    """A blocking function, called without blocking. It may be called by several threads at a time."""
+
+    def __init__(self, call: Callable[[str], tuple[str, int]], cancel: Callable[[], None]) -> None:
+        self._call, self._cancel = call, cancel
+        self._threads: list[threading.Thread] = []
+
+    def __repr__(self) -> str:
+        return f"<Calls of {self._call.__qualname__}>"
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What the work returns or raises. Cancelled, it goes on unheard; its thread ends with this process."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def tell(set_it: Callable[[], None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(lambda: None if future.done() else set_it())
+
+        def do() -> None:
+            try:
+                result = work()
+            except BaseException as error:
+                failure = error  # the name goes away with the handler
+                tell(lambda: future.set_exception(failure))
+            else:
+                tell(lambda: future.set_result(result))
+
+        self._begin(do)
+        return await future
+
+    async def ask(self, text: str) -> bytes:
+        """What a script of ours answers. Raises NoAnswer, and what the call raises."""
+        return await self.run(lambda: self.ask_now(text))
+
+    def ask_now(self, text: str) -> bytes:
+        """The same, for a thread that may wait."""
+        return answered(*self._call(text))
+
+    def tell(self, text: str) -> None:
+        """Runs a script that nobody waits for."""
+        self._begin(lambda: self._suppressed(lambda: self._call(text)))
+
+    async def give_up(self, destroy: Callable[[], None], seconds: float) -> None:
+        """Cancels what is under way, and destroys once that has ended; waits for it as long as that takes no longer."""
+        before = list(self._threads)
+
+        def end() -> None:
+            self._suppressed(self._cancel)
+            for thread in before:
+                thread.join()
+            self._suppressed(destroy)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(asyncio.ensure_future(self.run(end)))
+
+    def cancel(self) -> None:
+        """Lets go of calls that are under way."""
+        self._suppressed(self._cancel)
+
+    def _begin(self, work: Callable[[], object]) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=work, daemon=True, name="hermetic-call")
+        self._threads.append(thread)
+        thread.start()
+
+    @staticmethod
+    def _suppressed(work: Callable[[], object]) -> None:
+        with contextlib.suppress(Exception):  # whatever an SDK raises
+            work()
+
+
+def carry(calls: Calls, relay: str) -> socket.socket:
+    """A non-blocking stream whose other end is the relay that listens there. Closing it tells the relay to end."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    stream = _Stream(calls, relay, theirs)
+    threading.Thread(target=stream.push, daemon=True, name="hermetic-push").start()
+    threading.Thread(target=stream.pull, daemon=True, name="hermetic-pull").start()
+    return ours
+
+
+class _Stream:
+    """Our end of what a stream is carried by. The two that carry run on threads, and end when either side does."""
+
+    def __init__(self, calls: Calls, relay: str, end: socket.socket) -> None:
+        self._calls, self._relay, self._end = calls, relay, end
+        self._ended = threading.Semaphore(0)
+        self._is_relayed = True
+
+    def push(self) -> None:
+        """Takes what is written here there."""
+        with self._ending(), contextlib.suppress(Exception):
+            while data := self._end.recv(PART_BYTES):
+                self._say(PUSH, data)
+        if self._is_relayed:
+            self._calls.tell(script(SAY, self._relay, LEAVE))
+        self._ended.acquire()
+        self._end.close()
+
+    def pull(self) -> None:
+        """Takes what is said there here."""
+        with self._ending(), contextlib.suppress(Exception):
+            while True:
+                self._end.sendall(self._say(PULL))
+        self._ended.release()
+
+    def _say(self, verb: str, data: bytes = b"") -> bytes:
+        """Raises NoAnswer when the relay is gone."""
+        overdue = threading.Timer(CALL.value, self._give_up)
+        overdue.daemon = True
+        overdue.start()
+        try:
+            said = self._calls.ask_now(script(SAY, self._relay, verb, given=data))
+        finally:
+            overdue.cancel()
+        if not said.startswith(b"+"):
+            self._is_relayed = False
+            raise NoAnswer("the relay has ended")
+        return said[1:]
+
+    def _give_up(self) -> None:
+        self._calls.cancel()
+        self._shut()
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)

@@ -21,7 +21,7 @@ class Say(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Something that happens between calls: "restart", "later" (seconds), "answer", "withdraw", "revoke"."""
+    """Something that happens between calls: "restart", "later" (seconds), "answer", "answer too late", "revoke"."""
 
     what: str
     value: Any = None
@@ -53,6 +53,11 @@ def no(text: str, answer: str | None = "deny", **more: Any) -> Say:
 def refused(text: str, **more: Any) -> Say:
     """It does not run, and nobody is asked."""
     return Say(text, "blocked", **more)
+
+
+def waits(text: str) -> Say:
+    """It does not run, and a question waits for an answer."""
+    return Say(text, "approval_required")
 
 
 BAD = "rm -rf /srv/app"  # dangerous, and nothing is there
@@ -171,6 +176,37 @@ TALKS: tuple[Talk, ...] = (
         {"rules": [ASK_SRC]},
     ),
     Talk(
+        "a loop of fifty writes under a budget of twenty stops at twenty",
+        [
+            yes("src", "once", tool="batch", more={"count": 20, "under": "src"}),
+            *(ran(f"src/f{number}", tool="write") for number in range(20)),
+            *(no(f"src/f{number}", tool="write") for number in range(20, 50)),
+        ],
+        {"rules": [ASK_SRC]},
+    ),
+    Talk(
+        "an answer in its time counts for the very same, once",
+        [waits(BAD), Turn("answer", "once"), waits("rm -rf /srv/other"), ran(BAD), waits(BAD)],
+        {"nobody_there": True, "answers": "queue", "wait": False},
+    ),
+    Talk(
+        "an answer after its time counts for nothing",
+        [waits(BAD), Turn("later", 61), Turn("answer too late", "once"), waits(BAD)],
+        {"nobody_there": True, "answers": "queue", "wait": False},
+    ),
+    Talk(
+        "an answer that is used too late counts for nothing",
+        [waits(BAD), Turn("answer", "once"), Turn("later", 61), waits(BAD)],
+        {"nobody_there": True, "answers": "queue", "wait": False},
+    ),
+    Talk(
+        "another variable is another act, whatever it is called",
+        [
+            yes("kubectl delete ns x", "session"), no("FLUX_STAGE=prod kubectl delete ns x"),
+            ran("export LANG=C"), ran("kubectl delete ns x"), ran("export FLUX_STAGE=prod"), no("kubectl delete ns x"),
+        ],
+    ),
+    Talk(
         "a script is judged as a whole",
         [no("import shutil; shutil.rmtree('/srv/app')", tool="code"), ran("print(1)", tool="code")],
     ),
@@ -179,3 +215,19 @@ TALKS: tuple[Talk, ...] = (
         [no("~/.ssh/authorized_keys", tool="write"), no("hermetic.toml", tool="write"), ran("a.txt", tool="write")],
     ),
 )  # fmt: skip
+
+# What has to be among them → the talk that it is.
+DEMANDED = {
+    "approve once and repeat": "once is once",
+    "approve for the session": "a session's answer covers the very same",
+    "and vary the command": "and nothing else",
+    "always, and try to stretch it in ten ways": "and is not stretched",
+    "deny": "deny is no, and the next time is asked anew",
+    "time out": "silence is no",
+    "answer after expiry": "an answer after its time counts for nothing",
+    "two sessions at once": "two sessions at once are apart",
+    "restart in between": "always outlives it, for every task",
+    "restart in between, for a session": "a session's answer ends with the toolbox",
+    "compound with one bad part": "a compound with one bad part shows that part, and each part is allowed for itself",
+    "a loop of 50 writes under a budget of 20": "a loop of fifty writes under a budget of twenty stops at twenty",
+}

@@ -21,7 +21,7 @@ from hermetic.session.environment import Environment
 from hermetic.session.opening import open as open_environment
 from hermetic.session.task import refusal
 from hermetic.toolbox import Toolbox
-from tests.scenarios.approval_talks import BAD, TALKS, Say, Talk
+from tests.scenarios.approval_talks import BAD, DEMANDED, TALKS, Say, Talk
 
 
 class Person:
@@ -67,6 +67,18 @@ class Stage:
         assert outcome == step.outcome, step
         assert len(self.person.asked) - before == step.asks, step
 
+    async def answer(self, answer: Any, *, too_late: bool) -> None:
+        """Answers the question that was asked last, which nobody waits for any more when it is too late."""
+        queue = self.door.desk.queue
+        id = next(reversed(queue._open))
+        if too_late:
+            with pytest.raises(UnknownApproval):
+                queue.answer(id, answer)
+        else:
+            queue.answer(id, answer)
+        for _ in range(2):  # until it was heard
+            await asyncio.sleep(0)
+
     async def _do(self, step: Say) -> None:
         environment = await self._environment(step.task)
         if step.tool == "write":
@@ -102,6 +114,8 @@ async def test_a_conversation_has_the_exact_outcome(talk: Talk, tmp_path: Path) 
                 stage.restart()
             elif step.what == "later":
                 stage.ahead += step.value
+            elif step.what.startswith("answer"):
+                await stage.answer(step.value, too_late=step.what == "answer too late")
             else:
                 [granted] = stage.door.desk.grants.all()
                 assert stage.door.desk.grants.revoke(granted.key)
@@ -110,8 +124,14 @@ async def test_a_conversation_has_the_exact_outcome(talk: Talk, tmp_path: Path) 
 
 
 def test_there_are_thirty_of_them_and_ten_ways_to_stretch_an_approval() -> None:
-    assert len(TALKS) >= 30
+    by_name = {talk.name: talk for talk in TALKS}
+    assert len(by_name) == len(TALKS) >= 30
+    assert set(DEMANDED.values()) <= by_name.keys()
     assert sum(isinstance(step, Say) for talk in TALKS for step in talk.steps) >= 90
+    stretched = by_name[DEMANDED["always, and try to stretch it in ten ways"]].steps
+    assert len({step.text for step in stretched if isinstance(step, Say) and step.outcome == "blocked"}) >= 10
+    loop = by_name[DEMANDED["a loop of 50 writes under a budget of 20"]].steps
+    assert [step.outcome for step in loop if isinstance(step, Say)][1:] == ["ran"] * 20 + ["blocked"] * 30
 
 
 def settings(**more: Any) -> Settings:

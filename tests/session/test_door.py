@@ -302,6 +302,16 @@ async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path)
         assert await asking.questions(ACT, env) == 0
 
 
+@pytest.mark.parametrize("name", ["KUBECONFIG", "FLUX_NS"])
+async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginning(tmp_path: Path, name: str) -> None:
+    first, later = Asking("session"), Asking("deny")
+    async with opened(tmp_path) as env:
+        assert await first.questions(ACT, env) == 1
+        await env.run(f"export {name}=/prod")
+        later.door.desk.grants.add(first.door.desk.grants.all(), always=False)  # as after a restart
+        assert await is_refused(later.door, env, ACT)
+
+
 VARIED = ["KUBECONFIG=/prod {}", "export KUBECONFIG=/prod; {}", "X=1 {}", "cd sub && {}", "[ -e x ] && export X=1; {}"]
 
 

@@ -62,7 +62,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     stdin: str | None = None  # its whole input
     env: Mapping[str, str] = {}  # variables for it alone
-    context: Mapping[str, str] = {}  # variables by which its session differs from a new one
+    context: Mapping[str, str] | None = None  # variables of its session that are part of every act; None: nobody knows
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -175,7 +175,8 @@ def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Calla
 
 def _shell(around: Surroundings) -> Shell:
     shell = Shell(around.state, around.cwd, around.workspace)
-    shell.context = {name: to_bytes_text(value) for name, value in around.context.items()}
+    if around.context is not None:
+        shell.context = {name: to_bytes_text(value) for name, value in around.context.items()}
     return shell
 
 

@@ -36,6 +36,11 @@ def counts(name: str, *, passed_on: bool) -> bool:
     return (passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))) and not _HARMLESS.fullmatch(name)
 
 
+def always_counts(name: str) -> bool:
+    """Whether a variable is part of every act, also where a session has begun with it."""
+    return bool(_CONTEXT.match(name)) and name not in ("HOME", "TMPDIR", "IFS")
+
+
 def of_call(finding: Finding, call: Call, *, redirecting: bool) -> Finding:
     """The finding with the program that does it, or beside which a redirection does it."""
     argv, source = tuple(map(shown, call.argv)), _source(redirecting)
@@ -67,9 +72,11 @@ def around_of(shell: Shell, env: Mapping[str, str]) -> str:
 
 
 def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are part of the act: those that always count, and all that differ from the beginning."""
-    found = {name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)}
-    found.update(shell.context)
+    """The variables that are part of the act: those that its session was given, and those of the text itself."""
+    if shell.context is None:  # nobody has said what its session was given
+        found = {name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)}
+    else:
+        found = dict(shell.context)
     for name, value in shell.variables.items():
         passed_on = shell.exported is None or name in shell.exported
         if shell.began.get(name) != value and counts(name, passed_on=passed_on):

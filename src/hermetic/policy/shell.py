@@ -74,7 +74,7 @@ class Shell:
             self.variables[name] = value if isinstance(value, str) else list(value)
         self.exported = None if state.exported is None else frozenset(state.exported)  # None: nobody knows which
         self.began: dict[str, Value] = dict(self.variables)  # when the text begins
-        self.context: Mapping[str, str] = {}  # by which its session differs from a new one
+        self.context: Mapping[str, str] | None = None  # what its session was given, as far as that is part of its acts
         self.choices: dict[str, tuple[Value, ...]] = {}  # variables on whose value several ways disagree
         self.seen: set[str] = set()  # variables that were read
         self.functions: dict[str, Node] = {}

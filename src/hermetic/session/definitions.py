@@ -25,6 +25,9 @@ _SKIPPED = re.compile(
 )
 
 
+AT_FIRST = 1  # the resident's count of changes before anything has run
+
+
 class Definitions:
     """A session's state as the policy takes it into account; asked for each time, told only when it changed."""
 
@@ -34,12 +37,14 @@ class Definitions:
         self._known: tuple[int, str] | None = None  # the resident's count, and the life it is of
         self._state: ShellState | None = None
         self.is_there = False  # whether the session has a shell
+        self.is_fresh = False  # whether nothing has run in it that could have changed it
 
     async def ask(self) -> ShellState:
         """What the next command of the session meets. No shell is started for it."""
         known = self._known[0] if self._known and self._known[1] == self._link.hello.resident else None
         said, body = await self._link.ask("definitions", answers.defined, session=self._session, known=known)
         self.is_there = said.is_there
+        self.is_fresh = said.changes <= AT_FIRST
         if not (said.is_same and self._state is not None):
             self._state = read_definitions(body.decode("utf-8", "surrogateescape"))
             self._known = (said.changes, self._link.hello.resident)

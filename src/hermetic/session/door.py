@@ -62,7 +62,10 @@ class PolicyDoor:
         around, spot = await self._around(environment, session, text, cwd)
         changed = spot.changed(session, around.state)
         around = _with(
-            around, stdin=_text(stdin), env={**changed, **(env or {})}, context={**around.context, **(env or {})}
+            around,
+            stdin=_text(stdin),
+            env={**changed, **(env or {})},
+            context={**(around.context or {}), **(env or {})},
         )
         examined = _through_links(examine_command(text, around), around, spot)
         changed_since = partial(self._changed_since, environment, session, text, cwd, around)
@@ -150,7 +153,9 @@ class PolicyDoor:
     ) -> None:  # fmt: skip
         """May this text leave its sandbox? Somebody is always asked."""
         around, spot = await self._around(environment, "", text, cwd)
-        around = _with(around, stdin=_text(stdin), env=dict(env or {}), context={**around.context, **(env or {})})
+        around = _with(
+            around, stdin=_text(stdin), env=dict(env or {}), context={**(around.context or {}), **(env or {})}
+        )
         changed_since = partial(self._changed_since, environment, "", text, cwd, around)
         examined = _with_ours(examine_command(text, around), self.desk.ours, spot)
         await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
@@ -184,7 +189,7 @@ class PolicyDoor:
             here = whole(cwd, here, home)
         return Surroundings(
             cwd=here, workspace=spot.workspace, state=state, isolation=spot.isolation,
-            context=spot.differing(session, state),
+            context=spot.context(session, state),
         ), spot  # fmt: skip
 
     async def _see_first(self, environment: Environment | Spot, spot: Spot, session: str) -> None:

@@ -14,7 +14,7 @@ from hermetic.contract.errors import NotPermitted, Unsupported
 from hermetic.contract.files import Bounds
 from hermetic.contract.verdict import ShellState
 from hermetic.environments.child_environment import child_environment
-from hermetic.policy.circumstances import counts
+from hermetic.policy.circumstances import always_counts, counts
 from hermetic.policy.paths import classify
 from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
 from hermetic.session.definitions import Definitions
@@ -22,6 +22,7 @@ from hermetic.session.definitions import Definitions
 NOWHERE = "\0nowhere"  # no directory is the agent's own
 _OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
 _HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
+_APART = ("docker", "podman", "apptainer", "sandbox")  # kinds that begin with variables of their own
 # Where a name may come from elsewhere than the words: computed, or put together from pieces.
 _RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]")
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
@@ -42,7 +43,8 @@ class Spot:
         self.key = _key(kind, options)
         self._definitions: dict[str, Definitions] = {}
         self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session that nobody has to allow
-        self._begun: dict[str, ShellState] = {}  # sessions as they were when they were first seen
+        self._begun: dict[str, ShellState] = {}  # sessions as they were when they began
+        self._given: Mapping[str, str] = options.get("env") or {}
         self._variables = _variables(kind, options)  # that sessions begin with, as far as one can tell
 
     def __repr__(self) -> str:
@@ -60,26 +62,30 @@ class Spot:
             return None
         if known.is_there:
             self._first.setdefault(session, state.variables)
-            self._begun.setdefault(session, state)
+            self._begun.setdefault(session, state if known.is_fresh else self.expected())
         return state
 
     def expected(self) -> ShellState:
         """What a session begins with, as far as one can tell before it does."""
         return ShellState(home=self.home, variables=dict(self._variables), exported=tuple(self._variables))
 
-    def differing(self, session: str, state: ShellState) -> dict[str, str]:
-        """The variables that a session was given since it began, and that may change what programs do."""
-        begun = self._begun.get(session)
-        if begun is None or begun.variables is state.variables:
-            return {}
+    def context(self, session: str, state: ShellState) -> dict[str, str]:
+        """The variables of a session that are part of all its acts.
+
+        What it began with counts where it is known to lead elsewhere, but for what a place apart sets itself. What it
+        was given since counts wherever it may change what programs do.
+        """
+        begun = self._begun.get(session) or self.expected()
+        ours = self._given if self.kind in _APART else begun.variables
+        found = {name: str(value) for name, value in ours.items() if always_counts(name)}
+        if session not in self._begun or begun.variables is state.variables:
+            return found
         passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
-        names = (
-            name
-            for name in {**begun.variables, **state.variables}
-            if begun.variables.get(name) != state.variables.get(name)
-        )
-        told = (name for name in names if counts(name, passed_on=passed_on is None or name in passed_on))
-        return {name: str(state.variables.get(name, "")) for name in told}
+        for name in {**begun.variables, **state.variables}:
+            is_new = begun.variables.get(name) != state.variables.get(name)
+            if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
+                found[name] = str(state.variables.get(name, ""))
+        return found
 
     def home_in(self, session: str, state: ShellState | None) -> str | None:
         """What `~` means for files and directories, whatever a shell has made of its HOME since."""
@@ -178,10 +184,9 @@ def _found(name: str, path: str | None, cwd: str | None) -> str | None:
 
 
 def _variables(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
-    extra = options.get("env") or {}
-    if kind not in _HERE:
-        return {name: value for name, value in extra.items() if not SECRET_NAME.search(name)}
-    found = child_environment(os.environ, passthrough=options.get("passthrough") or (), extra=extra)
+    opener = os.environ if kind in _HERE else {}
+    passthrough = options.get("passthrough") or ()
+    found = child_environment(opener, passthrough=passthrough, extra=options.get("env") or {})
     return {name: value for name, value in found.items() if name != "HOME" and not SECRET_NAME.search(name)}
 
 

@@ -139,18 +139,18 @@ async def test_what_lives_elsewhere_lives_here(sdk: Sdk) -> None:
 
 
 async def test_a_call_that_blocks_holds_up_neither_the_loop_nor_the_end_of_the_process(sdk: Sdk) -> None:
-    answer = threading.Event()
+    loop, begun, answer = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def create() -> None:
+        loop.call_soon_threadsafe(begun.set)
         assert answer.wait(30)
 
     sdk.create = create
     opening = asyncio.ensure_future(hermetic.open("here", login=False)._opened())
-    await asyncio.sleep(0)  # its thread is started
+    async with asyncio.timeout(30):
+        await begun.wait()  # the loop goes on while the call blocks
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("hermetic-call")]
-    while not threads:
-        await asyncio.sleep(0.01)
-        threads = [thread for thread in threading.enumerate() if thread.name.startswith("hermetic-call")]
+    assert threads
     assert all(thread.daemon for thread in threads)
     answer.set()
     env = await opening

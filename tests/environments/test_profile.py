@@ -107,25 +107,29 @@ async def test_over_ssh_copies_are_sent_again_when_they_change_and_never_come_ba
         assert (profile.directory / "tokens/mail.json").read_text() == SECRET
 
 
-@pytest.mark.parametrize("kind", ["docker", "podman"])
-async def test_a_living_container_is_not_handed_out_with_other_files(
-    kind: str, profile: Profile, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_living_task_is_not_handed_out_with_other_files(kind: str, profile: Profile, tmp_path: Path) -> None:
     profile.write("tokens/other.json", "")
     async with place(kind, tmp_path, task="same", credential_files=["tokens/mail.json"]) as env:
-        (name,) = containers(kind, f"hermetic.id={env.id}")
-        label = ask(kind, ["inspect", "--format", '{{index .Config.Labels "hermetic.spec"}}', name])
-        image = need_variable("IMAGE_BASE")
-        assert label == spec_hash(
-            read_container_options(kind, {"image": image, "credential_files": ["tokens/mail.json"]})
-        )
         try:
             for others in ({"credential_files": ["tokens/other.json"]}, {"profile": "work"}, {}):
                 with pytest.raises(ConfigError, match=r"lives with other options: (credential_files|profile)"):
                     async with place(kind, tmp_path, task="same", **others):
                         pass
+            async with place(kind, tmp_path, task="same", credential_files=["tokens/mail.json"]) as again:
+                assert again.id == env.id
         finally:
             await env.close(remove=True)
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+async def test_the_files_are_part_of_what_a_container_is(kind: str, profile: Profile, tmp_path: Path) -> None:
+    async with place(kind, tmp_path, credential_files=["tokens/mail.json"]) as env:
+        (name,) = containers(kind, f"hermetic.id={env.id}")
+        label = ask(kind, ["inspect", "--format", '{{index .Config.Labels "hermetic.spec"}}', name])
+        given = {"image": need_variable("IMAGE_BASE"), "credential_files": ["tokens/mail.json"]}
+        assert label == spec_hash(read_container_options(kind, given))
+        assert label != spec_hash(read_container_options(kind, {"image": given["image"]}))
 
 
 @pytest.mark.parametrize("kind", ["docker", "sandbox", "apptainer", "ssh"])

@@ -121,12 +121,12 @@ class CallingBackend:
         )  # fmt: skip
         calls = self._calls()
         try:
-            async with asyncio.timeout(chosen.startup):
+            async with asyncio.timeout(chosen.startup) as limit:
                 await calls.run(self.create)
                 return await self._started(calls, config)
         except BaseException as error:
             await calls.give_up(self.destroy, ENDING_SECONDS)
-            if isinstance(error, TimeoutError):
+            if limit.expired():
                 raise EnvironmentUnavailable(f"{self.place} was not ready within {chosen.startup:g} s") from None
             if isinstance(error, Exception) and not isinstance(error, EnvironmentUnavailable):
                 raise EnvironmentUnavailable(f"{self.place} did not come up: {_explained(error)}") from error

@@ -17,7 +17,7 @@ import msgspec
 from hermetic.approvals.answering import Approvals
 from hermetic.approvals.making import make_desk
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
-from hermetic.codemode.tool import CodeMode
+from hermetic.codemode.tool import CodeMode, Printed
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Reviewer
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
@@ -65,7 +65,7 @@ class Toolbox:
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
         code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
-        settings: Settings | None = None,
+        on_script_output: Printed | None = None, settings: Settings | None = None,
     ) -> None:  # fmt: skip
         said = settings or Settings()
         kind = environment or said.environment.kind
@@ -94,7 +94,7 @@ class Toolbox:
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
             code or _code_of(said), self._usable, self._call_from_script,
-            tell=on_progress or (lambda task_id, text: None),
+            tell=on_progress or (lambda task_id, text: None), printed=on_script_output,
             apart=lambda task_id: _way(self._apart, f"scripts of {task_id}"),
         )  # fmt: skip
         self._files = FileMemory()

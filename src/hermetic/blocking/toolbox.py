@@ -7,6 +7,7 @@ from hermetic import toolbox as toolboxes
 from hermetic.approvals.answering import Approvals
 from hermetic.blocking.faces import Fleet, fleet_of
 from hermetic.codemode.arguments import CodeOptions
+from hermetic.codemode.tool import Printed
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Reviewer
 from hermetic.contract.notice import Notice
@@ -61,7 +62,7 @@ class Toolbox:
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
         code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
-        settings: Settings | None = None,
+        on_script_output: Printed | None = None, settings: Settings | None = None,
     ) -> None:  # fmt: skip
         self._portal = Portal()
         try:
@@ -69,7 +70,7 @@ class Toolbox:
                 toolboxes.Toolbox, environment=environment, options=options, policy=policy, approver=approver,
                 reviewer=reviewer, limits=limits, sudo_password=sudo_password, ask_password=ask_password, redact=redact,
                 on_notice=on_notice, webhook=webhook, on_activity=on_activity, code=code,
-                on_progress=on_progress, settings=settings,
+                on_progress=on_progress, on_script_output=on_script_output, settings=settings,
             )  # fmt: skip
         except BaseException:
             self._portal.close()

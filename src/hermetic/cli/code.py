@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import secrets
 import sys
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
 
 NOT_DONE, TIMED_OUT = 125, 124
+FILES = {"stdout": 1, "stderr": 2}
 
 ABOUT = """\
 Runs SCRIPT, or what standard input holds where that is a dash, as the tool execute_code does: `from hermetic_tools
-import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown when it
-has ended. Its progress messages are shown on stderr as they come. Exits with the script's code: 128+n after a signal,
-124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
+import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown as it
+comes, its progress messages on stderr. Ctrl-C ends it and all it started. Exits with the script's code: 128+n after a
+signal, 124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
 
 
 def add_parser(subparsers: "SubParsers") -> None:
@@ -59,16 +61,27 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if arguments.json:
         print_json(answer)
-    else:
-        _show(answer)
+    elif answer.get("error") and STDERR not in answer["output"]:  # else the script has said what is wrong
+        complain(answer["error"], NOT_DONE)
     return _exit_code(answer)
 
 
 async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
     task = arguments.task or f"code-{secrets.token_hex(6)}"
     limits = CodeLimits(time=arguments.timeout, calls=arguments.calls)
+    broken: list[BrokenPipeError] = []
+
+    def show(_: str, stream: str, data: bytes) -> None:
+        try:
+            with contextlib.suppress(Interrupted):  # the call is being ended
+                interrupts.write(FILES[stream], data)
+        except BrokenPipeError as error:  # nobody reads what it prints
+            broken.append(error)
+            toolbox.interrupt(task)
+
     toolbox = Toolbox(
         environment=arguments.env, options=chosen_options(arguments), on_progress=_tell, settings=load(),
+        on_script_output=None if arguments.json else show,
         code=CodeOptions(limits=limits, warm=arguments.task is not None, isolated=arguments.isolated),
     )  # fmt: skip
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
@@ -82,6 +95,8 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
         answer: dict[str, Any] = json.loads(await call)
     finally:
         await in_any_case(toolbox.close(remove=arguments.task is None))
+    if broken:
+        raise broken[0]
     return answer | interrupted
 
 
@@ -97,17 +112,6 @@ def _read(path: str) -> str:
 
 def _tell(task: str, text: str) -> None:
     sys.stderr.write(f"hermetic: {one_line(text)}\n")
-
-
-def _show(answer: dict[str, Any]) -> None:
-    output, complaints = answer["output"], ""
-    if STDERR in output:
-        output, _, complaints = output.rpartition(STDERR)
-    sys.stdout.write(output)
-    sys.stdout.flush()
-    sys.stderr.write(complaints or answer.get("stderr", ""))
-    if answer.get("error") and not complaints:
-        complain(answer["error"], NOT_DONE)
 
 
 def _exit_code(answer: dict[str, Any]) -> int:

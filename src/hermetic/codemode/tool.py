@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from hermetic.codemode.answer import answer_of
@@ -25,6 +26,8 @@ from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
 from hermetic.session.task import Judge, Task, Way
 
+Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]  # (task, stream, bytes) as they come
+
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
 
@@ -35,12 +38,13 @@ class CodeMode:
     def __init__(
         self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
         call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
-        tell: Callable[[str, str], object], apart: Callable[[str], Way],
+        tell: Callable[[str, str], object], apart: Callable[[str], Way], printed: Printed | None = None,
     ) -> None:  # fmt: skip
         self._options = options
         self._tools = tools
         self._call = call  # (task, tool, arguments) → its answer
         self._tell = tell  # (task, progress)
+        self._printed = printed
         self._apart = apart  # a sandbox for the scripts of a task
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
@@ -111,13 +115,24 @@ class CodeMode:
         """What came of it; the modules are sent again where others have taken their place meanwhile."""
         limit = self._options.limits.stdout + 2 * SLACK
         try:
-            return await _until_stopped(environment, script, limit, task, calls)
+            return await self._until_stopped(environment, script, limit, task, calls)
         except InvalidArgument as error:
             if error.argument != "modules":
                 raise
         del self._known_there[environment]
         await self._socket(environment, bridge)
-        return await _until_stopped(environment, script, limit, task, calls)
+        return await self._until_stopped(environment, script, limit, task, calls)
+
+    async def _until_stopped(
+        self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls
+    ) -> Result:
+        """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
+        stop, printed = calls.is_over, self._printed
+        takers = None if printed is None else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
+        with task.interrupted.calling(stop.set):
+            if task.interrupted.is_set():
+                stop.set()
+            return await run_script(environment, script, limit=limit, cancel=stop, takers=takers)
 
     async def _socket(self, environment: Environment, bridge: Bridge) -> str:
         """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
@@ -173,15 +188,6 @@ class CodeMode:
 
     def _description(self) -> str:
         return description(list(stubs_of(self._offered()).values()), self._options.limits)
-
-
-async def _until_stopped(environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls) -> Result:
-    """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
-    stop = calls.is_over
-    with task.interrupted.calling(stop.set):
-        if task.interrupted.is_set():
-            stop.set()
-        return await run_script(environment, script, limit=limit, cancel=stop)
 
 
 async def _end_when(is_over: asyncio.Event, process: Process) -> None:

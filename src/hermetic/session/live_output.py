@@ -9,19 +9,18 @@ from hermetic.link.link import Link
 
 
 class LiveOutput:
-    """Follows the logs of one open `run`; `on_output` gets every byte, in order per stream."""
+    """Follows the logs of one open `run`; what follows a log gets every byte of it, in order."""
 
-    def __init__(self, link: Link, command: Call[Any], on_output: Callable[[bytes], object]) -> None:
+    def __init__(self, link: Link, command: Call[Any]) -> None:
         self.error: Exception | None = None  # what `on_output` raised; the command is then cancelled
         self._link = link
         self._command = command
-        self._on_output = on_output
         self._followings: list[Following] = []
         self._moved = asyncio.Event()
 
-    def follow(self, log: str) -> None:
+    def follow(self, log: str, on_output: Callable[[bytes], object]) -> None:
         """Starts to follow a log from its first byte."""
-        following = Following(log, 0, self._take)
+        following = Following(log, 0, lambda _, data: self._take(data, on_output))
         self._link.send(following)
         self._followings.append(following)
 
@@ -42,12 +41,12 @@ class LiveOutput:
                 following.future.cancel()
                 self._link.cancel(following)
 
-    def _take(self, _start: int, data: bytes) -> None:
+    def _take(self, data: bytes, on_output: Callable[[bytes], object]) -> None:
         self._moved.set()
         if self.error is not None:
             return
         try:
-            self._on_output(data)
+            on_output(data)
         except Exception as error:  # the caller's own: it travels to the caller of `run`
             self.error = error
             self._link.cancel(self._command)

@@ -10,7 +10,7 @@ from hermetic.contract.command import Result
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.session.arguments import check_env, encode_path
-from hermetic.session.session import Fields, Session
+from hermetic.session.session import Fields, Session, Takers
 
 
 class ScriptStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +34,12 @@ async def send_modules(session: Session, name: str, data: bytes) -> None:
     await session._link.ask("modules", answers.done, data, name=name)
 
 
-async def run_script(session: Session, script: ScriptStart, *, limit: int, cancel: asyncio.Event) -> Result:
+async def run_script(
+    session: Session, script: ScriptStart, *, limit: int, cancel: asyncio.Event, takers: Takers | None = None
+) -> Result:
     """What came of the script, its streams apart; cancelling ends its whole tree first, and so does setting `cancel`.
 
-    `limit` is the most bytes of each stream.
+    `limit` is the most bytes of each stream. The takers get stdout and stderr as they come.
     """
     argv = b"\0".join(word.encode() for word in ("python3", "-c", script.boot))
     fields: Fields = {
@@ -51,7 +53,10 @@ async def run_script(session: Session, script: ScriptStart, *, limit: int, cance
         fields["cwd"] = encode_path(script.cwd, "cwd")
 
     async def run(fields: Fields, body: bytes) -> Result:
-        return await session._run(Call(fields, answers.ran, body), limit, cancel)
+        call = Call(fields, answers.ran, body)
+        if takers is not None:
+            return await session._run_live(call, limit, takers, cancel)
+        return await session._run(call, limit, cancel)
 
     if session._before is not None:
         await session._before()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 Fields = dict[str, object]
+Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]  # of stdout and stderr as they come
 
 
 class Session:
@@ -321,19 +322,20 @@ class Session:
             call = Call(fields, answers.ran, body)
             if on_output is None:
                 return await self._run(call, most, cancel)
-            return await self._run_live(call, most, on_output, cancel)
+            return await self._run_live(call, most, (on_output, on_output), cancel)
 
         return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
 
     async def _run_live(
-        self, call: Call[answers.Ran], most: int, on_output: Callable[[bytes], object], cancel: asyncio.Event | None
+        self, call: Call[answers.Ran], most: int, takers: Takers, cancel: asyncio.Event | None
     ) -> Result:
+        """Runs; the first taker gets the output as it comes, the second what goes to stderr where that is apart."""
         future = self._link.send(call)
-        live = LiveOutput(self._link, call, on_output)
+        live = LiveOutput(self._link, call)
         try:
-            live.follow(str(call.fields["id"]))
+            live.follow(str(call.fields["id"]), takers[0])
             if call.fields.get("separate"):
-                live.follow(f"{call.fields['id']}/err")
+                live.follow(f"{call.fields['id']}/err", takers[1])
             said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
             await live.drain([said.out[0]] if said.err is None else [said.out[0], said.err[0]])
         except asyncio.CancelledError:

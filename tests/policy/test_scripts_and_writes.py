@@ -26,6 +26,46 @@ def test_a_script_is_judged_by_what_it_calls(source: str, label: str) -> None:
     assert examine_python(source).verdict.label == label
 
 
+COUNTS = """\
+import os, shutil, threading
+from hermetic_tools import terminal
+sums = {}
+def work(number):
+    for turn in range(20):
+        answer = terminal('echo %d %d' % (number, turn))
+        sums[number] = sums.get(number, 0) + len(answer['output'])
+threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "label"),
+    [
+        ("print(sums)", "safe"),
+        ("os.system('rm -rf /')", "dangerous"),
+        ("for command in ('ls', 'rm -rf /'): os.system(command)", "dangerous"),
+        ("os.system(''.join(chr(code) for code in (114, 109, 32, 45, 114, 102, 32, 47)))", "dangerous"),
+        ("text = ''\nfor at in range(8): text += 'rm -rf /'[at]\nos.system(text)", "dangerous"),
+        ("exec(''.join(chr(ord('a') + at) for at in range(9)))", "dangerous"),
+        ("shutil.rmtree('/ho' + 'me')", "dangerous"),
+        ("for at in range(20): shutil.rmtree('/'[at])", "dangerous"),
+    ],
+)
+def test_a_script_with_many_turns_of_short_loops_is_read_to_its_end(after: str, label: str) -> None:
+    verdict = examine_python(COUNTS + after).verdict
+    assert verdict.label == label
+    assert not any("too large" in part.reason for part in verdict.parts)
+
+
+def test_a_script_of_too_many_steps_is_not_taken_for_a_safe_one() -> None:
+    assert examine_python("x = [" + "f(1), " * 5000 + "]").verdict.label == "dangerous"
+    words = ", ".join(f"'w{number}'" for number in range(24))
+    nested = f"for a in ({words}):\n for b in ({words}):\n  for c in ({words}): print(a, b, c)"
+    assert examine_python(nested).verdict.label == "dangerous"
+
+
 @pytest.mark.parametrize(
     ("path", "label"),
     [

@@ -81,7 +81,10 @@ def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
         _unparsed(call, text)
         return
     try:
-        _Walker(call, depth).block(tree.body)
+        try:
+            _Walker(call, depth).block(tree.body)
+        except TooLarge:  # read again, and loops that count only once
+            _Walker(call, depth, is_brief=True).block(tree.body)
     except (RecursionError, TooLarge):
         call.report(UNKNOWN_COMMAND, "runs Python code too large to be read")
 

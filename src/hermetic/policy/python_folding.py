@@ -22,9 +22,10 @@ class TooLarge(Exception):
 class Folding:
     """Statements and expressions; what a call does is said by the subclass."""
 
-    def __init__(self, call: Call, depth: int) -> None:
+    def __init__(self, call: Call, depth: int, *, is_brief: bool = False) -> None:
         self.call = call
         self.depth = depth
+        self.is_brief = is_brief  # numbers that a loop goes through are one that is unknown, not each by itself
         self.names: dict[str, Value] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = {}
         self.nodes = 0
@@ -114,7 +115,7 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         values = self.value(node.iter)
-        items = bounded(values, 24) if isinstance(values, list) and values else [element_of(values)]
+        items = self._items(values, 24) if isinstance(values, list) and values else [element_of(values)]
         endless = isinstance(values, Obj) and values.call in (
             "iter",
             "itertools.count",
@@ -127,6 +128,12 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
             self.block(node.body)
         self.loop -= endless
         self.block(node.orelse)
+
+    def _items(self, values: list[Value], most: int) -> list[Value]:
+        """What a loop goes through."""
+        if self.is_brief and len(values) > 1 and all(isinstance(value, int) for value in values):
+            return [UNKNOWN]
+        return bounded(values, most)
 
     def assign(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
@@ -297,7 +304,7 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
         generator = node.generators[0]
         values = self.value(generator.iter)
-        items = bounded(values, 64) if isinstance(values, list) else [element_of(values)]
+        items = self._items(values, 64) if isinstance(values, list) else [element_of(values)]
         endless = isinstance(values, Obj) and values.call in (
             "iter",
             "itertools.count",

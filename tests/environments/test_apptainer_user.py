@@ -13,12 +13,17 @@ from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import need_variable, unavailable
 
 JOURNEY = """
-import asyncio, json, sys
+import asyncio, json, pathlib, sys
 import hermetic
 
 async def main():
     options = json.loads(sys.argv[1])
+    pathlib.Path("~/.config/hermetic").expanduser().mkdir(parents=True)
+    pathlib.Path("~/.config/hermetic/mail.json").expanduser().write_text("token")
+    options["credential_files"] = ["mail.json"]
     async with hermetic.open("apptainer", **options) as env:
+        shown = await env.run("cat ~/.hermetic/mail.json; echo x >~/.hermetic/mail.json")
+        assert shown.output.startswith("token") and shown.exit_code == 1, shown
         await env.run("cd /tmp; export WHO=me; f() { echo f $WHO; }")
         result = await env.run("id -u; f; pwd; touch /root/x /y && echo written; mkdir -m 0 /tmp/closed")
         status = await env.run("grep -E 'CapEff|CapBnd|NoNewPrivs|^Seccomp:' /proc/self/status")

@@ -54,6 +54,23 @@ asyncio.run(main())
 """
 
 
+SHOWN = """
+import asyncio, os, sys
+import hermetic
+
+async def main():
+    settings = os.path.expanduser("~/.config/hermetic")
+    os.makedirs(f"{settings}/skills")
+    with open(os.open(f"{settings}/mail.json", os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+        file.write("token")
+    os.symlink("/etc/passwd", f"{settings}/skills/out")
+    async with hermetic.open("sandbox", workspace=sys.argv[1], credential_files=["mail.json"]) as env:
+        print((await env.run("cd ~/.hermetic; cat mail.json; ls -A skills; echo x >mail.json")).output)
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture
 def user() -> Iterator[OrdinaryUser]:
     """The user that the engines script makes, with short directories of his own."""
@@ -94,3 +111,10 @@ async def test_a_killed_caller_leaves_nothing(user: OrdinaryUser) -> None:
     await nothing_left(msgspec.json.decode(record["place"]["kept"], type=Kept))
     assert os.listdir(user.home / "ws") == []
     assert os.listdir(user.home / "run") == []
+
+
+def test_files_of_a_profile_are_seen_read_only(user: OrdinaryUser) -> None:
+    said = user.run(SHOWN, str(user.home / "ws"))
+    assert said.startswith("token")
+    assert "Read-only file system" in said
+    assert "out" not in said

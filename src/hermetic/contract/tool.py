@@ -88,7 +88,13 @@ class Tool(Generic[A]):
             return msgspec.convert(plain, self.arguments, strict=False)
         except msgspec.ValidationError as error:
             name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
-            raise InvalidArgument(f"{self.name}: {error}", argument=name) from None
+            raise InvalidArgument(f"{self.name}: {error}{self._allowed(name)}", argument=name) from None
+
+    def _allowed(self, name: str) -> str:
+        """What an argument may be, where it is one of a few words."""
+        schema = self.parameters()["properties"].get(name, {})
+        words = next((kind["enum"] for kind in (schema, *schema.get("anyOf", ())) if "enum" in kind), ())
+        return f"; use one of {', '.join(str(word) for word in words if word is not None)}" if words else ""
 
     @cached_property
     def _texts(self) -> set[str]:

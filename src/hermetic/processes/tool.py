@@ -20,6 +20,11 @@ from hermetic.session.keys import encode_keys
 from hermetic.session.process import Process
 from hermetic.session.task import Interrupted, Task
 
+NEEDED = {
+    "write": "the text to type, without a newline of its own", "keys": 'names of keys, such as "ctrl-c up enter"',
+    "wait_for": "the text to wait for",
+}  # fmt: skip
+
 
 class Asked(msgspec.Struct, frozen=True):
     """One call: whose, of which process, with what."""
@@ -38,7 +43,9 @@ class Asked(msgspec.Struct, frozen=True):
         """The text that was given. Raises InvalidArgument when there is none."""
         data = self.arguments.data
         if data is None:
-            raise InvalidArgument(f"{self.arguments.action} needs data", argument="data")
+            raise InvalidArgument(
+                f"{self.arguments.action} needs data: {NEEDED[self.arguments.action]}", argument="data"
+            )
         return data if isinstance(data, str) else " ".join(data)
 
 
@@ -153,6 +160,8 @@ async def _final(asked: Asked, characters: int) -> Fields:
 async def _wait_for(asked: Asked) -> Fields:
     timeout, note = _waiting_time(asked)
     given, status = asked.arguments, "exited"
+    if given.on == "screen" and not asked.process.info.pty:
+        raise InvalidArgument("it has no terminal; start it with pty=true, or wait for its output", argument="on")
     end: list[int] = []
 
     async def search() -> None:

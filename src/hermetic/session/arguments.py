@@ -40,7 +40,9 @@ def encode_text(text: str, argument: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{argument} is not valid Unicode text: {error}", argument=argument) from None
+        raise InvalidArgument(
+            f"{argument} is not valid Unicode text: {error}; remove that", argument=argument
+        ) from None
 
 
 def encode_input(data: str | bytes, argument: str) -> bytes:

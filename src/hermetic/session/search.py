@@ -27,7 +27,10 @@ def compile_search(text: str, *, pattern: bool) -> "re.Pattern[bytes]":
     try:
         return re.compile(encoded if pattern else re.escape(encoded), re.MULTILINE)
     except re.error as error:
-        raise InvalidArgument(f"{text!r} is no regular expression: {error}", argument="text") from None
+        raise InvalidArgument(
+            f"{text!r} is no regular expression: {error}; mend it, or look for the text itself with pattern=False",
+            argument="text",
+        ) from None
 
 
 @asynccontextmanager

@@ -1,11 +1,16 @@
 """What a terminal would show: a process' output replayed into a screen."""
 
 import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable
 from typing import Any, Protocol
+from unicodedata import east_asian_width
 
 from hermetic.contract.errors import Unsupported
 from hermetic.contract.limits import SCREEN_REPLAY
 from hermetic.contract.process import Chunk, Shown
+from hermetic.session.screen_controls import Controls
 
 _SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
 _APPLICATION_KEYS = 1 << 5  # as pyte writes the private mode 1
@@ -25,6 +30,7 @@ class Screen:
         self.position = 0  # of the log, up to where it was replayed
         self._read = read
         self._looks = asyncio.Lock()  # two at once would replay the same bytes twice
+        self._controls = Controls()
         self._screen, self._stream = _make(rows, cols)
 
     def resize(self, rows: int, cols: int) -> None:
@@ -56,14 +62,26 @@ class Screen:
             self.position = chunk.end
         screen = self._screen
         return Shown(
-            lines=tuple(line.rstrip() for line in screen.display), rows=screen.lines, cols=screen.columns,
+            lines=tuple(_row(screen.buffer[y], screen.columns) for y in range(screen.lines)),
+            rows=screen.lines, cols=screen.columns,
             cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)), alternate=screen.before is not None,
         )  # fmt: skip
 
     async def _replay(self, data: bytes) -> None:
         for at in range(0, len(data), STEP):
-            self._stream.feed(data[at : at + STEP])
+            self._stream.feed(self._controls.feed(data[at : at + STEP]))
             await asyncio.sleep(0)
+
+
+def _row(cells: Any, columns: int) -> str:
+    """The text of a row. Half of a wide character, whose other half was drawn over, is a space."""
+    texts = [cells[x].data for x in range(columns)]
+    is_wide = [text != "" and east_asian_width(text[0]) in "WF" for text in texts]
+    for x, text in enumerate(texts):
+        follows_wide = x > 0 and is_wide[x - 1]
+        if (text == "" and not follows_wide) or (is_wide[x] and texts[x + 1 : x + 2] != [""]):
+            texts[x], is_wide[x] = " ", False
+    return "".join(texts).rstrip()
 
 
 def _make(rows: int, cols: int) -> tuple[Any, Any]:
@@ -95,15 +113,28 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
                     self.buffer[number].update(line)
                 self.cursor_position(y + 1, x + 1)
 
-        def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
-            if not private:
-                super().select_graphic_rendition(*attributes)
-
         def report_device_status(self, mode: int, **private: bool) -> None:
             """Nobody reads the report."""
 
         def report_device_attributes(self, mode: int = 0, **private: bool) -> None:
             """Nobody reads the report."""
 
+    for name in set(pyte.Stream.csi.values()) - vars(Tolerant).keys():
+        setattr(Tolerant, name, _tolerant(getattr(pyte.Screen, name)))
     screen = Tolerant(cols, rows)
     return screen, pyte.ByteStream(screen)
+
+
+def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
+    """The method, for any numbers that a program may send; a private form that it does not know is not there."""
+    parameters = inspect.signature(method).parameters
+    kinds = [parameter.kind for parameter in parameters.values()]
+    knows_private = "private" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+    most = None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds) - 1 - ("private" in parameters)
+
+    def call(self: Any, *numbers: int, private: bool = False) -> None:
+        if not private or knows_private:
+            with contextlib.suppress(Exception):  # pyte fails in many ways over a number that means nothing
+                method(self, *numbers[:most])
+
+    return call

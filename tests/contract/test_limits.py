@@ -101,6 +101,7 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "starting_requests.BLOBS": "inputs on their way at once on one connection; each is used or dropped at once",
     "wakefulness.CROWDED_SECONDS": "a measure: a longer wait for the processor means that others want it",
     "fences.CAP_NET_ADMIN": "a number of the kernel: a capability",
     "fences.CAPABILITY_VERSION": "a number of the kernel: a layout",

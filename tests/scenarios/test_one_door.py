@@ -39,7 +39,9 @@ OPERATIONS = {
         "hello", "info", "list", "status", "wait", "read", "follow", "events", "sessions", "state", "definitions",
         "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",
     },
-    "ends or keeps": {"kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "claim", "resize"},
+    "ends or keeps": {
+        "kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "claim", "drop_blob", "resize",
+    },
 }  # fmt: skip
 
 BAD = "rm -rf /srv/data"

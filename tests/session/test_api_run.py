@@ -246,3 +246,22 @@ async def test_many_commands_at_once_each_get_their_own_answer() -> None:
     async with hermetic.open("local") as env:
         results = await asyncio.gather(*(env.run(f"echo {number}") for number in range(50)))
         assert [result.output for result in results] == [f"{number}\n" for number in range(50)]
+
+
+async def test_input_that_nobody_came_to_use_is_let_go(tmp_path: Path) -> None:
+    large = "x" * 3_000_000
+    async with asyncio.timeout(60), hermetic.open("local", cwd=tmp_path, login=False) as env:
+        for turn in range(300):
+            running = asyncio.ensure_future(env.run("cat", stdin=large, cwd="/does/not/exist" if turn % 2 else None))
+            if turn % 2 == 0:
+                await asyncio.sleep(0.001 * (turn % 5))
+                running.cancel()
+            with pytest.raises((InvalidArgument, asyncio.CancelledError)):
+                await running
+        assert len((await env.run("wc -c", stdin=large)).output) > 1
+
+
+async def test_many_large_inputs_at_once(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), hermetic.open("local", cwd=tmp_path, login=False) as env:
+        results = await asyncio.gather(*(env.run("wc -c", stdin="x" * (2_000_000 + turn)) for turn in range(40)))
+        assert [int(result.output) for result in results] == [2_000_000 + turn for turn in range(40)]

@@ -113,6 +113,12 @@ class Link:
         """Asks and waits for the answer. Cancelling it tells the resident, and does not wait."""
         return await self.finish(Call({"op": op, **fields}, reply, body, repeats=repeats))
 
+    def mention(self, op: str, **fields: object) -> None:
+        """Asks for something whose answer nobody waits for."""
+        if self._end is None:
+            answer = self.send(Call({"op": op, **fields}, answers.done))
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whatever it is
+
     async def finish(self, call: Call[R]) -> tuple[R, bytes]:
         """Sends a request and waits for its answer, as `ask` does."""
         try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXCERPT_BYTES = 262144
 BLOB_BYTES = 8 << 30
+BLOBS = 256  # of one connection, unused
 COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
@@ -180,8 +181,8 @@ class StartingRequests:
         name = take.job_id(request.fields, "blob")
         blobs = request.client.blobs
         if name not in blobs:
-            if len(blobs) >= 16:
-                raise take.invalid("blob", "too many blobs on one connection")
+            if len(blobs) >= BLOBS:
+                raise take.invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
             blobs[name] = self._new_blob()
         size = os.fstat(blobs[name]).st_size
         if size + len(request.body) > BLOB_BYTES:
@@ -190,6 +191,12 @@ class StartingRequests:
         while view:
             view = view[os.write(blobs[name], view) :]
         request.reply({"size": size + len(request.body)})
+
+    def do_drop_blob(self, request: Request) -> None:
+        fd = request.client.blobs.pop(take.job_id(request.fields, "blob"), None)
+        if fd is not None:
+            os.close(fd)
+        request.reply({})
 
     def _new_blob(self) -> int:
         try:

@@ -17,7 +17,8 @@ TRIES = 3
 async def with_blob(link: Link, pieces: Callable[[], Iterable[bytes]], use: Callable[[str], Awaitable[R]]) -> R:
     """Sends the pieces as a blob and returns what `use(blob)` does.
 
-    An unused blob goes with its connection; when that breaks before the blob was used, all is sent again.
+    A blob that is not used, because sending it or the use of it failed or was cancelled, is dropped, or goes with its
+    connection; when that breaks before the blob was used, all is sent again.
     """
     for last in (False,) * (TRIES - 1) + (True,):
         connection = link.connections
@@ -31,7 +32,11 @@ async def with_blob(link: Link, pieces: Callable[[], Iterable[bytes]], use: Call
                 error.argument in ("blob", "command") and link.connections != connection
             )
             if last or not is_lost:
+                link.mention("drop_blob", blob=blob)
                 raise
+        except BaseException:
+            link.mention("drop_blob", blob=blob)
+            raise
     raise AssertionError("the last try returns or raises")
 
 

@@ -48,7 +48,7 @@ ERROR_LOG = Limit("error_log", 1 << 16, "bytes", "the resident's log of its own 
 
 PENDING_INPUT = Limit("pending_input", 1 << 20, "bytes", "input that waits inside for a process that does not read")
 BLOB = Limit("blob", 8 << 30, "bytes", "largest input or file that is sent in pieces")
-BLOBS = Limit("blobs", 16, "blobs", "most unused blobs of one connection")
+BLOBS = Limit("blobs", 256, "blobs", "most unused blobs of one connection")
 FILE = Limit("file", 256 << 20, "bytes", "largest file that is read into memory; larger ones are downloaded")
 FILE_AT_ONCE = Limit("file_at_once", 1 << 20, "bytes", "largest file the resident writes itself; a child writes others")
 WORKER_ANSWER = Limit("worker_answer", 8 << 20, "bytes", "most that a forked worker of the resident answers")

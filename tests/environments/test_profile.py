@@ -159,7 +159,14 @@ async def test_a_link_that_leads_out_stops_the_start_and_nothing_is_left(
             pass
 
 
-def test_the_settings_by_another_name_are_never_shown(profile: Profile, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_the_settings_by_another_name_are_never_shown(
+    named: bool, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not named:
+        monkeypatch.delenv("HERMETIC_CONFIG")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        profile.directory = profile.directory.rename(tmp_path / "hermetic")
     os.link(profile.directory / "config.toml", profile.directory / "innocent")
     with pytest.raises(ConfigError, match="never shown"):
         look(choose(None, ["innocent"]), tmp_path)

@@ -13,7 +13,7 @@ from hermetic.config.given import Given
 from hermetic.config.settings import ORIGINAL_NAMES, SECTIONS
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
-from hermetic.environments.profile import USER_FILE, settings_directory
+from hermetic.environments.profile import SETTINGS, USER_FILE, settings_directory
 
 PROJECT_FILE = "hermetic.toml"
 MOST_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
             )
         return path
     directory = settings_directory(environ)
-    return directory / "config.toml" if directory is not None and _is_there(directory / "config.toml") else None
+    return directory / SETTINGS if directory is not None and _is_there(directory / SETTINGS) else None
 
 
 def project_file(directory: Path) -> Path | None:

@@ -18,7 +18,8 @@ HomeMode = Literal["auto", "real", "profile"]
 DEFAULT = "default"  # the profile that lies in the directory of the settings itself
 INSIDE = ".hermetic"  # in the home there: where a profile's files are seen
 VARIABLE = "HERMETIC_PROFILE"  # tells commands where that is
-USER_FILE = "HERMETIC_CONFIG"  # the variable that names another settings file
+SETTINGS = "config.toml"  # the user's file
+USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 
 SKILLS = "skills"
 CACHES = tuple(f"cache/{name}" for name in (
@@ -117,8 +118,9 @@ def _check_purpose(path: str, parts: Sequence[str], *, is_settings: bool = False
 
 def _is_settings_file(path: str) -> bool:
     """Also by another name."""
+    own = os.environ.get(USER_FILE) or os.path.join(settings_directory() or "", SETTINGS)
     try:
-        return os.path.samefile(path, os.path.expanduser(os.environ.get(USER_FILE, "")))
+        return os.path.samefile(path, os.path.expanduser(own))
     except OSError:
         return False
 

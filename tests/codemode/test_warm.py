@@ -23,8 +23,17 @@ async def waiting(box: Box, task: str = "t") -> int:
 
 
 def spares_of(resident: int) -> list[int]:
+    """Those that sleep: the one before may not have been cleared away yet."""
     children = Path(f"/proc/{resident}/task/{resident}/children").read_text().split()
-    return [int(pid) for pid in children if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0warm\0")]
+    return [int(pid) for pid in children if is_spare(Path(f"/proc/{pid}"))]
+
+
+def is_spare(process: Path) -> bool:
+    try:
+        is_asleep = process.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "S"
+        return is_asleep and process.joinpath("cmdline").read_bytes().endswith(b"\0warm\0")
+    except OSError:  # gone meanwhile
+        return False
 
 
 async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path) -> None:

@@ -44,8 +44,22 @@ def test_the_null_device_is_seen_behind_the_channel_that_a_shell_reads_from(tmp_
 
 @pytest.mark.parametrize(
     "before",
-    ["exec </dev/zero", "exec 10</dev/null </dev/zero", "exec {mine}</dev/null </dev/zero"],
-    ids=["another input", "and a user's own descriptor", "of a number that bash chose"],
+    [
+        "exec </dev/zero",
+        "exec 10</dev/null </dev/zero",
+        "exec {mine}</dev/null </dev/zero",
+        "coproc cat; exec </dev/zero",
+        "exec 0>/dev/null",
+        "exec 0<&-",
+    ],
+    ids=[
+        "another input",
+        "and a user's own descriptor",
+        "of a number that bash chose",
+        "beside a coprocess",
+        "that cannot be read",
+        "that is closed",
+    ],
 )
 def test_another_input_is_seen_behind_it_too(tmp_path: Path, before: str) -> None:
     with shell_at_its_channel(tmp_path, before) as (pid, channel):
@@ -62,6 +76,15 @@ def test_a_shell_between_two_orders_is_taken_by_its_word(tmp_path: Path) -> None
 
 def test_nobody_has_no_input(tmp_path: Path) -> None:
     assert not has_null_input(2**22 + 1, 0)
+
+
+async def test_every_command_reads_the_end_at_once_whatever_the_one_before_made_of_its_input() -> None:
+    changes = ("exec </etc/passwd", "f() { exec </etc/passwd; }; f", "exec 0>/dev/null", "exec 0<&-", "exec {a}<&0")
+    async with asyncio.timeout(60), hermetic.open("local", login=False) as env:
+        for change in changes:
+            for command in ("true", change, "cat", "true", "cat", "exit 3", "cat"):
+                result = await env.run(command)
+                assert (result.output, result.exit_code) == ("", 3 if command == "exit 3" else 0), (change, command)
 
 
 async def test_a_command_of_a_settled_session_keeps_the_input_that_its_shell_has() -> None:

@@ -33,15 +33,16 @@ def nearest_living(path: str) -> str:
 def has_null_input(pid: int, channel: int) -> bool:
     """Whether a shell's own standard input is the null device; while it reads an order, its channel is in the place."""
     try:
-        if os.path.samestat(os.stat("/proc/%d/fd/0" % pid), os.fstat(channel)):
-            return _link(pid, _put_aside(pid)) == "/dev/null"
-        return _link(pid, 0) == "/dev/null"
+        is_reading = _reads_from(pid, channel)
+        fd = _put_aside(pid) if is_reading else 0
+        is_null = os.readlink("/proc/%d/fd/%d" % (pid, fd)) == "/dev/null" and _flags(pid, fd) & 3 != os.O_WRONLY
+        return is_null and _reads_from(pid, channel) == is_reading  # what is put aside to report is no input
     except (OSError, StopIteration):
         return False
 
 
-def _link(pid: int, fd: int) -> str:
-    return os.readlink("/proc/%d/fd/%d" % (pid, fd))
+def _reads_from(pid: int, channel: int) -> bool:
+    return os.path.samestat(os.stat("/proc/%d/fd/0" % pid), os.fstat(channel))
 
 
 def _put_aside(pid: int) -> int:
@@ -51,6 +52,9 @@ def _put_aside(pid: int) -> int:
 
 
 def is_closed_on_exec(pid: int, fd: int) -> bool:
+    return bool(_flags(pid, fd) & os.O_CLOEXEC)
+
+
+def _flags(pid: int, fd: int) -> int:
     with open("/proc/%d/fdinfo/%d" % (pid, fd)) as file:
-        flags = next(line for line in file if line.startswith("flags:"))
-    return bool(int(flags.split()[1], 8) & os.O_CLOEXEC)
+        return int(next(line for line in file if line.startswith("flags:")).split()[1], 8)

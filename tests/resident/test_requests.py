@@ -366,3 +366,49 @@ def test_a_terminal_is_typed_what_it_is_given_and_reads_its_end() -> None:
         client.ask("start", b"catabc\n", id="p", text=3, pty=True, stdin="inline")
         client.ask("wait", process="p")
         assert client.ask("read", log="p")[1] == b"abc\r\nabc\r\n"
+
+
+@pytest.mark.parametrize("argv", [False, True], ids=["a command", "an argv"])
+def test_a_yield_that_nobody_heard_of_is_told_to_who_asks_again(argv: bool) -> None:
+    text = b"sleep\0001234.6" if argv else b"sleep 1234.6"
+    asked = {"id": "y", "text": len(text), "argv": argv, "timeout": 0.05, "on_timeout": "yield"}
+    with running() as resident, resident.client() as watcher:
+        send(watcher, "events")
+        with resident.client() as client:
+            heard = send(client, "run", text, **asked)
+            assert answers(client, heard)[heard]["ending"] == ["yielded", "y"]
+            send(client, "run", text, **dict(asked, id="z"))
+            while watcher.next_frame()[2]["process"]["id"] != "z":
+                pass
+        with resident.client() as client:  # the connection broke before or after its time was over
+            for job in ("y", "z"):
+                assert client.ask("run", text, **dict(asked, id=job))[0]["ending"] == ["yielded", job]
+
+
+def test_a_command_that_is_yielded_before_it_begins_leaves_the_session_to_others(slow_profile: dict[str, str]) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        said, _ = client.ask("run", b"X=2; sleep 1234.7", id="y", text=17, timeout=0.1, on_timeout="yield")
+        assert said["ending"] == ["yielded", "y"]
+        assert said["notes"] == ["state not kept: the command was yielded and goes on as a process"]
+        assert client.run("X=1")[0]["notes"] == []
+        assert client.run("echo $X")[1] == b"1\n"
+        ended = client.ask("kill", process="y")[0]["process"]
+        assert ended["ending"] == ["signalled", 15]
+        assert client.run("echo $X")[1] == b"1\n"
+
+
+def test_the_time_of_a_start_that_was_cancelled_ends_with_the_answer(slow_profile: dict[str, str]) -> None:
+    """A clock that went on would look at a session that is gone, and so bring it back."""
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        words = b"bash\0-c\0true"
+        asked = {"text": len(words), "argv": True, "timeout": 0.3, "session": "gone"}
+        runs = [send(client, "run", words, id="a", **asked) for _ in range(2)]
+        for run in runs:
+            client.stream.sendall(pack_frame(CANCEL, run, {}))
+        said = answers(client, *runs)
+        assert [said[run]["ending"] for run in runs] == [["cancelled"], ["cancelled"]]
+        client.ask("end_session", session="gone")
+        later, _ = client.ask("run", words, id="b", text=len(words), argv=True, timeout=0.6)
+        assert later["ending"] == ["timed_out", 0.6]
+        names = [session["name"] for session in client.ask("sessions")[0]["sessions"]]
+        assert "gone" not in names

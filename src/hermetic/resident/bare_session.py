@@ -165,7 +165,10 @@ class BareSession(Session):
 
     def advance(self) -> None:
         while self.queue and self.state is not None and not self.closed:
-            self._send(self.queue.popleft(), self.state)
+            command = self.queue.popleft()
+            self._send(command, self.state)
+            if command.has_yielded:
+                self.yield_command(command)
 
     def _send(self, command: BareCommand, state: State) -> None:
         if self.current is None:
@@ -229,8 +232,8 @@ class BareSession(Session):
 
     def yield_command(self, command: Command) -> None:
         """The command goes on; what it does to its state is dropped."""
+        command.note_yield()
         if self.current is command:
-            command.notes.append("state not kept: the command was yielded and goes on as a process")
             command.in_lane = False
             self.current = None
 

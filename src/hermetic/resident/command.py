@@ -29,6 +29,7 @@ _UNCHANGING = frozenset(
 )
 
 
+YIELDED = "state not kept: the command was yielded and goes on as a process"
 READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
 
 
@@ -138,6 +139,10 @@ class Command(Job):
             self.finish(ending or ["cancelled"])
             return
         super().end(grace, ending)
+
+    def note_yield(self) -> None:
+        if self.in_lane and YIELDED not in self.notes:
+            self.notes.append(YIELDED)
 
     def shell_left(self) -> None:
         """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""

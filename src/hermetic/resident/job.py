@@ -162,6 +162,7 @@ class Job:
         self._kept: tuple[int, int] | None = None
         self.end_listeners: list[Callable[[], None]] = []
         self.yield_listeners: list[Callable[[], None]] = []
+        self.has_yielded = False  # its time was over and it goes on; it may not have begun yet
 
     @property
     def mark(self) -> str:
@@ -230,6 +231,12 @@ class Job:
             callback()
         else:
             self.end_listeners.append(callback)
+
+    def tell_yielded(self) -> None:
+        self.has_yielded = True
+        listeners, self.yield_listeners = self.yield_listeners, []
+        for listener in listeners:
+            listener()
 
     def end(self, grace: float, ending: Ending | None) -> None:
         """End the whole tree; the job ends with `ending`, None: as its process did, once nothing of it is left."""

@@ -56,13 +56,12 @@ class Session:
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.definitions = Definitions(self)
-        self.move_soon = False
+        self.closed = self.move_soon = False
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far
         self.start_timer: Timer | None = None
         self.when_lane = Waiters()  # called once a lane that died is replaced
         self.when_started = Waiters()  # called once the first shell is there
-        self.closed = False
         self.start_shell(login)
 
     @property
@@ -197,6 +196,8 @@ class Session:
         shell.send(self._verb(command, shell), command.number, *command.open())
         if not self.flock.ordered:
             self.loop.wakefulness.expect_answer()
+        if command.has_yielded:
+            self.yield_command(command)
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
@@ -225,9 +226,8 @@ class Session:
     def _fall_back(self, lost: str, notes: list[str]) -> None:
         """Let the lane stand in the nearest living ancestor of a directory."""
         place = nearest_living(lost)
-        null = b"%d" % self.resident.null
         if self.lane is not None and place != lost:
-            self.lane.send(b"R", 0, null, null, null, b" " + quote_cd(place))
+            self.lane.send(b"R", 0, *3 * [b"%d" % self.resident.null], b" " + quote_cd(place))
             notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
 
     # -- reports
@@ -445,9 +445,9 @@ class Session:
 
     # -- yielding
     def yield_command(self, command: Command) -> None:
-        """The command goes on in its shell; a copy takes the shell's place in the session."""
+        """The command goes on in its shell; a copy takes the shell's place in the session. One that waits: later."""
+        command.note_yield()
         if command.in_lane and command.shell is not None and command.shell is self.lane:
-            command.notes.append("state not kept: the command was yielded and goes on as a process")
             command.in_lane = False
             self.lane = None
             self._promote()

@@ -36,10 +36,10 @@ class StartingRequests:
         if known is not None:
             waited.answer(known)
             return
+        request.on_cancel = lambda: waited.give_up(["cancelled"])
         if waited.id in self.resident.starting:
             self.resident.starting[waited.id].append(waited.begun)
         elif take.flag(request.fields, "argv"):
-            request.on_cancel = lambda: self._give_up_start(request, waited.id, waited.begun, ["cancelled"])
             self._start(request, waited.id, waited.begun)
         else:
             self._run(request, waited)
@@ -241,6 +241,13 @@ class Waited:
         if not job.has_ended:
             job.yield_listeners.append(self._yielded)
         job.when_ended(self._ended)
+        if job.has_yielded and self.may_go_on:  # who was to hear of it was not connected
+            self._yielded()
+
+    def give_up(self, ending: Ending) -> None:
+        """Nobody wants to wait any longer for it to begin."""
+        self._stop_timer()
+        self.requests._give_up_start(self.request, self.id, self.begun, ending)
 
     def _ended(self) -> None:
         assert self.job is not None, "it has begun"
@@ -266,15 +273,13 @@ class Waited:
         if job is None and self.may_go_on:
             self.is_late = True
         elif job is None:
-            self.requests._give_up_start(self.request, self.id, self.begun, ["timed_out", after])
+            self.give_up(["timed_out", after])
         elif not job.has_ended and not self.may_go_on:
             job.end(self.grace, ["timed_out", after])
         elif not job.has_ended:
             if isinstance(job, Command):
                 job.home.yield_command(job)
-            listeners, job.yield_listeners = job.yield_listeners, []
-            for listener in listeners:
-                listener()
+            job.tell_yielded()
 
 
 def waiting(job: Job) -> bool | None:

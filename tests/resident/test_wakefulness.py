@@ -12,7 +12,7 @@ import pytest
 
 import hermetic
 from hermetic.resident.wakefulness import AWAKE_SECONDS, PATIENCE_SECONDS, Wakefulness
-from tests.programs import unavailable
+from tests.programs import need_variable, unavailable
 
 BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
 
@@ -79,6 +79,39 @@ def test_not_where_somebody_else_wants_the_processor(wakefulness: Wakefulness) -
         wakefulness.expect_question()
         wakefulness.until += 30
         assert looks(wakefulness) < 10
+
+
+def test_not_where_a_cgroup_allows_too_little(wakefulness: Wakefulness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermetic.resident.wakefulness.processors", lambda: 1.0)
+    limited = Wakefulness()
+    for each in (wakefulness, limited):
+        each.expect_question()
+        each.expect_answer()
+        each.expect_question()
+    assert wakefulness.until > 0
+    assert limited.until == 0
+
+
+async def test_a_row_of_commands_in_a_container_leaves_it_its_share() -> None:
+    """Whoever has used up a share of half a processor stands still, and what it runs with it."""
+    need_variable("DOCKER_HOST")
+    image = need_variable("IMAGE_BASE")
+    said = "cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null"
+    async with asyncio.timeout(120), hermetic.open("docker", image=image, cpu=0.5, login=False) as env:
+        for _ in range(3):  # whoever else is busy here may cost a period or two
+            before = throttled((await env.run(said)).output)
+            for _ in range(250):
+                await env.run("true")
+                await asyncio.sleep(0.002)
+            periods = throttled((await env.run(said)).output) - before
+            if periods < 3:
+                break
+        assert periods < 3
+
+
+def throttled(told: str) -> int:
+    """For how many periods a cgroup has stood still."""
+    return int(dict(line.split() for line in told.splitlines())["nr_throttled"])
 
 
 async def test_output_is_taken_in_while_other_commands_come_without_a_pause() -> None:

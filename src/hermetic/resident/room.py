@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .cgroup import GROUPS, MOUNTED, folders, words
 from .limits import resource
 
 SPARE = 8  # a copy takes two at once, and the command beside it wants some too
@@ -12,14 +13,14 @@ SPARE = 8  # a copy takes two at once, and the command beside it wants some too
 class ProcessRoom:
     """The limits of our cgroup and of our user. One that a command sets with `ulimit -u` is not seen here."""
 
-    def __init__(self, groups: str = "/proc/self/cgroup", mounted: str = "/sys/fs/cgroup") -> None:
+    def __init__(self, groups: str = GROUPS, mounted: str = MOUNTED) -> None:
         self.current: str | None = None
         self.most = 0
         self.users_most: int | None = None
         if resource is not None and os.getuid() != 0:
             soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
             self.users_most = None if soft == resource.RLIM_INFINITY else soft
-        for folder in _folders(groups, mounted):
+        for folder in folders("pids", groups, mounted):
             most = _read(folder + "/pids.max")
             if most is not None and (self.current is None or most < self.most):
                 self.most, self.current = most, folder + "/pids.current"
@@ -51,29 +52,7 @@ def _threads_in_all() -> int:
         return int(file.read().split()[3].partition("/")[2])
 
 
-def _folders(groups: str, mounted: str) -> list[str]:
-    """Our cgroup and those above it, as this place has them mounted."""
-    found = []
-    try:
-        with open(groups) as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "pids" not in controllers.split(","):
-            continue
-        root = mounted + ("/pids" if controllers else "")
-        parts = [part for part in path.split("/") if part]
-        found += [root + "".join("/" + part for part in parts[:count]) for count in range(len(parts), -1, -1)]
-    return found
-
-
 def _read(path: str) -> int | None:
     """The number in a file; None for "max", or where it cannot be read."""
-    try:
-        with open(path) as file:
-            text = file.read().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+    said = words(path)
+    return int(said[0]) if said and said[0].isdigit() else None

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import time
 
+from .cgroup import processors
+
 AWAKE_SECONDS = 0.001  # most short commands have answered by then
 PATIENCE_SECONDS = 0.004  # a caller that asked again within this is waited for as long after the next answer
 CROWDED_SECONDS = 0.0002  # a processor that is given away for longer is wanted by somebody else
@@ -20,6 +22,8 @@ class Wakefulness:
         self._patience = 0.0
         self._gives_way = False
         self._can = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
+        # Looking uses up a share that is limited, and then all that runs here stands still until there is more of it.
+        self._is_free = processors() >= 2
 
     def __repr__(self) -> str:
         return "<Wakefulness: patience %g s>" % self._patience
@@ -28,7 +32,8 @@ class Wakefulness:
         """A command was handed over."""
         if self._can:
             now = time.monotonic()
-            self._patience = PATIENCE_SECONDS if now - self._answered < PATIENCE_SECONDS else 0.0
+            is_near = self._is_free and now - self._answered < PATIENCE_SECONDS
+            self._patience = PATIENCE_SECONDS if is_near else 0.0
             self.until = now + AWAKE_SECONDS
             self._gives_way = False
 

@@ -71,14 +71,12 @@ async def test_or_it_is_ended_when_that_is_asked_for(tmp_path: Path, kind: str) 
         assert (ended["exit_code"], ended["status"], ended["output"]) == (124, "timeout", "begun\n")
 
 
-async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path) -> None:
-    toolbox = Toolbox(options={"login": False}, limits=ToolLimits(foreground=0.2, longest_foreground=0.3))
-    try:
-        answer = await Box(toolbox).terminal("sleep 1000", timeout=100000)
+@everywhere
+async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind, limits=ToolLimits(foreground=0.2, longest_foreground=0.3)) as box:
+        answer = await box.terminal("sleep 1000", timeout=100000)
         assert answer["status"] == "yielded"
         assert "0.3 s" in answer["timeout_note"]
-    finally:
-        await toolbox.close(remove=True)
 
 
 @everywhere
@@ -89,15 +87,17 @@ async def test_input_variables_and_directory_hold_for_one_command(tmp_path: Path
         assert (await box.terminal("echo [$A]; pwd"))["output"].startswith("[]\n")
 
 
-async def test_an_exit_code_that_is_no_error_is_explained(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_an_exit_code_that_is_no_error_is_explained(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         answer = await box.terminal("grep nothing /etc/hostname")
         assert answer["exit_code"] == 1
         assert "exit_code_meaning" in answer
 
 
-async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         answer = await box.terminal("echo now & wait")
         assert answer["exit_code"] == 0
         assert "now" in answer["output"]
@@ -531,8 +531,9 @@ async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkey
             await toolbox.close(remove=True)
 
 
-async def test_notify_and_watch_exclude_each_other(tmp_path: Path) -> None:
-    async with opened(tmp_path) as box:
+@everywhere
+async def test_notify_and_watch_exclude_each_other(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind) as box:
         given: dict[str, Any] = {"notify_on_complete": True, "watch_patterns": ["x"]}
         started = await box.terminal("echo x; sleep 0.1", background=True, **given)
         assert "watch_patterns" in started["watch_patterns_ignored"]

@@ -117,8 +117,9 @@ async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
         assert (ended["completion_reason"], "termination_source" in ended) == ("exited", False)
 
 
-async def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path, limits=ToolLimits(running=2)) as box:
+@everywhere
+async def test_too_many_at_once_are_refused(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path, kind, limits=ToolLimits(running=2)) as box:
         ids = [(await box.terminal("sleep 1000", background=True))["session_id"] for _ in range(2)]
         refused = await box.terminal("sleep 1000", background=True)
         assert refused["exit_code"] == -1

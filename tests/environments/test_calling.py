@@ -41,6 +41,7 @@ class Here(CallingBackend):
     """Commands run on this machine, by calls; `sdk` says what goes wrong."""
 
     kind = "here"
+    longest_call = 1.0
     sdk = None
 
     def create(self):

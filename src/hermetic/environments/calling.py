@@ -26,6 +26,7 @@ from hermetic.environments.calling_scripts import (
     START,
     NoAnswer,
     packed,
+    room,
     script,
 )
 from hermetic.environments.calling_stream import Calls, carry
@@ -66,6 +67,7 @@ class CallingBackend:
     options_type: ClassVar[type[CallingOptions]] = CallingOptions
     leaves_files = True
     variables: ClassVar[tuple[str, ...]] = ()  # beginnings of names of variables that the SDK goes by
+    longest_script: ClassVar[int] = 128_000  # characters; one argument of a program on Linux has a few more
     longest_call: ClassVar[float] = 10.0  # seconds that a call waits for something to come from there
     silence: ClassVar[float] = 20.0  # seconds without a call, after which a caller counts as gone there
 
@@ -135,7 +137,8 @@ class CallingBackend:
     async def _started(self, calls: Calls, config: ResidentConfig) -> Started:
         """A resident in the place, sent there part by part."""
         file = f"/tmp/.hermetic-{secrets.token_hex(8)}"
-        for part in packed(starting_input(build_archive(), msgspec.msgpack.encode(config))):
+        whole = starting_input(build_archive(), msgspec.msgpack.encode(config))
+        for part in packed(whole, room(self.longest_script)):
             await calls.ask(script(PUT, file, given=part))
         said = await calls.ask(script(START, file, BOOT))
         ours, theirs = socket.socketpair()
@@ -166,7 +169,7 @@ class CallingBackend:
             raise
         if said != b"+":
             raise ConnectionRefusedError(f"nobody listens in {self.place}: {said.decode('ascii', 'replace')}")
-        return carry(calls, relay)
+        return carry(calls, relay, room(self.longest_script))
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when nothing is left of the resident, and the place is taken away. Raises Unreachable."""

@@ -13,7 +13,7 @@ import zlib
 MARK = "hermetic:answer:"
 END = "HERMETIC_END"  # of a script's input; "_" is no letter of base64
 NO_PYTHON = "hermetic: no python3"
-PART_BYTES = 60_000  # of input in one script: as base64 it fits into one argument of a program, which Linux limits
+AROUND = 8_000  # characters of a script that are not its input
 
 _ANSWER = re.compile(rf"{MARK}([A-Za-z0-9+/=]*):")
 
@@ -101,6 +101,7 @@ os.setsid()
 os.write(ready, b"+")
 os.close(ready)
 REST = 2.0  # seconds for somebody to fetch what is left
+MOST, SOON = 4 << 20, 0.003  # bytes that one call takes along, and seconds for more of them to come
 waiting, since, until = None, 0.0, time.monotonic() + silence
 poll = select.poll()
 poll.register(listener, select.POLLIN)
@@ -142,7 +143,11 @@ try:
             if not data:
                 break
             if waiting:
-                hand_out(b"+" + data)
+                parts = [b"+", data]
+                while data and sum(map(len, parts)) < MOST and select.select([stream], [], [], SOON)[0]:
+                    data = stream.recv(1 << 20)
+                    parts.append(data)
+                hand_out(b"".join(parts))
             elif not is_over:
                 is_over, until = True, time.monotonic() + REST
         if listener.fileno() in found:
@@ -207,7 +212,12 @@ def answered(text: str, code: int) -> bytes:
         raise NoAnswer(f"its answer is no base64: {error}") from None
 
 
-def packed(data: bytes) -> list[bytes]:
-    """The parts in which START finds its input."""
+def room(longest_script: int) -> int:
+    """How many bytes of input fit into a script, as base64."""
+    return (longest_script - AROUND) * 3 // 4
+
+
+def packed(data: bytes, size: int) -> list[bytes]:
+    """The parts of at most `size` bytes in which START finds its input."""
     whole = zlib.compress(data, 6)
-    return [whole[at : at + PART_BYTES] for at in range(0, len(whole), PART_BYTES)]
+    return [whole[at : at + size] for at in range(0, len(whole), size)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hermetic.contract.limits import CALL
-from hermetic.environments.calling_scripts import LEAVE, PART_BYTES, PULL, PUSH, SAY, NoAnswer, answered, script
+from hermetic.environments.calling_scripts import LEAVE, PULL, PUSH, SAY, NoAnswer, answered, script
 
 T = TypeVar("T")
 
@@ -86,11 +86,14 @@ class Calls:
             work()
 
 
-def carry(calls: Calls, relay: str) -> socket.socket:
-    """A non-blocking stream whose other end is the relay that listens there. Closing it tells the relay to end."""
+def carry(calls: Calls, relay: str, size: int) -> socket.socket:
+    """A non-blocking stream whose other end is the relay that listens there. Closing it tells the relay to end.
+
+    A call brings at most `size` bytes there.
+    """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    stream = _Stream(calls, relay, theirs)
+    stream = _Stream(calls, relay, theirs, size)
     threading.Thread(target=stream.push, daemon=True, name="hermetic-push").start()
     threading.Thread(target=stream.pull, daemon=True, name="hermetic-pull").start()
     return ours
@@ -99,15 +102,15 @@ def carry(calls: Calls, relay: str) -> socket.socket:
 class _Stream:
     """Our end of what a stream is carried by. The two that carry run on threads, and end when either side does."""
 
-    def __init__(self, calls: Calls, relay: str, end: socket.socket) -> None:
-        self._calls, self._relay, self._end = calls, relay, end
+    def __init__(self, calls: Calls, relay: str, end: socket.socket, size: int) -> None:
+        self._calls, self._relay, self._end, self._size = calls, relay, end, size
         self._ended = threading.Semaphore(0)
         self._is_relayed = True
 
     def push(self) -> None:
         """Takes what is written here there."""
         with self._ending(), contextlib.suppress(Exception):
-            while data := self._end.recv(PART_BYTES):
+            while data := self._end.recv(self._size):
                 self._say(PUSH, data)
         if self._is_relayed:
             self._calls.tell(script(SAY, self._relay, LEAVE))

@@ -1,6 +1,5 @@
 """Scripts as tests run them: a toolbox with a tool of its own, and answers that are read."""
 
-import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -11,9 +10,11 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
+from hermetic.contract.environment import EnvironmentInfo
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
+from tests import boxes
 
 
 class EchoArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,18 +35,19 @@ async def echo(task: Task, asked: EchoArguments) -> Fields:
 ECHO = Tool("echo", "Gives back what it gets.\n\nAs often as wanted.", EchoArguments, echo)
 
 
-class Box:
+class Box(boxes.Box):
     """A toolbox whose scripts are run and whose answers are read."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
-        self.toolbox = toolbox
-        self.progress: list[tuple[str, str]] = []
+    def __init__(self, toolbox: Toolbox, progress: list[tuple[str, str]]) -> None:
+        super().__init__(toolbox)
+        self.progress = progress
 
     async def code(self, code: str, task: str = "t", **more: Any) -> Any:
         return await self.call("execute_code", task, code=code, **more)
 
-    async def call(self, tool: str, task: str = "t", **arguments: Any) -> Any:
-        return json.loads(await self.toolbox.call(tool, arguments, task_id=task))
+    async def info(self, task: str = "t") -> EnvironmentInfo:
+        async with self.toolbox.fleet.use(task) as environment:
+            return await environment.info()
 
 
 def here(directory: Path) -> dict[str, Any]:
@@ -63,13 +65,7 @@ async def scripting(
     own = {name: options.pop(name) for name in CodeOptions.__struct_fields__ if name in options}
     code = CodeOptions(limits=CodeLimits(**limits), warm=warm, **own)
     told: list[tuple[str, str]] = []
-    toolbox = Toolbox(
-        environment=kind, options=place, code=code, on_progress=lambda *said: told.append(said), **options
-    )
-    toolbox.register(ECHO)
-    box = Box(toolbox)
-    box.progress = told
-    try:
-        yield box
-    finally:
-        await toolbox.close(remove=True)
+    options["on_progress"] = lambda *said: told.append(said)
+    async with boxes.opened_in(kind, place, code=code, **options) as box:
+        box.toolbox.register(ECHO)
+        yield Box(box.toolbox, told)

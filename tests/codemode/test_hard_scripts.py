@@ -32,17 +32,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     timeout: int = 20
 
 
-async def resident_memory(box: Box, task: str = "t") -> int:
-    async with box.toolbox.fleet.use(task) as environment:
-        info = await environment.info()
-        assert info.rss is not None
-        return info.rss
-
-
-async def left_running(box: Box, task: str = "t") -> int:
-    """How many processes the resident knows, the spare interpreter not among them."""
-    async with box.toolbox.fleet.use(task) as environment:
-        return (await environment.info()).processes
+async def resident_memory(box: Box) -> int:
+    memory = (await box.info()).rss
+    assert memory is not None
+    return memory
 
 
 async def test_a_script_that_computes_long_before_its_first_call(tmp_path: Path) -> None:
@@ -69,7 +62,7 @@ async def test_a_script_that_forks_daemons_that_close_everything_and_ignore_sign
             "print('done')"
         )
         assert (answer["status"], answer["output"]) == ("success", "done\n")
-        assert await left_running(box) == 0  # and the test itself would see a process that is left
+        assert (await box.info()).processes == 0  # and the test itself would see a process that is left
 
 
 async def test_a_script_that_closes_its_streams(tmp_path: Path) -> None:
@@ -133,7 +126,7 @@ async def test_a_script_that_goes_on_and_spams_refused_calls_is_ended(tmp_path: 
         async with asyncio.timeout(30):
             ended = await box.call("process", action="wait", session_id=answer["session_id"], timeout=30)
         assert ended["status"] == "exited", ended
-        assert await left_running(box) == 0
+        assert (await box.info()).processes == 0
 
 
 async def test_an_interrupt_ends_a_script_that_ignores_it(tmp_path: Path) -> None:
@@ -157,7 +150,7 @@ async def test_an_interrupt_ends_a_script_that_ignores_it(tmp_path: Path) -> Non
         answer = await running
         assert answer["status"] == "interrupted"
         assert answer["output"].startswith("begun\n[interrupted by the user")
-        assert await left_running(box) == 0
+        assert (await box.info()).processes == 0
 
 
 async def test_a_call_under_way_ends_with_its_script(tmp_path: Path) -> None:

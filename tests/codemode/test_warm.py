@@ -12,10 +12,9 @@ from tests.codemode.scripted import Box, here, scripting
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
 
 
-async def waiting(box: Box, task: str = "t") -> int:
+async def waiting(box: Box) -> int:
     """The pid of the interpreter that waits; a child of the resident with the argument for it."""
-    async with box.toolbox.fleet.use(task) as environment:
-        resident = (await environment.info()).pid
+    resident = (await box.info()).pid
     async with asyncio.timeout(20):
         while not (found := spares_of(resident)):  # noqa: ASYNC110 (no event tells)
             await asyncio.sleep(0.01)

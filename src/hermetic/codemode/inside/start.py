@@ -95,8 +95,10 @@ def leave(report: tuple[int, int], variables: dict[str, Any], code: object, impo
     Threads have ended, exit functions have run, and what the script held is let go of, so that its files are written.
     The kernel takes as long again for the memory: whoever started us is told before that.
     """
-    if not (code is None or isinstance(code, int)) or not all(map(is_plain, imported)):
+    is_simple = code is None or (isinstance(code, int) and abs(code) < 1 << 62)
+    if not is_simple or not all(map(is_plain, imported)):
         raise SystemExit(code)
+    assert code is None or isinstance(code, int), "it is simple"
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     __import__("atexit")._run_exitfuncs()

@@ -276,7 +276,8 @@ class Use(AbstractAsyncContextManager[Environment]):
 
 async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
     """What would be started for a task; None where its environment lives. Raises Unreachable where nobody can tell."""
-    if task in fleet.tasks or await is_living(task):
+    member = fleet._members.get(task)
+    if (member is not None and member.environment is not None) or await is_living(task):
         return None
     return catalog.find(fleet.kind)({**fleet._options, **fleet._overrides.get(task, {})})
 

@@ -68,6 +68,10 @@ class FrameReader:
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole now. Raises FrameError; then the stream cannot be read on."""
         held = self._held
+        if not held and len(data) >= 6:
+            length, header_length = PREFIX.unpack_from(data)
+            if length == len(data) - 4 and 2 + header_length <= length <= self._most:  # nearly always: just one frame
+                return [_frame(data[6 : 6 + header_length], data[6 + header_length :])]
         if not held:
             frames, used = self._cut(data)
             held += memoryview(data)[used:]

@@ -67,7 +67,8 @@ class Channel:
     def feed(self, data: bytes) -> None:
         """Bytes came. Raises FrameError when they are no frames, or more than anybody asked for."""
         self._frames += self._reader.feed(data)
-        if sum(len(frame.body) for frame in self._frames) > UNREAD or len(self._frames) > UNREAD_FRAMES:
+        waiting = len(self._frames)
+        if waiting > 1 and (waiting > UNREAD_FRAMES or sum(len(frame.body) for frame in self._frames) > UNREAD):
             raise FrameError("more than one call at a time")
         self._wake()
 

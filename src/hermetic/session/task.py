@@ -259,6 +259,9 @@ class Task:
 
     async def _judged(self, judge: Judge, place: Environment | Spot) -> None:
         """Somebody may be asked, which takes its time."""
+        if self._activity is None:
+            await self.interruptible(judge(place))
+            return
         async with self.alive():
             await self.interruptible(judge(place))
 

@@ -1,6 +1,7 @@
 """What kind of text a command prints or a file holds, by which secrets in it are told from ordinary data."""
 
 import posixpath
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from hermetic.terminal.invocations import Invocation, invocations
@@ -57,6 +58,7 @@ def content_of_command(command: str) -> Content:
     return "code" if readers and all(_reads_code(call) for call in readers) else "output"
 
 
+@lru_cache(maxsize=1024)  # the same files are looked at again and again
 def content_of_file(path: str) -> Content:
     """What a file of this name holds."""
     folder, name = posixpath.split(path.lower())

@@ -73,6 +73,33 @@ async def test_a_log_is_cut_to_the_budget_and_says_which_lines_it_shows(tmp_path
         assert last["total_lines"] == 10001
 
 
+@pytest.mark.parametrize(("offset", "limit"), [(0, 3), (0, 10**9), (1, 2), (150_000, 4), (299_999, 10), (300_001, 1)])
+async def test_a_page_of_a_long_log_has_the_right_lines(tmp_path: Path, offset: int, limit: int) -> None:
+    long = [*map(str, range(1, 300_001)), "ä" * 70_000]
+    (tmp_path / "long").write_text("\n".join(long))
+    async with opened(tmp_path, limits=ToolLimits(output=5000)) as box:
+        id = (await box.terminal("cat long", background=True))["session_id"]
+        await box.process("wait", id, timeout=20)
+        answer = await box.process("log", id, limit=limit, offset=offset)
+        first, last = (int(word) for word in answer["showing"].removeprefix("lines ").split(" to "))
+        shown = [line if len(line) < 2000 else f"{line[:2000]} [{len(line) - 2000:,} more characters]" for line in long]
+        assert answer["total_lines"] == 300_001
+        assert answer["output"] == "\n".join(shown[first - 1 : last])
+        assert (first == offset) if offset else (last == 300_001)
+        assert 1 <= last - first + 1 <= limit
+
+
+async def test_a_flood_that_is_watched_leaves_the_loop_free(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        id = (await box.terminal("yes needle", background=True, watch_patterns=["needle"]))["session_id"]
+        async with asyncio.timeout(20):
+            assert (await box.next_notice()).pattern == "needle"
+        async with asyncio.timeout(2):
+            for _ in range(3):
+                await box.process("poll", id)
+            assert (await box.process("kill", id))["status"] == "killed"
+
+
 async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         old = (await box.terminal("sleep 1000", background=True))["session_id"]

@@ -20,6 +20,7 @@ from hermetic.session.process import Process
 from hermetic.session.task import Show
 
 PROGRESS_CHARACTERS = 500
+STEP = 1 << 15  # bytes searched in one turn of the event loop
 LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
 
 Mark = Callable[[], Awaitable[None]]  # remembers that something was told
@@ -142,9 +143,12 @@ class Following:
             if chunk.start > position:
                 watch.jump(chunk.start)
             position = chunk.end
-            match = watch.feed(chunk.data, time.monotonic(), last=chunk.ended)
-            if match is not None:
-                self._tell_match(watch, match)
+            for at in range(0, max(1, len(chunk.data)), STEP):
+                piece, is_last = chunk.data[at : at + STEP], at + STEP >= len(chunk.data)
+                match = watch.feed(piece, time.monotonic(), last=chunk.ended and is_last)
+                if match is not None:
+                    self._tell_match(watch, match)
+                await asyncio.sleep(0)  # a flood leaves the event loop to others
             if chunk.ended:
                 return
         changes = {"watch": (), "notify": True}

@@ -72,7 +72,7 @@ async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
 
     It is the output up to now: what is printed meanwhile is for the next time. It is never held as a whole.
     """
-    page = _Page(offset, limit, most)
+    page = _Page(offset, min(limit, most), most)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     at, dropped, total, line = 0, 0, process.info.out, _Line()
     while at < total:
@@ -82,6 +82,9 @@ async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
         dropped += chunk.start - at
         data = chunk.data[: max(0, total - chunk.start)]
         at = chunk.start + len(chunk.data)
+        if skipped := page.skip(data):
+            data, line = data[skipped:], _Line()
+            decoder.reset()
         *whole, rest = decoder.decode(data, final=at >= total).split("\n")
         for text in whole:
             line.add(text)
@@ -124,6 +127,26 @@ class _Page:
     def first(self) -> int:
         """The number of the first line that is kept."""
         return self._offset or self.total - len(self.kept) + 1
+
+    def skip(self, data: bytes) -> int:
+        """How many bytes of what comes next are whole lines that are not on the page; they are counted."""
+        count = data.count(b"\n")
+        lines = min(count, self._passing(count))
+        if lines <= 0:
+            return 0
+        if not self._offset:  # as many as are shown come behind these
+            self.kept.clear()
+            self._size = 0
+        self.total += lines
+        return data.rsplit(b"\n", count - lines)[0].rfind(b"\n") + 1
+
+    def _passing(self, count: int) -> int:
+        """Of so many lines that come next, how many go by unseen."""
+        if not self._offset:
+            return count - self._limit
+        if self._is_full or self.total >= self._offset + self._limit - 1:
+            return count
+        return self._offset - 1 - self.total
 
     def add(self, line: str) -> None:
         self.total += 1

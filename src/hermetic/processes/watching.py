@@ -1,5 +1,6 @@
 """Which lines of a process's output are told, and how often: pure, with the time given."""
 
+import re
 from collections import deque
 from typing import Literal, NamedTuple
 
@@ -34,42 +35,55 @@ class Watch:
         self.matches = matches  # that were told
         self.is_over = matches >= NOTICE_MATCHES.value  # too many of either: nothing is told any more
         self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
+        in_a_line = [re.escape(wanted) for _, wanted in self._patterns if b"\n" not in wanted]
+        self._any = re.compile(b"|".join(in_a_line) or rb"(?!)")
         self._line = b""
         self._told: float | None = None
         self._suppressed = 0
 
     def feed(self, data: bytes, now: float, *, last: bool = False) -> Match | None:
         """What is to be told of these bytes; `last` takes an unfinished line as one."""
-        self.searched += len(self._line) + len(data)
-        *lines, rest = (self._line + data).split(b"\n")
-        if last or len(rest) > LONGEST_LINE:
-            lines, rest = [*lines, rest], b""
-        self._line = rest
-        self.searched -= len(rest)
-        found = [(line, pattern) for line in lines if (pattern := self._pattern_in(line)) is not None]
-        return self._tell(found, now) if found and not self.is_over else None
+        text = self._line + data
+        end = text.rfind(b"\n") + 1
+        if last or len(text) - end > LONGEST_LINE:
+            end = len(text)
+        self.searched += end
+        self._line = text[end:]
+        lines, count = self._find(text[:end])
+        return self._tell(lines, count, now) if count and not self.is_over else None
 
     def jump(self, offset: int) -> None:
         """What lies before this offset fell out of the log: no line reaches across."""
         self._line, self.searched = b"", offset
 
-    def _pattern_in(self, line: bytes) -> str | None:
-        return next((pattern for pattern, wanted in self._patterns if wanted in line), None)
+    def _find(self, text: bytes) -> tuple[list[bytes], int]:
+        """The first lines with a pattern in them, as many as are told, and how many such lines there are."""
+        lines, count, at = [], 0, 0
+        while match := self._any.search(text, at):
+            at = text.find(b"\n", match.end())
+            at = len(text) if at < 0 else at
+            if count < NOTICE_LINES.value:
+                lines.append(text[text.rfind(b"\n", 0, match.start()) + 1 : at])
+            count += 1
+        return lines, count
 
-    def _tell(self, found: list[tuple[bytes, str]], now: float) -> Match | None:
+    def _pattern_in(self, line: bytes) -> str:
+        return next(pattern for pattern, wanted in self._patterns if wanted in line)
+
+    def _tell(self, found: list[bytes], count: int, now: float) -> Match | None:
         if self._told is not None and now - self._told < NOTICE_GAP.value:
-            self._suppressed += len(found)
+            self._suppressed += count
             return None
         self.strikes = self.strikes + 1 if self._suppressed else 0
         if self.strikes >= NOTICE_STRIKES.value:
             self.is_over = True
             return None
-        lines = b"\n".join(line for line, _ in found[: NOTICE_LINES.value]).decode("utf-8", "replace")
-        suppressed, self._suppressed = self._suppressed + max(0, len(found) - NOTICE_LINES.value), 0
+        lines = b"\n".join(found).decode("utf-8", "replace")
+        suppressed, self._suppressed = self._suppressed + count - len(found), 0
         self._told = now
         self.matches += 1
         self.is_over = self.matches >= NOTICE_MATCHES.value
-        return Match(lines[: NOTICE_TEXT.value], found[0][1], suppressed)
+        return Match(lines[: NOTICE_TEXT.value], self._pattern_in(found[0]), suppressed)
 
 
 class Breaker:

@@ -279,6 +279,10 @@ async def test_a_tag_is_kept_with_its_process(environment: hermetic.Environment,
     await process.set_tag("second")
     assert (await environment.process(process.id)).info.tag == "second"
     assert {info.id: info.tag for info in await environment.processes()}[process.id] == "second"
+    other = await environment.process(process.id)
+    assert await other.swap_tag("second", "third") == "done"
+    assert await process.swap_tag("second", "fourth") == "changed"
+    assert process.info.tag == "third"
     with pytest.raises(hermetic.InvalidArgument, match="at most 2048 bytes"):
         await shell.start("true", tag="x" * 2049)
 

@@ -95,6 +95,22 @@ async def test_two_may_attach_at_once_and_see_the_same(open_another: Open, task:
     assert (await first.run("echo still here")).output == "still here\n"
 
 
+async def test_one_of_two_claims_a_process_and_the_other_when_that_one_leaves(open_another: Open, task: str) -> None:
+    first = await open_another(task=task)
+    second = await open_another(task=task)
+    process = await first.start("cat", tag="a")
+    other = await second.process(process.id)
+    waiting = asyncio.ensure_future(other.claim())
+    await process.claim()
+    assert await other.swap_tag("a", "b", claimed=True) == "claimed"
+    assert await process.swap_tag("a", "b", claimed=True) == "done"
+    assert not waiting.done()
+    await first.close()
+    async with asyncio.timeout(10):
+        await waiting
+    assert (other.info.tag, await other.swap_tag("b", "c", claimed=True)) == ("b", "done")
+
+
 async def test_opening_one_task_twice_at_the_same_time_gives_one_environment(open_another: Open, task: str) -> None:
     first, second = await asyncio.gather(open_another(task=task), open_another(task=task))
     assert first.id == second.id

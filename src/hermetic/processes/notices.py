@@ -18,6 +18,8 @@ from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.task import Show
 
+MARKING = 1.0  # seconds that the note of a notice may take before the next one is given
+
 Sink = Callable[[Notice], Awaitable[object]]
 
 _log = logging.getLogger("hermetic.notices")
@@ -159,14 +161,15 @@ class Notices:
             if not await self._give(pending):
                 continue
             self._handed.append(pending)
+            marks: list[asyncio.Task[None]] = []
             try:
                 yield pending.notice
             finally:
                 if pending in self._handed:
                     self._handed.remove(pending)
-                    self._run(pending.taken, self._marks)
-            if self._marks:  # what was taken is remembered before anything else is given
-                await asyncio.wait(self._marks)
+                    marks.append(self._run(pending.taken, self._marks))
+            if marks:  # what was taken is remembered before anything else is given, where its place answers
+                await asyncio.wait(marks, timeout=MARKING)
 
     async def _deliver(self) -> None:
         """Hands notices to the sinks in their order, one after the other, each until it is taken."""
@@ -213,7 +216,9 @@ class Notices:
         if tasks := self._tasks | self._marks:
             await asyncio.wait(tasks)
 
-    def _run(self, work: Callable[[], Awaitable[None]], among: "set[asyncio.Task[None]] | None" = None) -> None:
+    def _run(
+        self, work: Callable[[], Awaitable[None]], among: "set[asyncio.Task[None]] | None" = None
+    ) -> "asyncio.Task[None]":
         async def quietly() -> None:
             with contextlib.suppress(ExecutionError):  # the place is gone, and so is what was to be remembered there
                 await work()
@@ -222,6 +227,7 @@ class Notices:
         task = asyncio.ensure_future(quietly())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
 
 async def _persist(sink: Sink, notice: Notice) -> None:

@@ -412,3 +412,16 @@ def test_the_time_of_a_start_that_was_cancelled_ends_with_the_answer(slow_profil
         assert later["ending"] == ["timed_out", 0.6]
         names = [session["name"] for session in client.ask("sessions")[0]["sessions"]]
         assert "gone" not in names
+
+
+def test_a_shell_that_ends_is_replaced_as_soon_as_its_copy_has_come() -> None:
+    """A copy that does not come is given up after 0.2 s; one that does is not waited for so long."""
+    with running() as resident, resident.client() as client:
+        took = []
+        for _ in range(150):
+            client.run("X=$((X + 1))")
+            began = time.monotonic()
+            assert client.run("exit 3")[0]["ending"] == ["exited", 3]
+            took.append(time.monotonic() - began)
+        assert client.run("echo $X")[1] == b"150\n"
+        assert sum(seconds > 0.19 for seconds in took) <= 2, took

@@ -66,6 +66,9 @@ class Flock:
     def prove(self, copy: Shell) -> None:
         """A copy has reported: it can be relied on. The oldest beyond COPIES go."""
         self.ordered.remove(copy)
+        if not self.ordered and self.proof_timer is not None:
+            self.proof_timer.cancel()
+            self.proof_timer = None
         self.copies.append(copy)
         self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
         while len(self.copies) > COPIES:

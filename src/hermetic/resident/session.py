@@ -255,6 +255,8 @@ class Session:
             self.when_started.tell()
         elif shell in self.flock.ordered:
             self.flock.prove(shell)
+            if self.lane is None:
+                self._promote()
         elif shell in self.beside:
             self._hand(self.beside.pop(shell), shell)
         elif self.move is not None and shell is self.move.shell:
@@ -365,8 +367,6 @@ class Session:
             command, shell.command = shell.command, None
             if command is not None:
                 command.finish(ending_of(status))
-            return
-        if shell.path not in self.flock.shells:
             return
         # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
         self.resident.take_events()

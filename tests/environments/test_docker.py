@@ -97,6 +97,15 @@ async def test_no_value_of_a_variable_is_told_to_the_engine(
         assert "hidden" not in (await env.run("tr '\\0' ' ' </proc/1/environ; tr '\\0' ' ' </proc/1/cmdline")).output
 
 
+async def test_the_engine_starts_nothing_for_a_command(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image) as env:
+        before = inspect(engine, env)["ExecIDs"]
+        assert (await env.run("cat", stdin="given", env={"A": "b"})).output == "given"
+        await (await env.start("true")).wait(20)
+        assert (await env.run(["true"])).exit_code == 0
+        assert inspect(engine, env)["ExecIDs"] == before
+
+
 async def test_the_variables_of_the_image_reach_commands(engine: str, image: str) -> None:
     extra = ["--env", "OF_THE_IMAGE=yes"]
     async with hermetic.open(engine, image=image, extra_args=extra) as env:

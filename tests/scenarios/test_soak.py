@@ -2,6 +2,10 @@
 
 import asyncio
 import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,37 @@ from hermetic.contract.environment import EnvironmentInfo
 from tests.sizes import scale
 
 
-def tree_size(pid: int) -> int:
-    """Direct children of a process, zombies included."""
-    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+def below(pid: int) -> list[int]:
+    """All that descends from a process, zombies included."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # a copy that was on its way
+        return []
+    return [pid for child in children for pid in (child, *below(child))]
+
+
+def rss(pid: int) -> int:
+    """The memory of a process, in bytes; none once it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def of_the_caller() -> tuple[int, int]:
+    """Descriptors and threads of this process."""
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+@contextmanager
+def few_descriptors(soft: int) -> Iterator[None]:
+    """What is started meanwhile inherits a soft limit that is soon reached."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def memory(info: EnvironmentInfo) -> int:
@@ -35,8 +67,9 @@ async def test_ten_thousand_commands_leave_the_resident_as_it_was() -> None:
         )
         for command in commands * 40:
             await env.run(command)
-        before = await env.info()
-        children = tree_size(before.pid)
+        before, callers, callers_memory = await env.info(), of_the_caller(), rss(os.getpid())
+        descendants = below(before.pid)
+        shells = max(map(rss, descendants))
         for i in range(scale(10_000)):
             result = await env.run(commands[i % len(commands)])
             assert result.exit_code is not None
@@ -44,16 +77,21 @@ async def test_ten_thousand_commands_leave_the_resident_as_it_was() -> None:
         assert after.descriptors is not None
         assert before.descriptors is not None
         assert abs(after.descriptors - before.descriptors) <= 6  # copies may be on their way
-        assert abs(tree_size(after.pid) - children) <= 6
+        assert abs(len(below(after.pid)) - len(descendants)) <= 6
+        assert of_the_caller() == callers
         assert len(os.listdir(f"/proc/{after.pid}/task")) == 1
         assert memory(after) - memory(before) < 2 << 20
+        assert max(map(rss, below(after.pid))) - shells < 2 << 20
+        assert rss(os.getpid()) - callers_memory < 8 << 20
         assert int((await env.run("echo $X")).output) > 0
 
 
 @pytest.mark.slow
 async def test_five_hundred_background_processes_need_no_thread_each() -> None:
-    async with hermetic.open("local") as env:
-        soft_outside = (await env.run("ulimit -Sn")).output
+    with few_descriptors(256):  # 500 processes have two each
+        env = await hermetic.open("local")
+    async with env:
+        assert (await env.run("ulimit -Sn")).output == "256\n"
         before = await env.info()
         processes = [await env.start(f"echo {i}; read x; echo $x") for i in range(500)]
         during = await env.info()
@@ -62,7 +100,7 @@ async def test_five_hundred_background_processes_need_no_thread_each() -> None:
         assert (memory(during) - memory(before)) / 500 < 64 * 1024
         soft_inside = await env.start("ulimit -Sn")
         await soft_inside.wait()
-        assert (await soft_inside.read()).data.decode() == soft_outside
+        assert (await soft_inside.read()).data == b"256\n"
         await asyncio.gather(*(process.submit(f"answer {i}") for i, process in enumerate(processes)))
         endings = await asyncio.gather(*(process.wait(timeout=60) for process in processes))
         assert set(endings) == {hermetic.Exited(0)}

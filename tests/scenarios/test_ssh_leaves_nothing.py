@@ -14,7 +14,10 @@ import hermetic
 from hermetic.environments.records import runtime_root
 from hermetic.environments.starting import ended
 from tests.environments.sshd import Sshd, running
+from tests.scenarios.living import with_argument
 from tests.sizes import scale
+
+ODD = f"6000.{os.getpid()}"  # by which what was started there is found
 
 CALLER = """
 import asyncio, json, sys
@@ -22,8 +25,9 @@ import hermetic
 
 async def main():
     environment = await hermetic.open("ssh", **json.loads(sys.argv[1]))
-    await environment.run("setsid sleep 600 & disown; nohup sleep 600 >/dev/null 2>&1 &")
-    await environment.start("sleep 600")
+    lasting = "sleep " + sys.argv[2]
+    await environment.run(f"setsid {lasting} & disown; nohup {lasting} >/dev/null 2>&1 &")
+    await environment.start(lasting)
     info = await environment.info()
     print(environment.id, info.pid, info.guardian, flush=True)
     await asyncio.sleep(600)
@@ -50,8 +54,9 @@ async def test_a_hundred_opened_and_closed(sshd: Sshd) -> None:
     ids = []
     for _ in range(scale(100)):
         async with hermetic.open("ssh", **sshd.options) as env:
-            await env.run("sleep 600 & setsid sleep 600 &")
+            await env.run(f"sleep {ODD} & setsid sleep {ODD} &")
             ids.append(env.id)
+        assert with_argument(ODD) == []
     assert left(ids) == []
 
 
@@ -61,16 +66,18 @@ async def test_twenty_callers_killed(sshd: Sshd) -> None:
     ids = []
     for _ in range(scale(20)):
         caller = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CALLER, json.dumps(options), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", CALLER, json.dumps(options), ODD, stdout=asyncio.subprocess.PIPE
         )
         assert caller.stdout is not None
         id, *residents = (await caller.stdout.readline()).decode().split()
         ids.append(id)
+        assert len(with_argument(ODD)) > 2  # the caller is one of them
         caller.send_signal(signal.SIGKILL)
         await caller.wait()
         async with asyncio.timeout(30):
             for pid in map(int, residents):
                 await ended(pid)
+        assert with_argument(ODD) == []
     async with asyncio.timeout(30):
         while left(ids):  # noqa: ASYNC110 - the caller's own machine looks when the lease is over, and tells nobody
             await asyncio.sleep(0.05)

@@ -23,9 +23,11 @@ from hermetic.contract.verdict import ShellState
 from hermetic.session.definitions import read_definitions
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
+from hermetic.session.guard import Guard
 from hermetic.session.keeping import record_of
 from hermetic.session.spot import NOWHERE, Spot, relevant
 from hermetic.toolbox import Toolbox
+from tests.sizes import scale
 
 
 @asynccontextmanager
@@ -146,6 +148,63 @@ async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Pa
         guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
         await guard.command("t", "true", env)
         assert await is_refused(guard, env, "rm -rf /srv/x; ls") is (meanwhile != "true")
+
+
+class Racing(PolicyDoor):
+    """Another command changes the session between a decision and what was decided on."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__(make_desk(ApprovalSettings()))
+        self.change = change
+        self.trusted: list[Environment] = []
+
+    async def command(self, *words: Any, **more: Any) -> int | None:
+        known = await super().command(*words, **more)
+        if self.trusted:
+            await self.trusted.pop().run(self.change)
+        return known
+
+
+@pytest.mark.parametrize("kind", ["run", "start"])
+async def test_what_changes_between_the_decision_and_the_start_is_judged_again(tmp_path: Path, kind: str) -> None:
+    async with opened(tmp_path) as env:
+        change = "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
+        guard = Racing(change)
+        other = await hermetic.attach(env.id)
+        env._put_behind(Guard(guard, env))
+        try:
+            await env.run("ls")
+            guard.trusted = [other]
+            with pytest.raises(NotPermitted):
+                await (env.run("ls") if kind == "run" else env.start("ls"))
+            assert not (tmp_path / "marker").exists()
+        finally:
+            await other.close()
+
+
+async def test_commands_that_change_each_others_meaning_get_nothing_past_the_door(tmp_path: Path) -> None:
+    toolbox = Toolbox(options={"cwd": str(tmp_path), "login": False})
+    outcomes: list[str | None] = []
+
+    async def call(command: str) -> Any:
+        return json.loads(await toolbox.call("terminal", {"command": command}, task_id="t"))
+
+    async def change() -> None:
+        for _ in range(scale(400)):
+            await call("ls() { touch marker; rm -rf /srv/none; }")
+            await call("unset -f ls")
+
+    async def use() -> None:
+        for _ in range(scale(600)):
+            outcomes.append((await call("ls")).get("status"))
+
+    try:
+        async with asyncio.timeout(120):
+            await asyncio.gather(change(), use(), use())
+        assert set(outcomes) <= {None, "blocked"}
+        assert not (tmp_path / "marker").exists()
+    finally:
+        await toolbox.close(remove=True)
 
 
 @pytest.mark.parametrize("meanwhile", ["cd /", "true"])

@@ -13,7 +13,7 @@ from copy import copy
 from .bare_jobs import BareCommand, Report, Start
 from .bare_keeper import BareSweep
 from .bare_line import OUT, Complaints, Line
-from .command import assignments
+from .command import STALE, assignments
 from .exports import Definitions, Exports, parse_exports
 from .flock import Flock
 from .lean import deque
@@ -171,6 +171,9 @@ class BareSession(Session):
                 self.yield_command(command)
 
     def _send(self, command: BareCommand, state: State) -> None:
+        if command.order.is_stale(self.exports.changes):
+            command.conclude(["lost", STALE])
+            return
         if self.current is None:
             self.current = command
             command.notes[:0] = self.notes

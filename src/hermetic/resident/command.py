@@ -144,6 +144,11 @@ class Command(Job):
         if self.in_lane and YIELDED not in self.notes:
             self.notes.append(YIELDED)
 
+    def conclude(self, ending: Ending) -> None:
+        """Finish, without a shell that would leave it."""
+        self.finish(ending)
+        self.shell_left()
+
     def shell_left(self) -> None:
         """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""
         self.close_descriptors()
@@ -156,11 +161,25 @@ class Command(Job):
             self.order.stdin_fd = None
 
 
+STALE = "the session changed before the command began"
+
+
 class Order:
     """What goes with a command's text."""
 
-    def __init__(self, cwd: str | None = None, env: dict[str, str] | None = None, stdin_fd: int | None = None) -> None:
+    def __init__(
+        self,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        stdin_fd: int | None = None,
+        known: int | None = None,
+    ) -> None:
         self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
+        self.known = known  # the number of changes of its session by which it was judged; None: whatever it is
+
+    def is_stale(self, changes: int) -> bool:
+        """Whether its words may mean something else by now than to whoever sent it."""
+        return self.known is not None and self.known != changes
 
 
 def assignments(env: dict[str, str]) -> bytes:

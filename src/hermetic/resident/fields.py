@@ -48,6 +48,10 @@ def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: in
     return value
 
 
+def optional_number(fields: Fields, name: str) -> int | None:
+    return None if fields.get(name) is None else number(fields, name)
+
+
 def flag(fields: Fields, name: str, default: bool = False) -> bool:
     value = fields.get(name, default)
     if type(value) is not bool:

@@ -25,12 +25,12 @@ class LookingRequests:
         if session is None:
             request.reply({"cwd": self.resident.cwd, "changes": 0, "is_there": False})
             return
-        known = request.fields.get("known")
+        known, changes = request.fields.get("known"), session.exports.changes
 
         def answer(data: bytes) -> None:
             fits = len(data) <= frames.MAX_BODY
-            request.reply(
-                {"cwd": session.cwd, "changes": session.exports.changes, "is_there": True, "fits": fits},
+            request.reply(  # what is told may be newer than that number, never older
+                {"cwd": session.cwd, "changes": changes, "is_there": True, "fits": fits},
                 data if fits else b"",
             )
 

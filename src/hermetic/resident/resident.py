@@ -175,7 +175,7 @@ class Resident:
         answer: Begun,
     ) -> None:
         """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
-        session = self.session(session_name)
+        session, known = self.session(session_name), launch_options.pop("known")
         self.starting[job_id] = [answer]
 
         def launch(exports: dict[str, str]) -> None:
@@ -183,6 +183,8 @@ class Resident:
             try:
                 if job_id not in self.starting:
                     raise Refusal("Cancelled", "withdrawn before it began")
+                if known not in (None, session.exports.changes):
+                    raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
                 place = self.resolve_cwd(session, cwd)
                 job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
             except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from .command import Vocabulary, may_set_traps
+from .command import STALE, Vocabulary, may_set_traps
 from .exports import Definitions, Exports
 from .flock import Flock
 from .job import ending_of
@@ -121,7 +121,7 @@ class Session:
         self.waiting.clear()
         self.beside.clear()
         for command in waiting:
-            self._finish(command, ["lost", why])
+            command.conclude(["lost", why])
 
     # -- commands
     def run(self, command: Command) -> None:
@@ -147,6 +147,9 @@ class Session:
                 return
             if self.move is not None and self.move.must:
                 return
+            if self.waiting[0].order.is_stale(self.exports.changes):
+                self.waiting.popleft().conclude(["lost", STALE])
+                continue
             if self.lane.command is not None:
                 if not self.resident.has_subreaper:
                     return  # the end of a shell beside the lane would not be seen: one after the other
@@ -380,12 +383,12 @@ class Session:
             self.move_over(None)
         elif shell in self.beside:
             lost = self.beside.pop(shell)
-            self._finish(lost, ["lost", "the shell for this command died before it began"])
+            lost.conclude(["lost", "the shell for this command died before it began"])
         elif shell is self.lane:
             self._lane_died(shell, status, command, unread)
         elif command is not None:
             shell.command = None
-            self._finish(command, ending_of(status))
+            command.conclude(ending_of(status))
         elif was_copy:
             self.covered = False
             self._settle()
@@ -413,7 +416,7 @@ class Session:
         if command is None:
             self._promote()
         elif unread and command.is_ending:
-            self.when_lane.add(lambda: self._finish(command, ending_of(status)))  # it never began, and shall not
+            self.when_lane.add(lambda: command.conclude(ending_of(status)))  # it never began, and shall not
             self._promote()
         elif unread:
             # It died idle: bytes left in the channel show that the order was never begun. So it is not run twice.
@@ -423,13 +426,8 @@ class Session:
             command.notes.append(
                 "state restored: the command ended its shell, so variables, functions and directory are as before it"
             )
-            self.when_lane.add(lambda: self._finish(command, ending_of(status)))
+            self.when_lane.add(lambda: command.conclude(ending_of(status)))
             self._promote()
-
-    @staticmethod
-    def _finish(command: Command, ending: Ending) -> None:
-        command.finish(ending)
-        command.shell_left()
 
     def await_proof(self) -> None:
         self.flock.await_proof(self._proof_over)
@@ -491,7 +489,7 @@ class Session:
             self.flock.forget(shell)
             if command is not None:
                 shell.command = None
-                self._finish(command, ["signalled", 9])
+                command.conclude(["signalled", 9])
         self.lane = None
         if self.move is not None:
             self.move.abandon()

@@ -49,7 +49,7 @@ class StartingRequests:
         fields = request.fields
         text, stdin = self._split(request)
         separate = take.flag(fields, "separate")
-        order = Order(take.path(fields, "cwd"), take.environ(fields))
+        order = Order(take.path(fields, "cwd"), take.environ(fields), known=take.optional_number(fields, "known"))
         command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
         order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
         self.resident.run(command)
@@ -131,6 +131,7 @@ class StartingRequests:
             "stdin": kind,
             "tag": take.tag(fields),
             "script": take.script(fields),
+            "known": take.optional_number(fields, "known"),
         }
         if take.flag(fields, "argv"):
             argv = [os.fsdecode(word) for word in text.split(b"\0")]

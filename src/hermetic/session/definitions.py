@@ -39,6 +39,11 @@ class Definitions:
         self.is_there = False  # whether the session has a shell
         self.is_fresh = False  # whether nothing has run in it that could have changed it
 
+    @property
+    def changes(self) -> int | None:
+        """The number of changes that what was told last is of; None before it was asked."""
+        return None if self._known is None else max(self._known[0], AT_FIRST)
+
     async def ask(self) -> ShellState:
         """What the next command of the session meets. No shell is started for it."""
         known = self._known[0] if self._known and self._known[1] == self._link.hello.resident else None

@@ -57,9 +57,10 @@ class PolicyDoor:
     async def command(
         self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
-        """May this text run in a shell there?"""
+    ) -> int | None:  # fmt: skip
+        """May this text run in a shell there? The number of changes of the session by which it was judged."""
         around, spot = await self._around(environment, session, text, cwd)
+        known = spot.changes(session)
         changed = spot.changed(session, around.state)
         around = _with(
             around,
@@ -72,6 +73,7 @@ class PolicyDoor:
         await self._decide("command", task, text, examined, around, spot, changed=changed_since)
         spot.accept(session, changed)
         await self._see_first(environment, spot, session)
+        return known
 
     async def _changed_since(
         self, environment: Environment | Spot, session: str, text: str, cwd: str | None, before: Surroundings
@@ -150,15 +152,17 @@ class PolicyDoor:
     async def outside(
         self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> int | None:  # fmt: skip
         """May this text leave its sandbox? Somebody is always asked."""
         around, spot = await self._around(environment, "", text, cwd)
+        known = spot.changes("")
         around = _with(
             around, stdin=_text(stdin), env=dict(env or {}), context={**(around.context or {}), **(env or {})}
         )
         changed_since = partial(self._changed_since, environment, "", text, cwd, around)
         examined = _with_ours(examine_command(text, around), self.desk.ours, spot)
         await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
+        return known
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which is nobody's doing."""

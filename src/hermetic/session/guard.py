@@ -39,10 +39,12 @@ class Guard:
     async def command(
         self, command: str | Sequence[str], *, session: str, stdin: str | bytes | None, env: Mapping[str, str] | None,
         cwd: str | None,
-    ) -> None:  # fmt: skip
-        """Raises NotPermitted."""
+    ) -> int | None:  # fmt: skip
+        """The number of changes of the session that it was judged by. Raises NotPermitted."""
         text = command if isinstance(command, str) else shlex.join(command)
-        await self._door.command(self._task, text, self._environment, session=session, stdin=stdin, env=env, cwd=cwd)
+        return await self._door.command(
+            self._task, text, self._environment, session=session, stdin=stdin, env=env, cwd=cwd
+        )
 
     async def input(self, data: bytes, process: ProcessInfo) -> None:
         """Raises NotPermitted."""

@@ -30,6 +30,7 @@ from hermetic.session.arguments import (
 from hermetic.session.blobs import cut, with_blob
 from hermetic.session.excerpt import Excerpt, gather
 from hermetic.session.files import Files
+from hermetic.session.judged import judged_again
 from hermetic.session.live_output import LiveOutput
 from hermetic.session.process import Process
 
@@ -47,11 +48,12 @@ class Session:
 
     def __init__(
         self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
-        guard: "Guard | None" = None, editing: asyncio.Lock | None = None,
+        guard: "Guard | None" = None, editing: asyncio.Lock | None = None, known: int | None = None,
     ) -> None:  # fmt: skip
         self._link = link
         self._name = name
         self._before = before  # every command and process
+        self._known = known  # the number of changes by which commands were judged; None: nobody has judged them
         self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
         self._files = Files(link, name)
         self._editing = editing or asyncio.Lock()  # edits of this caller wait for each other, and need not try again
@@ -87,8 +89,7 @@ class Session:
         Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
         """
         text, is_argv = encode_command(command)
-        id = next(self._ids)
-        fields: Fields = {"op": "run", "session": self._name, "id": id, "text": len(text)}
+        fields: Fields = {"op": "run", "session": self._name, "text": len(text)}
         if is_argv:
             fields["argv"] = True
         if timeout is not None:
@@ -104,13 +105,21 @@ class Session:
             _add_place(fields, cwd, env)
         if on_output is not None:
             check_callback(on_output)
-        if self._guard is not None:
-            await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
-        if self._before is not None:
-            await self._before()
-        if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
-            return await self._run(Call(fields, answers.ran, text), most, cancel)
-        return await self._run_with(fields, text, most, stdin, on_output, cancel)
+
+        async def attempt() -> Result:
+            known = self._known
+            if self._guard is not None:
+                known = await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
+            if self._before is not None:
+                await self._before()
+            mine: Fields = {**fields, "id": next(self._ids)}
+            if known is not None:
+                mine["known"] = known
+            if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
+                return await self._run(Call(mine, answers.ran, text), most, cancel)
+            return await self._run_with(mine, text, most, stdin, on_output, cancel)
+
+        return await attempt() if self._guard is None else await judged_again(attempt)
 
     async def start(
         self,
@@ -153,12 +162,18 @@ class Session:
             fields["stdin"] = stdin
         else:
             data = encode_input(stdin, "stdin")
-        if self._guard is not None:
-            await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
-        if self._before is not None:
-            await self._before()
-        said = await self._with_command(fields, text, data, self._start)
-        return Process(self._link, said.process, self._guard)
+
+        async def attempt() -> Process:
+            known = self._known
+            if self._guard is not None:
+                known = await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
+            if self._before is not None:
+                await self._before()
+            mine = fields if known is None else {**fields, "known": known}
+            said = await self._with_command(mine, text, data, self._start)
+            return Process(self._link, said.process, self._guard)
+
+        return await attempt() if self._guard is None else await judged_again(attempt)
 
     async def process(self, id: str) -> Process:
         """The process with this id. Raises UnknownProcess."""

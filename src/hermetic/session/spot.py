@@ -17,7 +17,7 @@ from hermetic.environments.child_environment import child_environment
 from hermetic.policy.circumstances import always_counts, counts
 from hermetic.policy.paths import classify
 from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
-from hermetic.session.definitions import Definitions
+from hermetic.session.definitions import AT_FIRST, Definitions
 
 NOWHERE = "\0nowhere"  # no directory is the agent's own
 _OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
@@ -64,6 +64,11 @@ class Spot:
             self._first.setdefault(session, state.variables)
             self._begun.setdefault(session, state if known.is_fresh else self.expected())
         return state
+
+    def changes(self, session: str) -> int | None:
+        """The number of changes that the session had when it was last looked at; None where nobody can tell."""
+        known = self._definitions.get(session)
+        return AT_FIRST if known is None else known.changes
 
     def expected(self) -> ShellState:
         """What a session begins with, as far as one can tell before it does."""

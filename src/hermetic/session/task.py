@@ -95,8 +95,8 @@ class Door(Protocol):
     async def command(
         self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
-        """May this text run in a shell there?"""
+    ) -> int | None:  # fmt: skip
+        """May this text run in a shell there? The number of changes of the session by which it was judged."""
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process?"""
@@ -116,7 +116,7 @@ class Door(Protocol):
     async def outside(
         self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> int | None:  # fmt: skip
         """May this text run outside of its sandbox?"""
 
     async def meet(self, environment: Environment) -> None:
@@ -129,8 +129,9 @@ class OpenDoor:
     async def command(
         self, task: str, text: str, environment: Environment | Spot, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
-        """Anything may."""
+    ) -> int | None:  # fmt: skip
+        """Anything may, whatever the session has become."""
+        return None
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """Anything may."""
@@ -150,8 +151,9 @@ class OpenDoor:
     async def outside(
         self, task: str, text: str, environment: Environment | Spot, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> int | None:  # fmt: skip
         """Anything may."""
+        return None
 
     async def meet(self, environment: Environment) -> None:
         """Nothing is looked at."""

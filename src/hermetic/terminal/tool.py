@@ -9,10 +9,11 @@ import msgspec
 
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
-from hermetic.contract.errors import ExecutionError, InvalidArgument
+from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
+from hermetic.session.attempts import Attempts
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.spot import Spot
@@ -41,14 +42,15 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
             "put its data into stdin, or write a script in parts and run that",
             argument="command",
         )
-    async with task.place(partial(_judge, task, asked), outside=asked.outside) as environment:
+    attempts = Attempts(task, partial(_judge, task, asked))
+    async with task.place(attempts, outside=asked.outside) as environment:
         desk = desks.desk(task.id, environment, asked.command)
         before = (desk.refused, desk.cleared) if desk else (0, 0)
         if desk is not None and (more := await desk.variables(environment)):
             asked = msgspec.structs.replace(asked, environment={**more, **(asked.environment or {})})
         if asked.background:
-            return await _background(task, asked, environment)
-        answer = await _foreground(task, asked, environment)
+            return await _background(task, asked, environment, attempts)
+        answer = await _foreground(task, asked, environment, attempts)
         if desk is not None:
             answer |= told(before, desk)
         if hint := sudo_hint(asked.command, answer["output"], is_answered=desk is not None):
@@ -59,21 +61,21 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
     return answer
 
 
-async def _judge(task: Task, asked: TerminalArguments, place: Environment | Spot) -> None:
+async def _judge(task: Task, asked: TerminalArguments, place: Environment | Spot) -> int | None:
     judge = task.door.outside if asked.outside else task.door.command
-    await judge(task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir)
+    return await judge(task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir)
 
 
-async def _foreground(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
+async def _foreground(task: Task, asked: TerminalArguments, environment: Environment, attempts: Attempts) -> Fields:
     timeout, note = _timeout(task, asked)
     async with task.alive():
         if asked.pty:
-            answer = await _in_terminal(task, asked, environment, timeout)
+            answer = await _in_terminal(task, asked, environment, timeout, attempts)
         else:
-            result = await environment.run(
+            result = await attempts.begin(environment, lambda session: session.run(
                 asked.command, timeout=timeout, on_timeout=asked.on_timeout, cwd=asked.workdir, stdin=asked.stdin,
                 env=asked.environment, limit=RAW * task.limits.output, cancel=task.interrupted,
-            )  # fmt: skip
+            ))  # fmt: skip
             answer = await _answer(task, asked, result)
     if note:
         answer["timeout_note"] = note
@@ -146,13 +148,15 @@ def _yielded(process: Process, waiting: bool | None) -> Fields:
     }  # fmt: skip
 
 
-async def _in_terminal(task: Task, asked: TerminalArguments, environment: Environment, timeout: float) -> Fields:
+async def _in_terminal(
+    task: Task, asked: TerminalArguments, environment: Environment, timeout: float, attempts: Attempts
+) -> Fields:
     """A foreground command that has a terminal."""
     wishes = Wishes(task=task.id, caller=task.caller, origin="foreground")
-    process = await environment.start(
+    process = await attempts.begin(environment, lambda session: session.start(
         asked.command, id=_new_id(), pty=True, rows=ROWS, cols=COLS, cwd=asked.workdir, env=asked.environment,
         tag=write_wishes(wishes),
-    )  # fmt: skip
+    ))  # fmt: skip
     try:
         ending = await _ending(task, asked, process, timeout)
     except asyncio.CancelledError:
@@ -225,7 +229,7 @@ def _shown(
     return cut.text(f"Read them with process(action='log', session_id={log!r}, offset=LINE).")
 
 
-async def _background(task: Task, asked: TerminalArguments, environment: Environment) -> Fields:
+async def _background(task: Task, asked: TerminalArguments, environment: Environment, attempts: Attempts) -> Fields:
     wishes, extra = _wishes(task, asked)
     if (await environment.info()).processes >= task.limits.running:
         raise InvalidArgument(
@@ -233,11 +237,11 @@ async def _background(task: Task, asked: TerminalArguments, environment: Environ
             argument="background",
         )
     try:
-        process = await environment.start(
+        process = await attempts.begin(environment, lambda session: session.start(
             asked.command, id=_new_id(), pty=asked.pty, rows=ROWS, cols=COLS, cwd=asked.workdir,
             stdin="pipe" if asked.stdin is None else asked.stdin, env=asked.environment, tag=write_wishes(wishes),
-        )  # fmt: skip
-    except InvalidArgument:
+        ))  # fmt: skip
+    except (InvalidArgument, NotPermitted):
         raise
     except ExecutionError as error:
         return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}

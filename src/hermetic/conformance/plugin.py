@@ -35,8 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_place] = Place(config.getoption("--environment"), options)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends the environment."""
+    """Ends the environment, before a conftest takes away what it made for the session."""
     if place := config.stash.get(_place, None):
         place.close()
 

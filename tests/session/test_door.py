@@ -276,6 +276,35 @@ async def test_a_link_that_is_there_hides_nothing_from_a_shell(tmp_path: Path, c
         assert not await is_refused(guard, env, "echo x > /dev/stderr 2> /dev/null > /dev/fd/1")
 
 
+# What an earlier command left, and what slips past whoever does not look through it.
+SLIPPING = [
+    ("ln -s .. up", "rm -rf up/victim"),
+    ("mkdir d; ln -s ../.. d/u", "cd d/u && rm -rf victim"),
+    ("x=echo; declare -n r=x; x=rm", "$r -rf ~/victim"),
+    ("true", "ln ../.bashrc x"),
+    ("true", "cp -l ../.bashrc x"),
+]
+
+
+@pytest.mark.parametrize(("before", "command"), SLIPPING)
+async def test_links_and_other_names_are_looked_through(tmp_path: Path, before: str, command: str) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "victim").mkdir()
+    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
+    async with asyncio.timeout(60), hermetic.open("local", **options) as env:
+        guard = door()
+        await guard.command("t", "true", env)
+        await env.run(before)
+        assert await is_refused(guard, env, command)
+
+
+@pytest.mark.parametrize("command", ['bash -c "$(cat)"', '$0 -c "$(cat)"', 'eval "$(cat)"', "x=$(cat); $x"])
+async def test_a_substitution_reads_the_input_of_its_command(tmp_path: Path, command: str) -> None:
+    async with opened(tmp_path) as env:
+        assert await is_refused(door(), env, command, stdin="rm -rf /srv/photos")
+        assert not await is_refused(door(), env, command, stdin="ls")
+
+
 BEYOND = [
     "git push -f origin main > /etc/passwd", "sudo git push -f origin main", "ssh prod git push -f origin main",
     "PATH=/tmp/x git push -f origin main", "/tmp/evil/git push -f origin main", "git push -f other main",

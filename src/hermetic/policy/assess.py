@@ -16,7 +16,7 @@ from .commands.catalog import all_judges
 from .commands.environment import judge_variable
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
-from .effects import write
+from .effects import delete, write
 from .evaluator import Evaluator, Overflow
 from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
@@ -147,12 +147,24 @@ def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -
     return _examine_call(["write", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
-def join_writes(examined: Examined, paths: Sequence[str], around: Surroundings) -> Examined:
-    """The same with what it means that these files are written too, which its text does not name."""
-    parts = examine_writes(paths, around).verdict.parts
+def join_changes(examined: Examined, written: Sequence[str], deleted: Sequence[str], around: Surroundings) -> Examined:
+    """The same with what it means that these files change too, which its text does not name."""
+    parts = [*examine_writes(written, around).verdict.parts, *_examine_deletes(deleted, around).verdict.parts]
     added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)  # good for one time alone
     verdict = _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *added)))
-    return Examined(verdict, (*examined.acts, *(Act("write", path=to_bytes_text(path)) for path in paths)))
+    acts = [Act("write", path=to_bytes_text(path)) for path in written]
+    acts += [Act("delete", path=to_bytes_text(path)) for path in deleted]
+    return Examined(verdict, (*examined.acts, *acts))
+
+
+def _examine_deletes(paths: Sequence[str], around: Surroundings) -> Examined:
+    """What it means that these go, with all that is in them."""
+
+    def judge(call: Call) -> None:
+        for path in call.args:
+            delete(call.again(["rm", "-r", path]), path, recursive=True)
+
+    return _examine_call(["rm", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
 def join_ours(examined: Examined, paths: Sequence[str]) -> Examined:

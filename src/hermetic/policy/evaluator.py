@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from .acts import Act, Deed
@@ -16,6 +15,7 @@ from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import EXHAUSTION, FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
 from .compounds import first_word, run_compound
+from .decoders import holds_unpacked, is_decoded, unpacks
 from .marks import ENDLESS, LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
 from .paths import classify, resolve
@@ -35,7 +35,6 @@ from .syntax import (
     Redirect,
     Seq,
     Simple,
-    Sub,
     Word,
 )
 from .words import MAX_TEXT, Folder
@@ -45,7 +44,6 @@ MAX_NESTING = 60
 MAX_PROBES = 4
 MAX_ACTS = 2000
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
-_DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
 
 
@@ -65,6 +63,7 @@ class Evaluator:
         self.fixed = False
         self.active: list[tuple[str, tuple[str, ...]]] = []  # functions being run, with their arguments
         self.aliasing: list[str] = []
+        self.input: str | None = None  # what substitutions in the words of the present command read
         self.forking = 0  # inside a pipeline or a background command
         self.processes = 0
         self.endless = 0
@@ -96,7 +95,7 @@ class Evaluator:
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
-        output = self.run(body, shell.fork(), None)
+        output = self.run(body, shell.fork(), self.input)
         if ENDLESS in output:
             self.report(EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell)
         return output
@@ -238,7 +237,7 @@ class Evaluator:
 
     def _pipe(self, node: Pipe, shell: Shell, stdin: str | None) -> str:
         text = stdin
-        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(_unpacks(one) for one in node.commands[:-1]):
+        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(unpacks(one) for one in node.commands[:-1]):
             self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
         self.forking += 1
         for command in node.commands:
@@ -269,6 +268,13 @@ class Evaluator:
     # --- simple commands
 
     def _simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
+        before, self.input = self.input, stdin
+        try:
+            return self._run_simple(node, shell, stdin)
+        finally:
+            self.input = before
+
+    def _run_simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         self.spend(4)
         if node.words and shell.aliases:
             alias = self._alias(node, shell)
@@ -293,9 +299,9 @@ class Evaluator:
             if len(node.redirects) == 1 and node.redirects[0].op == "<":
                 return self._close(streams, streams.stdin or "", call)  # $(<file) prints the file
             return self._close(streams, "", call)
-        if _is_decoded(node.words[0]) and argv[0] not in shell.functions:
+        if is_decoded(node.words[0]) and argv[0] not in shell.functions:
             call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
-        elif call.name in (*_SHELLS, "eval") and any(_holds_unpacked(word) for word in node.words[1:]):
+        elif call.name in (*_SHELLS, "eval") and any(holds_unpacked(word) for word in node.words[1:]):
             call.report(OPAQUE_CODE, "runs text that only a decoder shows")
         output = self._launch(argv, shell, streams, env)
         return self._close(streams, output, call)
@@ -470,31 +476,3 @@ def _default_output(call: Call) -> str:
     """What a program prints of which only the origin is known."""
     carried = "".join(mark for mark in _CARRIED if call.stdin and mark in call.stdin)
     return LOCAL + carried + "\n"
-
-
-def _is_decoded(word: Word | Assign) -> bool:
-    """True when a program's name comes out of a decoder."""
-    if isinstance(word, Assign):
-        return False
-    subs = [piece for piece in word.pieces if isinstance(piece, Sub)]
-    return any(_decodes(node) for sub in subs for node, _ in sub.body.items)
-
-
-def _holds_unpacked(word: Word | Assign) -> bool:
-    """True for a word with a command substitution that ends in a decoder."""
-    if isinstance(word, Assign):
-        return False
-    inner = [node for piece in word.pieces if isinstance(piece, Sub) for node, _ in piece.body.items]
-    return any(_unpacks(node.commands[-1] if isinstance(node, Pipe) else node) for node in inner)
-
-
-def _unpacks(node: Node) -> bool:
-    """True for a decoder that is told to decode."""
-    if not isinstance(node, Simple) or first_word(Seq([(node, ";")])) not in _DECODERS:
-        return False
-    return bool(re.search(r"(^|\s)(-\w*[dDr]\w*|--decode|--decrypt)(\s|$)", node.rest))
-
-
-def _decodes(node: Node) -> bool:
-    commands = node.commands if isinstance(node, Pipe) else [node]
-    return any(first_word(Seq([(command, ";")])) in _DECODERS for command in commands)

@@ -8,6 +8,7 @@ import msgspec
 from hermetic.contract.verdict import ShellState
 from hermetic.link import answers
 from hermetic.link.link import Link
+from hermetic.policy.marks import UNSET
 from hermetic.policy.shell import SECRET_NAME
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
@@ -87,6 +88,9 @@ def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
             or (_SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS"))
             or SECRET_NAME.search(name)
         ):
+            continue
+        if "n" in declared[1]:  # another name for a variable, whatever that holds by then
+            found.append((name, UNSET))
             continue
         is_array = value.startswith("(")
         found.append((name, [_unquoted(one) for one in _ELEMENT.findall(value)] if is_array else _unquoted(value)))

@@ -28,8 +28,8 @@ from hermetic.policy.assess import (
     examine_command,
     examine_python,
     examine_writes,
+    join_changes,
     join_ours,
-    join_writes,
 )
 from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME
@@ -276,9 +276,11 @@ def _only_home(state: ShellState | None) -> ShellState | None:
 def _through_links(examined: Examined, around: Surroundings, spot: Spot) -> Examined:
     """With the files that it changes through symbolic links which are there already."""
     named = {shown(act.path): act.deed for act in examined.acts if act.deed in ("write", "delete") and act.is_known}
-    real = [spot.behind(path, itself=deed == "delete") for path, deed in list(named.items())[:MOST_FOLLOWED]]
-    others = [path for path in real if path is not None and path not in named]
-    return join_writes(examined, others, around) if others else examined
+    real = {path: spot.behind(path, itself=deed == "delete") for path, deed in list(named.items())[:MOST_FOLLOWED]}
+    others = {behind: named[path] for path, behind in real.items() if behind is not None and behind not in named}
+    written = [path for path, deed in others.items() if deed == "write"]
+    deleted = [path for path, deed in others.items() if deed == "delete"]
+    return join_changes(examined, written, deleted, around) if others else examined
 
 
 def _with_ours(examined: Examined, ours: Set[str], spot: Spot) -> Examined:

@@ -15,6 +15,7 @@ from hermetic.contract.files import Bounds
 from hermetic.contract.verdict import ShellState
 from hermetic.environments.child_environment import child_environment
 from hermetic.policy.circumstances import always_counts, counts
+from hermetic.policy.marks import UNSET
 from hermetic.policy.paths import classify
 from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
 from hermetic.session.definitions import AT_FIRST, Definitions
@@ -148,7 +149,7 @@ class Spot:
         return {
             name: value
             for name, value in state.variables.items()
-            if isinstance(value, str) and first.get(name) != value
+            if isinstance(value, str) and value != UNSET and first.get(name) != value
         }
 
     def accept(self, session: str, variables: Mapping[str, str]) -> None:

@@ -95,15 +95,16 @@ def judge_declare(call: Call) -> str | None:
         if not equals:
             if "A" in flags and not isinstance(call.shell.variables.get(name), dict):
                 call.shell.variables[name] = {}
-            if "n" in flags:
+            if "n" in flags and call.name != "export":  # another name for a variable, whatever that holds by then
+                call.shell.variables[name] = UNSET
                 continue
             if call.name == "local" and name.isidentifier():
                 call.shell.variables.setdefault(name, "")
             continue
         if name.endswith("+"):
             name, value = name[:-1], call.shell.scalar(name[:-1]) + value
-        if "n" in flags:
-            value = call.shell.scalar(value) if is_plain(value) else UNSET
+        if "n" in flags and call.name != "export":
+            value = UNSET
         if "u" in flags:
             value = value.upper()
         if "l" in flags:

@@ -20,7 +20,7 @@ from hermetic.policy.effects import (
 from hermetic.policy.marks import ENDLESS, STAR, has_glob, is_known, shown
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import is_secret, resolve
-from hermetic.policy.protected import protect_ours
+from hermetic.policy.protected import protect, protect_ours
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -197,6 +197,10 @@ def judge_cp(call: Call) -> str | None:
     if call.name == "ln" and target is None and sources:
         target = "./" + sources[0].rstrip("/").rsplit("/", 1)[-1]
     _land(call, sources, target)
+    if (call.name in ("ln", "link") and not options.has("s", "symbolic")) or options.has("l", "link"):
+        for path in sources:  # whoever writes by the new name writes the same file
+            protect(call, path)
+            write(call, path)
     if call.name in ("ln", "link") and target is not None:
         for path in sources:
             call.shell.links[resolve(target, call.shell)] = resolve(path, call.shell)

@@ -34,7 +34,10 @@ def shell_at_its_channel(tmp_path: Path, before: str = "") -> Iterator[tuple[int
 
 
 def at_channel(pid: int, path: Path) -> bool:
-    return os.readlink(f"/proc/{pid}/fd/0") == str(path)
+    try:
+        return os.readlink(f"/proc/{pid}/fd/0") == str(path)
+    except FileNotFoundError:  # it has closed its own input, and not opened the channel yet
+        return False
 
 
 def test_the_null_device_is_seen_behind_the_channel_that_a_shell_reads_from(tmp_path: Path) -> None:

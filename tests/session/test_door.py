@@ -282,6 +282,7 @@ SLIPPING = [
     ("mkdir d; ln -s ../.. d/u", "cd d/u && rm -rf victim"),
     ("x=echo; declare -n r=x; x=rm", "$r -rf ~/victim"),
     ("true", "ln ../.bashrc x"),
+    ("true", "mv ../victim v && rm -rf v"),
     ("true", "cp -l ../.bashrc x"),
 ]
 

@@ -221,6 +221,8 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     behind = follow(full, call.shell)
     if behind != full and (path.endswith("/") or full not in call.shell.links):
         full, place = call.place(behind)  # a link itself may go, what lies behind it is deleted with `link/`
+    if full in call.shell.moved:  # it is what it was, wherever it was put before it goes
+        full, place = call.place(call.shell.moved[full])
     name = shown(path)
     call.machine.note("delete", full)
     protect_ours(call, full, name)

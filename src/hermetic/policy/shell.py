@@ -92,6 +92,7 @@ class Shell:
         self.host = True
         self.git_aliases: dict[str, str] = {}
         self.links: dict[str, str] = {}  # symbolic link → where it leads
+        self.moved: dict[str, str] = {}  # path → where it was before this text moved it
         self.copies: dict[str, str] = {}  # path → the program it is a copy of or a link to
 
     def is_fetched(self, full: str) -> bool:

@@ -106,6 +106,8 @@ def judge_mv(call: Call) -> str | None:
         else:
             _move_away(call, path)
     _land(call, sources, target)
+    if target is not None:
+        call.shell.moved.update({resolve(target, call.shell): resolve(path, call.shell) for path in sources})
     return ""
 
 

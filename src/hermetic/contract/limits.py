@@ -103,7 +103,7 @@ READS_AT_ONCE = Limit("reads_at_once", 16, "reads", "from one output in a row, b
 FLOOD_PIPE = Limit("flood_pipe", 1 << 20, "bytes", "size of a pipe that is always full; others have the kernel's size")
 AWAKE = Limit("awake", 0.001, "seconds", "most that the resident looks for a shell's answer without sleeping")
 PATIENCE = Limit(
-    "patience", 0.004, "seconds", "most that it looks for the next command so, when the one before came as soon"
+    "patience", 0.006, "seconds", "most that it looks for the next command so, when the one before came as soon"
 )
 POLLED = Limit("polled", 1024, "descriptors", "of one poll or select that are looked at for waiting on input")
 

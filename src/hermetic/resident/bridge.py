@@ -161,12 +161,14 @@ class Channel:
 
     def _tell(self, span: Span, data: bytes) -> None:
         span.request.event({"channel": self.number}, data)
+        self.bridge.loop.wakefulness.expect_answer()
         if not span.request.client.has_room:
             self._pause()
 
     def say(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
         """Give bytes to the program; `taken(error)` once it has taken them in, or nearly."""
         self.feed.write(data, taken)
+        self.bridge.loop.wakefulness.expect_question()
 
     def close(self) -> None:
         among = self.bridge.strangers if self.span is None else self.bridge.channels

@@ -11,7 +11,7 @@ import time
 from .cgroup import processors
 
 AWAKE_SECONDS = 0.001  # most short commands have answered by then
-PATIENCE_SECONDS = 0.004  # a caller that asked again within this is waited for as long after the next answer
+PATIENCE_SECONDS = 0.006  # a caller that asked again within this is waited for as long after the next answer
 CROWDED_SECONDS = 0.0002  # a processor that is given away for longer is wanted by somebody else
 
 

@@ -44,10 +44,11 @@ async def test_many_callers_of_one_task_start_one_and_another_has_options_of_its
 
 
 async def test_an_idle_container_ends_with_its_lease_and_one_in_use_does_not() -> None:
-    async with ended_fleet(idle=0.2, lease=0.2) as fleet:
-        idle, busy = await asyncio.gather(fleet.get("idle"), fleet.get("busy"))
-        running = asyncio.ensure_future(busy.run("read -r x </tmp/go; echo end"))
+    async with ended_fleet(idle=0.5, lease=0.5) as fleet:
+        idle = await fleet.get("idle")
+        busy = await fleet.get("busy")
         await busy.run("mkfifo /tmp/go")
+        running = asyncio.ensure_future(busy.run("read -r x </tmp/go; echo end"))
         started = await (await fleet.get("works")).start("sleep 1000")
         await gone(idle.id)
         assert (await started.status()).state == "running"

@@ -1,14 +1,11 @@
-"""What a command meets is part of the judgement: the shell's state, its input, who reads what is typed."""
+"""What a command meets is part of the judgement: the state of its shell, its input, links on its way."""
 
 import asyncio
 import json
 import statistics
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,35 +15,16 @@ from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.approvals.showing import described
 from hermetic.config import Settings
 from hermetic.contract.approval import ApprovalRequest
-from hermetic.contract.errors import ApprovalRequired, NotPermitted
+from hermetic.contract.errors import NotPermitted
 from hermetic.contract.verdict import ShellState
 from hermetic.session.definitions import read_definitions
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.guard import Guard
-from hermetic.session.keeping import record_of
 from hermetic.session.spot import NOWHERE, Spot, relevant
 from hermetic.toolbox import Toolbox
+from tests.session.doors import door, is_refused, opened
 from tests.sizes import scale
-
-
-@asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Environment]:
-    async with asyncio.timeout(60), hermetic.open("local", cwd=str(directory), login=False) as env:
-        yield env
-
-
-def door(**settings: Any) -> PolicyDoor:
-    return PolicyDoor(make_desk(ApprovalSettings(**settings)))
-
-
-async def is_refused(guard: PolicyDoor, place: Environment, command: str, **more: Any) -> bool:
-    try:
-        await guard.command("t", command, place, **more)
-    except NotPermitted:
-        return True
-    return False
-
 
 # What an earlier command did, and what it makes dangerous that was not.
 SET_BEFORE = [
@@ -306,156 +284,6 @@ async def test_a_substitution_reads_the_input_of_its_command(tmp_path: Path, com
         assert not await is_refused(door(), env, command, stdin="ls")
 
 
-BEYOND = [
-    "git push -f origin main > /etc/passwd", "sudo git push -f origin main", "ssh prod git push -f origin main",
-    "PATH=/tmp/x git push -f origin main", "/tmp/evil/git push -f origin main", "git push -f other main",
-]  # fmt: skip
-
-
-async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_path: Path) -> None:
-    answers = ["once"] + ["deny"] * len(BEYOND)
-    guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
-    place = Spot("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
-    await guard.batch("t", place, count=20, words=("git", "push", "-f", "origin"))
-    await guard.command("t", "git push -f origin main", place)
-    for command in BEYOND:
-        with pytest.raises(NotPermitted):
-            await guard.command("t", command, place)
-    assert not answers
-
-
-# Variables by which a program does something else, of which no list could name all.
-TELLING = ["KUBECONFIG", "AWS_PROFILE", "DOCKER_HOST", "GIT_DIR", "PYTHONPATH", "NODE_OPTIONS", "FLUX_NS", "X", "PATH"]
-ACT = "kubectl delete ns x"
-
-
-class Asking:
-    """A door whose person says one answer, and counts the questions."""
-
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
-        self.asked: list[ApprovalRequest] = []
-        self.door = PolicyDoor(make_desk(ApprovalSettings(), approver=self._say))
-
-    def _say(self, request: ApprovalRequest) -> Any:
-        self.asked.append(request)
-        return self.answer
-
-    async def questions(self, command: str, place: Environment | Spot, **more: Any) -> int:
-        before = len(self.asked)
-        await self.door.command("t", command, place, **more)
-        return len(self.asked) - before
-
-
-async def test_an_answer_covers_no_variable_that_it_was_given_without(tmp_path: Path) -> None:
-    asking = Asking("session")
-    async with opened(tmp_path) as env:
-        assert [await asking.questions(ACT, env) for _ in range(3)] == [1, 0, 0]
-        asking.answer = "once"
-        for name in TELLING:
-            value = "/opt/x" if name != "PATH" else f"{tmp_path}:/usr/bin:/bin"
-            assert await asking.questions(f"{name}={value} {ACT}", env) == 1, name
-            assert await asking.questions(f"export {name}={value}; {ACT}", env) == 1, name
-            assert await asking.questions(f"true && declare -x {name}={value}; {ACT}", env) == 1, name
-            assert await asking.questions(ACT, env, env={name: value}) == 1, name
-            await env.run(f"old=${{{name}-}}; export {name}={value}")
-            assert await asking.questions(ACT, env) == 1, name
-            await env.run(f'export {name}=$old; [ -n "$old" ] || unset {name}; unset old')
-            assert await asking.questions(ACT, env) == 0, name
-
-
-EVERYDAY = [
-    "cd src && cd ..", "count=3", "for f in a b; do g=$f; done", "export LANG=C.UTF-8 LC_ALL=C TERM=dumb COLUMNS=200",
-    "ls > /dev/null", "echo hi | cat", "f() { true; }", "alias ll='ls -l'", "cd /tmp; cd - > /dev/null", "set -u",
-    "x=$(date)", "read -r y <<< hello", "a=(1 2 3)", "unset count", "export PS1='> ' HISTSIZE=10",
-]  # fmt: skip
-
-
-async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    asking = Asking("session")
-    async with opened(tmp_path) as env:
-        assert await asking.questions(ACT, env) == 1
-        for command in EVERYDAY:
-            await asking.door.command("t", command, env)
-            await env.run(command)
-            assert await asking.questions(ACT, env) == 0, command
-        assert await asking.questions(f"cd src && {ACT}", env) == 1  # another directory is another act
-
-
-async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path) -> None:
-    asking = Asking("session")
-    async with opened(tmp_path) as env:
-        unopened = Spot("local", env.isolation, record_of(env).options)
-        assert await asking.questions(ACT, unopened) == 1
-        assert await asking.questions(ACT, env) == 0
-
-
-@pytest.mark.parametrize("name", ["KUBECONFIG", "FLUX_NS"])
-async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginning(tmp_path: Path, name: str) -> None:
-    first, later = Asking("session"), Asking("deny")
-    async with opened(tmp_path) as env:
-        assert await first.questions(ACT, env) == 1
-        await env.run(f"export {name}=/prod")
-        later.door.desk.grants.add(first.door.desk.grants.all(), always=False)  # as after a restart
-        assert await is_refused(later.door, env, ACT)
-
-
-VARIED = ["KUBECONFIG=/prod {}", "export KUBECONFIG=/prod; {}", "X=1 {}", "cd sub && {}", "[ -e x ] && export X=1; {}"]
-
-
-async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_variables(tmp_path: Path) -> None:
-    asking = Asking("once")
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "kubectl"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    variables = {"PATH": f"{program.parent}:/usr/bin:/bin"}
-    async with hermetic.open("local", cwd=str(tmp_path), login=False, env=variables) as env:
-        await asking.door.batch("t", env, count=50, words=("kubectl", "delete", "ns"))
-        assert f"in {tmp_path}, with the same variables" in asking.asked[0].scope["once"]
-        assert await asking.questions(ACT, env) == 0
-        for varied in VARIED:
-            assert await asking.questions(varied.format(ACT), env) == 1, varied
-        assert await asking.questions(ACT, env) == 0
-        await env.run("export FLUX_NS=prod")
-        assert await asking.questions(ACT, env) == 1
-        await env.run("unset FLUX_NS")
-        program.write_text("#!/bin/ls\n")
-        assert await asking.questions(ACT, env) == 1  # another program
-
-
-@pytest.mark.parametrize("change", ["f() { rm -rf /srv/b; }", "alias g='rm -rf /srv/b'", "D=/srv/b", "cd /"])
-async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_path: Path, change: str) -> None:
-    settings = ApprovalSettings(answers="queue", wait=False)
-    async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(settings))
-        await guard.command("t", "true", env)
-        await env.run("f() { rm -rf /srv/a; }; alias g='rm -rf /srv/a'; D=/srv/a")
-        text = "f; g; rm -rf $D"
-        for answered in (False, True):
-            with pytest.raises(ApprovalRequired) as required:
-                await guard.command("t", text, env)
-            guard.desk.queue.answer(required.value.request, "once")
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            if answered:
-                await guard.command("t", text, env)
-            else:
-                await env.run(change)
-
-
-async def test_another_secret_is_another_act(tmp_path: Path) -> None:
-    answers = ["session", "deny"]
-    async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
-        await env.run("export KUBE_TOKEN=hunter2")
-        for _ in range(2):
-            await guard.command("t", "kubectl delete ns x", env)
-        await env.run("export KUBE_TOKEN=hunter3")
-        assert await is_refused(guard, env, "kubectl delete ns x")
-
-
 def test_what_bash_prints_of_itself_is_read() -> None:
     text = (
         'declare -x A="a \\"b\\" \\$c"\ndeclare -- B=$\'x\\ny\\\'\'\ndeclare -a C=([0]="one" [1]="two x")\n'
@@ -524,107 +352,6 @@ async def test_judging_is_quick_and_asks_the_resident_once(tmp_path: Path) -> No
             times.append(time.process_time() - began)
         assert env._link.requests - before == 50
         assert statistics.median(times) < 0.005  # seconds; the benchmark says how much less
-
-
-async def typed(env: Environment, guard: PolicyDoor, command: str, ready: str, *lines: str) -> list[bool]:
-    """Whether each line was refused by the door."""
-    process = await env.start(command, pty=True)
-    await process.wait_for(ready, timeout=20)
-    outcomes = []
-    for line in lines:
-        await process.status()
-        try:
-            await guard.input("t", f"{line}\r", process.info, env)
-        except NotPermitted:
-            outcomes.append(True)
-        else:
-            outcomes.append(False)
-            await process.submit(line)
-            if line.startswith("exec "):
-                await process.wait_for(">>> ", timeout=20)
-    await process.kill()
-    return outcomes
-
-
-READY_THEN_READS = """exec awk 'BEGIN { print "ready"; fflush() } { print }'"""
-
-
-async def test_what_is_typed_is_judged_by_who_reads_it(tmp_path: Path) -> None:
-    python = f"{sys.executable} -q"
-    async with opened(tmp_path) as env:
-        guard = door()
-        shell = await typed(env, guard, "exec bash --norc", "bash-", "ls", "rm -rf ~/photos", "x=rm", "$x -rf ~/photos")
-        assert shell == [False, True, False, True]
-        code = await typed(
-            env, guard, f"exec {python}", ">>> ", "import os", "os.system('rm -rf ~/photos')", "rm -rf ~/photos"
-        )
-        assert code == [False, True, False]
-        other = await typed(env, guard, READY_THEN_READS, "ready", "rm -rf ~/photos", "anything's fine {")
-        assert other == [False, False]
-        changing = await typed(env, guard, "exec bash --norc", "bash-", f"exec {python}", "print('rm -rf ~')")
-        assert changing == [False, False]
-
-
-# What is typed into a shell, piece by piece, that would end in running BAD if one of the pieces were not seen through.
-BAD = "rm -rf ~/victim"
-TRICKS: list[tuple[str, tuple[str, ...]]] = [
-    ("bash", (BAD, "\r", "\r")),  # the half line still stands there after a refusal
-    ("bash", (BAD, "\x01\x15\r")),
-    ("bash", (f"{BAD} #", "\x16\x03\r")),
-    ("bash", ("trap '' INT\r", BAD, "\x03", "\r")),
-    ("bash", (f"rm a\x17{BAD.removeprefix('rm ')}\r",)),
-    ("bash", (f"{BAD} # \\\r",)),
-    ("bash", (f"echo {BAD}\r", "^echo ^\r", "!!:s/echo//\r", "fc -s echo=\r")),
-    ("bash", (f'bind \'"z": "{BAD}\\n"\'\r', "z")),
-    ("bash", ("bash <<X\r", f"{BAD}\r", "X\r")),
-    ("bash", ("if true; then\r", f"{BAD}\r", "fi\r", "fi\r")),
-    ("bash", (f"D=build\r{BAD}\r", "rm -rf ~/$D/../victim\r")),
-    ("dash", (f"{BAD};" + "\b" * 40, "\r")),
-]
-
-
-@pytest.mark.parametrize(("shell", "pieces"), TRICKS, ids=[repr(pieces)[:50] for _, pieces in TRICKS])
-async def test_nothing_dangerous_is_typed_past_the_door(tmp_path: Path, shell: str, pieces: tuple[str, ...]) -> None:
-    (tmp_path / "work").mkdir()
-    (tmp_path / "victim").mkdir()
-    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
-    async with asyncio.timeout(60), hermetic.open("local", **options) as env:
-        guard, refused = door(), 0
-        process = await env.start(f"PS1='> ' exec {shell}{' --norc' if shell == 'bash' else ''}", pty=True)
-        await process.wait_for("> ", timeout=20)
-        for piece in (*pieces, "\r", "echo do''ne\r"):
-            await process.status()
-            try:
-                await guard.input("t", piece, process.info, env)
-            except NotPermitted:
-                refused += 1
-            else:
-                await process.write(piece)
-                if piece.startswith("echo do"):
-                    await process.wait_for("done", timeout=20)
-        await process.kill()
-        assert (tmp_path / "victim").exists()
-        assert refused
-
-
-async def test_input_waits_for_the_decision_about_what_was_typed_before(tmp_path: Path) -> None:
-    questions: list[ApprovalRequest] = []
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    async def person(request: ApprovalRequest) -> Any:
-        questions.append(request)
-        return await answer if len(questions) == 1 else "deny"
-
-    async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
-        process = await env.start("PS1='> ' exec bash --norc", pty=True)
-        await process.wait_for("> ", timeout=20)
-        await guard.input("t", "rm -rf /srv/x", process.info, env)
-        both = [asyncio.create_task(guard.input("t", "\r", process.info, env)) for _ in range(2)]
-        answer.set_result("deny")
-        outcomes = await asyncio.gather(*both, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [NotPermitted, NotPermitted]
-        await process.kill()
 
 
 async def test_every_decision_is_a_line_in_the_journal_without_secrets(tmp_path: Path) -> None:

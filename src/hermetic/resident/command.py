@@ -93,7 +93,14 @@ class Command(Job):
         self.is_plain = False  # one plain program: it cannot change the shell
         self.descriptors: list[int] = []
 
-    def open(self) -> tuple[bytes, ...]:
+    @property
+    def is_simple(self) -> bool:
+        """A short text and nothing that goes with it."""
+        order = self.order
+        has_streams = order.stdin_fd is not None or self.err is not None
+        return not (has_streams or order.cwd or order.env) and len(self.text) <= INLINE_BYTES
+
+    def open(self, verb: bytes) -> tuple[bytes, ...]:
         """The fields of the order; called again when a shell died before it read the first one."""
         self.close_descriptors()
         ends = []
@@ -102,11 +109,13 @@ class Command(Job):
             self.descriptors.append(write_end)
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(b"%d" % write_end)
+        # Most commands end before this: their output is taken in when they report, and nobody has listened.
+        self.resident.loop.call_before_sleep(self._listen)
+        if verb == b"R":
+            return ends[0], self.text
         text = b" " + self.text
         if len(text) > INLINE_BYTES:
             text = b"@%d" % self._keep(in_memory(self.text))
-        # Most commands end before this: their output is taken in when they report, and nobody has listened.
-        self.resident.loop.call_before_sleep(self._listen)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         wrap = b""
         if self.order.env:

@@ -196,7 +196,9 @@ class Session:
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         command.cwd = command.order.cwd or cwd
-        shell.send(self._verb(command, shell), command.number, *command.open())
+        verb = self._verb(command, shell)
+        shell.send(verb, command.number, *command.open(verb))
+        shell.has_run = True
         if not self.flock.ordered:
             self.loop.wakefulness.expect_answer()
         if command.has_yielded:
@@ -206,8 +208,8 @@ class Session:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
         if b"trap" in command.text and b"command" not in self.vocabulary.names:
             return b"T"
-        has_streams = command.order.stdin_fd is not None or command.err is not None
-        return b"R" if shell is self.lane and self.has_null_input and not has_streams else b"Q"
+        is_quick = shell is self.lane and self.has_null_input and shell.has_run and command.is_simple
+        return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _look_at_input(self) -> None:
         """A command may have given the lane another standard input, with exec in a function, say: not for the next."""
@@ -230,7 +232,7 @@ class Session:
         """Let the lane stand in the nearest living ancestor of a directory."""
         place = nearest_living(lost)
         if self.lane is not None and place != lost:
-            self.lane.send(b"R", 0, *3 * [b"%d" % self.resident.null], b" " + quote_cd(place))
+            self.lane.send(b"R", 0, b"%d" % self.resident.null, quote_cd(place))
             notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
 
     # -- reports

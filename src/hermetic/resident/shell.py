@@ -1,9 +1,9 @@
 """One bash that sits idle on its own channel, and the text it runs there.
 
 Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. It knows how
-to run a text (R; Q where it has input or its errors are kept apart; T where it may set traps), fork a copy of itself
-that listens on another channel (F), and tell its exported variables (E), what its words mean (D) or its whole state
-(S). Anything else ends it.
+to run a text (R; Q where anything goes with it, such as input; T where it may set traps), fork a copy of itself that
+listens on another channel (F), and tell its exported variables (E), what its words mean (D) or its whole state (S).
+Anything else ends it.
 Nothing is inherited: channels, output and input are opened by path for as long as they are needed, so there is no
 control descriptor that a command could close, reuse or leak.
 """
@@ -65,12 +65,16 @@ builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"; builtin pr
 builtin shopt -p; builtin set +o;
 builtin trap -p; } >|"$__h_p${__h[3]}" ;;
 """
-# A subshell drops its traps and, in the background, ignores INT and QUIT: a copy's first command puts them back. The
-# mark is exported when the shell starts; assigning it keeps it so and costs less. R leaves standard input as the shell
-# has it, the null device: a redirection costs as much as reading an order. T redirects with exec, so that an EXIT
-# trap's output is seen when the text ends its shell; one that is left is run at the end.
+# R is the short way, of a short text without anything that goes with it: standard input stays as the shell has it, the
+# null device, and the second mark was put on from outside. A subshell drops its traps and, in the background, ignores
+# INT and QUIT: a copy's first command, never an R, puts them back. The first mark is exported when the shell starts;
+# assigning it keeps it so and costs less. T redirects with exec, so that an EXIT trap's output is seen when the text
+# ends its shell; one that is left is run at the end.
 _RUN = r"""
-R|Q|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
+R) __h_o=1 __h_i=1 __h_s=0 LINENO=1 HERMETIC_COMMAND=$__h_m.${__h[1]};
+builtin eval "${__h[3]}" >|"$__h_p${__h[2]}" 2>&1;
+__h_s=$? ;;
+Q|T) if [[ $__h_new ]]; then __h_new=; builtin trap - INT QUIT; builtin eval "$__h_k"; fi;
 if [[ ${__h[5]} == @* ]]; then builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[5]#@}"; else __h_t=${__h[5]# }; fi;
 if [[ ${__h[7]} ]]; then __h_u=$__h_t; builtin mapfile -d '' -n 1 __h_t <"$__h_p${__h[7]}"; fi;
 if [[ ${__h[6]} ]]; then __h_w=$PWD __h_v=${OLDPWD-};
@@ -79,8 +83,6 @@ __h_t='builtin printf "hermetic: cannot enter the directory\n" >&2; ( builtin ex
 if ((__h_q)); then builtin ulimit -S -q $((__h_q - ${__h[1]} % 400000)) || builtin :; fi;
 __h_o=1 __h_i=1 __h_s=0 LINENO=1 HERMETIC_COMMAND=$__h_m.${__h[1]};
 case ${__h[0]} in
-R) builtin eval "$__h_t" >|"$__h_p${__h[3]}" 2>&1;
-__h_s=$? __h_t= __h_u= ;;
 Q) builtin eval "$__h_t" <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}";
 __h_s=$? __h_t= __h_u= ;;
 *) __h_x=1; command exec <"$__h_p${__h[2]}" >|"$__h_p${__h[3]}" 2>|"$__h_p${__h[4]}"; LINENO=1;
@@ -128,6 +130,7 @@ class Shell:
         self.path, self.age = path, age
         self.depth = depth  # how many forks lie between this shell and a bash that was started
         self.starting = False  # a first bash that still reads its profile
+        self.has_run = False  # a command, the first of which may have to put traps back
         self.last_order_bytes = 0
         os.mkfifo(path, 0o600)
         self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

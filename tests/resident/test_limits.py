@@ -1,0 +1,35 @@
+"""The second mark: a number that a process and all that comes of it carry."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from hermetic.resident.limits import SPAN, SecondMarks
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as program:
+        yield program
+        program.kill()
+
+
+def test_a_process_is_marked_from_outside(child: subprocess.Popen[bytes]) -> None:
+    marks = SecondMarks()
+    assert marks.put_on(child.pid, 7)
+    assert marks.number_of(child.pid, 7) == 7
+    assert marks.put_on(child.pid, SPAN + 3)
+    assert marks.number_of(child.pid, SPAN + 3) == SPAN + 3
+
+
+def test_a_process_that_cannot_be_marked_has_to_do_it_itself() -> None:
+    assert not SecondMarks().put_on(2**22 + 1, 7)
+    assert not SecondMarks().put_on(None, 7)
+
+
+def test_where_the_limit_cannot_serve_there_is_nothing_to_put_on(child: subprocess.Popen[bytes]) -> None:
+    marks = SecondMarks()
+    marks.base = 0
+    assert marks.put_on(child.pid, 7)
+    assert SecondMarks().number_of(child.pid, 7) is None

@@ -1,0 +1,82 @@
+"""The short way of a short text to a settled shell: seen from inside, and no different from the long one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import hermetic
+
+WAY = 'echo "${__h[0]}"'  # the order that brought this text
+
+
+@asynccontextmanager
+async def settled() -> AsyncIterator[hermetic.Environment]:
+    """An environment where texts go the short way."""
+    async with hermetic.open("local", login=False) as env:
+        await settle(env)
+        yield env
+
+
+async def settle(env: hermetic.Environment) -> None:
+    async with asyncio.timeout(20):
+        while (await env.run(WAY)).output != "R\n":
+            pass
+    await asyncio.sleep(0.05)  # this text, too, may have given its shell another input: the resident looks, soon
+
+
+async def test_the_first_text_of_a_shell_goes_the_long_way() -> None:
+    async with hermetic.open("local", login=False) as env:
+        assert (await env.run(WAY)).output == "Q\n"
+        await settle(env)
+        assert (await env.run("exit 3")).exit_code == 3
+        assert (await env.run(WAY)).output == "Q\n", "a copy has traps to put back"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"env": {"A": "1"}}, {"cwd": "/"}, {"stdin": "x"}, {"separate": True}],
+    ids=["variables", "a directory", "input", "errors apart"],
+)
+async def test_what_goes_with_a_text_takes_the_long_way(given: dict[str, Any]) -> None:
+    async with settled() as env:
+        assert (await env.run(WAY, **given)).output == "Q\n"
+
+
+async def test_a_long_text_and_one_with_traps_take_other_ways() -> None:
+    async with settled() as env:
+        assert (await env.run(f"{WAY} #{'x' * 600}")).output == "Q\n"
+        assert (await env.run(f"{WAY} # trap")).output == "T\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["echo $?", "echo $LINENO", "nosuchprogram", "echo 'a", "@x", " echo a", "\n\necho $LINENO", "false",
+     "f() {\n g\n}; f", "echo a; return 4", "break; echo b", "echo $HERMETIC_X ${#@}", "(exit 9)", "echo é",
+     "cat; echo a >&2"],
+)  # fmt: skip
+async def test_a_text_does_the_same_by_both(text: str) -> None:
+    async with settled() as env:
+        short = await env.run(text)
+        long = await env.run(text, env={"OTHER": "1"})
+        assert (short.output, short.ending, short.notes) == (long.output, long.ending, long.notes)
+
+
+async def test_what_it_starts_carries_its_own_number() -> None:
+    async with settled() as env:
+        limits = set()
+        for _ in range(4):
+            told = await env.run("cat /proc/self/limits")
+            limits.add(next(line.split()[3] for line in told.output.splitlines() if line.startswith("Max msgqueue")))
+        assert len(limits) == 4
+
+
+async def test_a_job_that_left_its_tree_is_ended_with_its_own_command_alone() -> None:
+    async with settled() as env:
+        earlier = (await env.run("env -i setsid sleep 300 & echo $!")).output.strip()
+        await settle(env)
+        over = await env.run("env -i setsid bash -c 'env -i setsid sleep 301 & echo $!'; sleep 300", timeout=0.5)
+        later = over.output.split()[-1]
+        assert (await env.run(f"kill -0 {earlier} && ! kill -0 {later}")).exit_code == 0

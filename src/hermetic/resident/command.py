@@ -72,6 +72,10 @@ class Command(Job):
     """Runs in a shell of a session; the shell is handed over by the session."""
 
     kind = "command"
+    shell: Shell | None = None
+    in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+    left_cwd = ""  # where the session stood before it
+    is_plain = False  # one plain program: it cannot change the shell
 
     def __init__(
         self,
@@ -87,10 +91,6 @@ class Command(Job):
         super().__init__(resident, job_id, number, session.name, text, out, err)
         self.home = session
         self.order = order
-        self.shell: Shell | None = None
-        self.in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
-        self.left_cwd = ""  # where the session stood before it
-        self.is_plain = False  # one plain program: it cannot change the shell
         self.descriptors: list[int] = []
 
     @property
@@ -109,8 +109,6 @@ class Command(Job):
             self.descriptors.append(write_end)
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(b"%d" % write_end)
-        # Most commands end before this: their output is taken in when they report, and nobody has listened.
-        self.resident.loop.call_before_sleep(self._listen)
         if verb == b"R":
             return ends[0], self.text
         text = b" " + self.text
@@ -121,6 +119,10 @@ class Command(Job):
         if self.order.env:
             wrap = b"%d" % self._keep(in_memory(assignments(self.order.env) + b' builtin command eval "$__h_u"'))
         return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
+
+    def listen_soon(self) -> None:
+        """Most commands end before that: their output is taken in when they report, and nobody has listened."""
+        self.resident.loop.call_before_sleep(self._listen)
 
     def _listen(self) -> None:
         for drain in self.drains:
@@ -176,15 +178,10 @@ STALE = "the session changed before the command began"
 class Order:
     """What goes with a command's text."""
 
-    def __init__(
-        self,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        stdin_fd: int | None = None,
-        known: int | None = None,
-    ) -> None:
-        self.cwd, self.env, self.stdin_fd = cwd, env, stdin_fd
-        self.known = known  # the number of changes of its session by which it was judged; None: whatever it is
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    stdin_fd: int | None = None
+    known: int | None = None  # the number of changes of its session by which it was judged; None: whatever it is
 
     def is_stale(self, changes: int) -> bool:
         """Whether its words may mean something else by now than to whoever sent it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from .loop import Waiters
 from .shell import Shell
 
@@ -33,12 +31,12 @@ class Flock:
         age = self.resident.next_number()
         shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
         self.shells[shell.path] = shell
-        self.resident.channels[shell.path] = self.session
+        self.resident.channels[shell.channel] = self.session, shell
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
         self.shells.pop(shell.path, None)
-        self.resident.channels.pop(shell.path, None)
+        self.resident.channels.pop(shell.channel, None)
         for group in (self.ordered, self.copies):
             if shell in group:
                 group.remove(shell)
@@ -60,7 +58,7 @@ class Flock:
     def fork(self, source: Shell, with_traps: bool) -> Shell:
         """Order a copy of a shell; it counts once it has itself reported."""
         copy = self.new(source.depth + 2)
-        source.send(b"F", 0, os.fsencode(copy.path), b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+        source.send(b"F", 0, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
         return copy
 
     def prove(self, copy: Shell) -> None:

@@ -133,7 +133,19 @@ class Job:
     kind = "process"
     pty = False
     rows, cols = 24, 80
+    pid: int | None = None
+    cwd = ""
     cwd_after: str | None = None  # where its session stands after it, where that is known
+    duration: float | None = None
+    ending: Ending | None = None
+    own_ending: Ending | None = None  # of its own process, while its tree is being ended
+    is_ending = False  # somebody has asked for its end: it must not begin any more
+    forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
+    sweep: object | None = None  # not None: its tree is being ended
+    tag = ""  # what its starter wants to be remembered with it
+    claimant: Client | None = None  # who tells of it, for as long as that one is connected
+    has_yielded = False  # its time was over and it goes on; it may not have begun yet
+    _kept: tuple[int, int] | None = None
 
     def __init__(
         self,
@@ -148,21 +160,10 @@ class Job:
         self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
         self.out, self.err = out, err
         self.drains: list[Drain] = []
-        self.pid: int | None = None
-        self.cwd = ""
         self.started, self._clock = time.time(), time.monotonic()
-        self.duration: float | None = None
-        self.ending: Ending | None = None
-        self.is_ending = False  # somebody has asked for its end: it must not begin any more
-        self.forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
-        self.sweep: object | None = None  # not None: its tree is being ended
         self.notes: list[str] = []
-        self.tag = ""  # what its starter wants to be remembered with it
-        self.claimant: Client | None = None  # who tells of it, for as long as that one is connected
-        self._kept: tuple[int, int] | None = None
         self.end_listeners: list[Callable[[], None]] = []
         self.yield_listeners: list[Callable[[], None]] = []
-        self.has_yielded = False  # its time was over and it goes on; it may not have begun yet
 
     @property
     def mark(self) -> str:
@@ -264,8 +265,6 @@ class Job:
         """The job's own process is gone. While its tree is being ended, the end waits for that."""
         self.own_ending = ending
         self._maybe_finish()
-
-    own_ending: Ending | None = None
 
     def _maybe_finish(self) -> None:
         if self.has_ended or self.own_ending is None or self.sweep is not None:

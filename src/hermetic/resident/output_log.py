@@ -163,13 +163,14 @@ def open_unnamed(folder: str | None) -> int:
 class OutputLog:
     """Append-only; bounded in memory by MEMORY_BYTES and on disk by the spool's cap, whatever is printed."""
 
+    ring: Ring | None = None
+    total = 0
+    is_closed = False
+    masking: Masking | None = None
+
     def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL_BYTES) -> None:
         self.folder, self.spool_bytes = spool_folder, spool_bytes
         self.head = bytearray()
-        self.ring: Ring | None = None
-        self.total = 0
-        self.is_closed = False
-        self.masking: Masking | None = None
         self.listeners: list[Callable[[], None]] = []  # called after every append
         self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
         self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
@@ -248,6 +249,8 @@ class OutputLog:
 
     def excerpt(self, limit: int) -> tuple[bytes, bytes]:
         """`(head, tail)` of at most `limit` bytes in all: everything, or 40 % from the start and 60 % from the end."""
+        if self.ring is None and self.total <= limit and not self.is_closed:
+            return bytes(self.head), b""  # nearly always
         if self.total <= limit and self.hole[0] == self.hole[1]:
             return self.read(0, limit)[1], b""
         first = min(limit * 2 // 5, self.hole[0])

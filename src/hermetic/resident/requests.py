@@ -53,14 +53,15 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
     def __init__(self, resident: Resident, life: Life) -> None:
         self.resident, self.loop, self.life = resident, resident.loop, life
         self.files: Any = None
+        self.handlers: dict[str, Callable[[Request], None]] = {}  # of the operations that were asked for
 
     def serve(self, request: Request) -> None:
         operation = request.fields.get("op")
-        handler = self._handler(operation) if type(operation) is str else None
+        handler = self.handlers.get(operation) or self._handler(operation) if type(operation) is str else None
         if handler is None:
             message = "this resident does not know the operation %r" % (operation,)
             raise Refusal("Unsupported", message, capability=str(operation))
-        starting = self.resident.starting.get(_target(request.fields))
+        starting = self.resident.starting.get(_target(request.fields)) if self.resident.starting else None
         if starting is not None:
             starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
             return
@@ -70,8 +71,12 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         if operation in OF_FILES:
             if self.files is None:
                 self.files = self._open_files()
-            return getattr(self.files, operation, None)
-        return getattr(self, "do_%s" % operation, None)
+            found = getattr(self.files, operation, None)
+        else:
+            found = getattr(self, "do_%s" % operation, None)
+        if found is not None:
+            self.handlers[operation] = found
+        return found
 
     def _open_files(self) -> Any:
         """What serves files: imported when the first one is asked for, so that opening need not wait for it."""

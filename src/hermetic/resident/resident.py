@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .job import Job
     from .limits import DescriptorLimit
     from .loop import Loop
+    from .shell import Shell
 
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
@@ -99,7 +100,7 @@ class Resident:
         self.retention = Retention(self._drop)
         self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
         self.sessions: dict[str, Session] = {}
-        self.channels: dict[str, Session] = {}  # path of a shell's channel: its session
+        self.channels: dict[bytes, tuple[Session, Shell]] = {}  # whose reports name it
         self.orphans: set[int] = set()
         self.sweeps = 0
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
@@ -138,10 +139,10 @@ class Resident:
             fields = record.split(b" ")
             if len(fields) != 4 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3].isdigit()):
                 continue
-            channel = os.fsdecode(fields[0])
-            session = self.channels.get(channel)
-            if session is not None:
-                session.reported(session.flock.shells[channel], *map(int, fields[1:]))
+            known = self.channels.get(fields[0])
+            if known is not None:
+                session, shell = known
+                session.reported(shell, int(fields[1]), int(fields[2]), int(fields[3]))
 
     def knows_pid(self, pid: int) -> bool:
         return pid in self.loop.children

@@ -33,6 +33,7 @@ class Server:
         self.loop, self.path, self.token, self.requests = loop, path, token, requests
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
+        self.attached = 0  # clients that have shown the token
         self.on_count: Callable[[], None] = lambda: None
         # Another user than ours can only open what everybody may; the directory and the token stand before it.
         self.socket = stream.listen(path, 0o600 if self.users <= {0, os.getuid()} else 0o666, 64)
@@ -48,12 +49,9 @@ class Server:
             return
         self.clients.add(Client(self, connection))
 
-    @property
-    def attached(self) -> int:
-        return sum(client.greeted for client in self.clients)
-
     def left(self, client: Client) -> None:
         self.clients.discard(client)
+        self.attached -= client.greeted
         self.on_count()
 
     def close(self) -> None:
@@ -110,7 +108,9 @@ class Client:
     def _ready(self) -> None:
         if self.outgoing:
             self._flush()
-        if self.closed or not self.has_room or self.coming is not None:
+            if self.closed or not self.has_room:
+                return
+        if self.coming is not None:
             return
         try:
             count = self.connection.recv_into(self.loop.buffer)
@@ -175,6 +175,7 @@ class Client:
         """Whether the token is ours; a wrong one ends the connection."""
         if not _compare_digest(token, self.server.token):
             raise frames.FrameError("wrong token")
+        self.server.attached += not self.greeted
         self.greeted = True
         self.timer.cancel()
         self.reader.most = frames.MAX_FRAME
@@ -275,14 +276,15 @@ def nothing(*_: object) -> None:
 class Request:
     """One question of a client. Handlers set the hooks they need."""
 
+    answered = False
+    on_cancel: Callable[[], None] | None = None  # instead of refusing at once
+    abandoned: Callable[[], None] = staticmethod(nothing)  # the connection is gone
+    on_credit: Callable[[int], None] = staticmethod(nothing)
+    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)  # the client says more, and wants no answer
+    on_room: Callable[[], None] = staticmethod(nothing)
+
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
         self.client, self.number, self.fields, self.body = client, number, fields, body
-        self.answered = False
-        self.on_cancel: Callable[[], None] | None = None  # instead of refusing at once
-        self.abandoned: Callable[[], None] = nothing  # the connection is gone
-        self.on_credit: Callable[[int], None] = nothing
-        self.on_event: Callable[[Fields, bytes], None] = nothing  # the client says more, and wants no answer
-        self.on_room: Callable[[], None] = nothing
 
     def cancel(self) -> None:
         if self.on_cancel is not None:

@@ -186,11 +186,6 @@ class Session:
             command.notes[:0] = self.notes
             self.notes = []
             self.handed += 1
-            command.is_plain = self.vocabulary.leaves_state_alone(command.text)
-            if not command.is_plain:
-                self.vocabulary.learn(command.text)
-                self.may_trap = self.may_trap or may_set_traps(command.text)
-                self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
         else:
             cwd = self.cwd
         command.shell, shell.command = shell, command
@@ -198,7 +193,11 @@ class Session:
         command.cwd = command.order.cwd or cwd
         verb = self._verb(command, shell)
         shell.send(verb, command.number, *command.open(verb))
+        # It runs by now. What its text tells is needed at its end.
         shell.has_run = True
+        if shell is self.lane:
+            self._learn(command)
+        command.listen_soon()
         if not self.flock.ordered:
             self.loop.wakefulness.expect_answer()
         if command.has_yielded:
@@ -206,10 +205,20 @@ class Session:
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
-        if b"trap" in command.text and b"command" not in self.vocabulary.names:
-            return b"T"
+        if b"trap" in command.text:
+            self.vocabulary.learn(command.text)
+            if b"command" not in self.vocabulary.names:
+                return b"T"
         is_quick = shell is self.lane and self.has_null_input and shell.has_run and command.is_simple
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
+
+    def _learn(self, command: Command) -> None:
+        text = command.text
+        command.is_plain = self.vocabulary.leaves_state_alone(text)
+        if not command.is_plain:
+            self.vocabulary.learn(text)
+            self.may_trap = self.may_trap or may_set_traps(text)
+            self.is_unmarked = self.is_unmarked or b"ulimit" in text  # it may take the mark's limit away
 
     def _look_at_input(self) -> None:
         """A command may have given the lane another standard input, with exec in a function, say: not for the next."""

@@ -128,6 +128,7 @@ class Shell:
 
     def __init__(self, path: str, age: int, depth: int) -> None:
         self.path, self.age = path, age
+        self.channel = os.fsencode(path)  # the path as shells know it
         self.depth = depth  # how many forks lie between this shell and a bash that was started
         self.starting = False  # a first bash that still reads its profile
         self.has_run = False  # a command, the first of which may have to put traps back

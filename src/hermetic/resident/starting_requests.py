@@ -48,10 +48,15 @@ class StartingRequests:
     def _run(self, request: Request, waited: Waited) -> None:
         fields = request.fields
         text, stdin = self._split(request)
-        separate = take.flag(fields, "separate")
-        order = Order(take.path(fields, "cwd"), take.environ(fields), known=take.optional_number(fields, "known"))
+        order = Order()
+        if "cwd" in fields or "env" in fields:
+            order.cwd, order.env = take.path(fields, "cwd"), take.environ(fields)
+        if "known" in fields:
+            order.known = take.optional_number(fields, "known")
+        separate = "separate" in fields and take.flag(fields, "separate")
         command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
-        order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
+        if "stdin" in fields:
+            order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
         self.resident.run(command)
         waited.begun(command, None)
 
@@ -72,10 +77,9 @@ class StartingRequests:
         )
 
     def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
-        limit = min(limit, EXCERPT_BYTES)
-        counts, body = [], b""
-        for log in job.logs():
-            head, tail = log.excerpt(limit // len(job.logs()))
+        counts, body, logs = [], b"", job.logs()
+        for log in logs:
+            head, tail = log.excerpt(limit // len(logs))
             counts.append([log.total, len(head), len(tail)])
             body += head + tail
         cwd = job.cwd_after
@@ -209,17 +213,26 @@ class StartingRequests:
 class Waited:
     """A job that a client waits for: answered when it has ended, or when its time is over and it may go on."""
 
+    timeout: float | None = None
+    grace = 0.25
+    may_go_on = False
+    limit = EXCERPT_BYTES
+    job: Job | None = None
+    timer: Timer | None = None
+    is_late = False  # its time was over before it began, and it may go on
+
     def __init__(self, requests: StartingRequests, request: Request) -> None:
         fields = request.fields
         self.requests, self.request = requests, request
         self.id = take.job_id(fields)
-        self.timeout = take.seconds(fields, "timeout", above=True)
-        self.grace = take.seconds(fields, "grace", 0.25)
-        self.may_go_on = take.choice(fields, "on_timeout", "kill", "kill", "yield") == "yield"
-        self.limit = take.number(fields, "limit", EXCERPT_BYTES)
-        self.job: Job | None = None
-        self.timer: Timer | None = None
-        self.is_late = False  # its time was over before it began, and it may go on
+        if "timeout" in fields:
+            self.timeout = take.seconds(fields, "timeout", above=True)
+        if "grace" in fields:
+            self.grace = take.seconds(fields, "grace", self.grace)
+        if "on_timeout" in fields:
+            self.may_go_on = take.choice(fields, "on_timeout", "kill", "kill", "yield") == "yield"
+        if "limit" in fields:
+            self.limit = min(take.number(fields, "limit"), EXCERPT_BYTES)
 
     def begin_timer(self) -> None:
         """Its time begins, when nothing was refused; a start that takes long counts."""

@@ -89,7 +89,9 @@ class Session:
         Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
         """
         text, is_argv = encode_command(command)
-        fields: Fields = {"op": "run", "session": self._name, "text": len(text)}
+        fields: Fields = {"op": "run", "text": len(text)}
+        if self._name:
+            fields["session"] = self._name
         if is_argv:
             fields["argv"] = True
         if timeout is not None:

@@ -267,6 +267,7 @@ class Waited:
         assert self.job is not None, "it has begun"
         assert self.job.ending is not None, "listeners are told of an end"
         self._reply(self.job, self.job.ending)
+        os.sched_yield()  # whoever waits for it may have been put on our processor, and what is left to do can wait
         self._stop_timer()
 
     def _yielded(self) -> None:

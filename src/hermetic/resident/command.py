@@ -7,6 +7,7 @@ import os
 from .job import Drain, Job
 from .lean import pattern
 from .shell import INLINE_BYTES, in_memory
+from .tree import children
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,8 +141,24 @@ class Command(Job):
     def members(self) -> list[int]:
         shell = self.shell
         if shell is None or shell.command is not self or not shell.pid:
-            return self.resident.tree_of(self, self.home.jobs_of(self), self.home.protected)
-        return self.resident.tree_of(self, [shell.pid], self.home.jobs_of_others(shell.pid, self))
+            return self.resident.tree_of(self, self._left_behind(), self.home.protected)
+        return self.resident.tree_of(self, [shell.pid], self._jobs_of_others(shell.pid))
+
+    def _jobs_of_others(self, pid: int) -> set[int]:
+        """What hangs below its shell and was started by an earlier command."""
+        if self.home.is_unmarked:
+            return self.home.protected
+        return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
+
+    def _left_behind(self) -> list[int]:
+        """What it has left running below the lane, where that can be told."""
+        lane = self.home.lane
+        if lane is None or lane.pid is None:
+            return []
+        return [job for job in children(lane.pid) if self._number_of(job) == self.number]
+
+    def _number_of(self, pid: int) -> int | None:
+        return self.resident.marks.number_of(pid, self.resident.number)
 
     def end(self, grace: float, ending: Ending | None) -> None:
         if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end

@@ -298,21 +298,6 @@ class Session:
         if not self.flock.ordered:
             self.loop.wakefulness.expect_question()
 
-    def jobs_of_others(self, pid: int, command: Command) -> set[int]:
-        """What hangs below a shell and was started by an earlier command."""
-        if self.is_unmarked:
-            return self.protected
-        return {job for job in children(pid) if self._number_of(job) not in (None, command.number)}
-
-    def jobs_of(self, command: Command) -> list[int]:
-        """What an ended command has left running below the lane, where that can be told."""
-        if self.lane is None or self.lane.pid is None:
-            return []
-        return [job for job in children(self.lane.pid) if self._number_of(job) == command.number]
-
-    def _number_of(self, pid: int) -> int | None:
-        return self.resident.marks.number_of(pid, self.resident.number)
-
     def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
         lane = self.lane

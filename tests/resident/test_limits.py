@@ -1,5 +1,6 @@
 """The second mark: a number that a process and all that comes of it carry."""
 
+import resource
 import subprocess
 from collections.abc import Iterator
 
@@ -21,6 +22,17 @@ def test_a_process_is_marked_from_outside(child: subprocess.Popen[bytes]) -> Non
     assert marks.number_of(child.pid, 7) == 7
     assert marks.put_on(child.pid, SPAN + 3)
     assert marks.number_of(child.pid, SPAN + 3) == SPAN + 3
+
+
+def test_the_hard_limit_stays_as_it_is(child: subprocess.Popen[bytes]) -> None:
+    marks = SecondMarks()
+    _, hard = resource.prlimit(child.pid, resource.RLIMIT_MSGQUEUE)
+    resource.prlimit(child.pid, resource.RLIMIT_MSGQUEUE, (hard - 1, hard - 1))
+    assert marks.put_on(child.pid, 7)
+    assert resource.prlimit(child.pid, resource.RLIMIT_MSGQUEUE) == (marks.base - 7, hard - 1)
+    resource.prlimit(child.pid, resource.RLIMIT_MSGQUEUE, (300000, 300000))
+    assert not marks.put_on(child.pid, 8)
+    assert resource.prlimit(child.pid, resource.RLIMIT_MSGQUEUE) == (300000, 300000)
 
 
 def test_a_process_that_cannot_be_marked_has_to_do_it_itself() -> None:

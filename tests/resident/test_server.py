@@ -62,3 +62,32 @@ def test_a_mistake_in_one_request_costs_that_request_alone(tmp_path: Path) -> No
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     failures = [*["ZeroDivisionError"] * 3, "KeyError"]
     assert done.stdout == f"[True, True, True] {failures}\n", done.stderr
+
+
+LATE = """
+import socket, sys
+from hermetic.resident.frames import REQUEST, pack_frame
+from hermetic.resident.loop import Loop
+from hermetic.resident.server import Server
+
+loop, asked = Loop(sys.excepthook), []
+
+class Requests:
+    def serve(self, request):
+        asked.append(request)
+        stream.close()
+
+server = Server(loop, sys.argv[1], b"t", Requests())
+server.on_count = loop.stop
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+stream.sendall(pack_frame(REQUEST, 1, {"op": "hello"}))
+loop.run()
+asked[0].client.greet(b"t")
+print(len(server.clients), server.attached)
+"""
+
+
+def test_a_client_that_has_gone_is_not_counted_when_its_greeting_is_taken_late(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", LATE, tmp_path / "s"], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("0 0\n", "")

@@ -35,6 +35,15 @@ async def test_the_first_text_of_a_shell_goes_the_long_way() -> None:
         assert (await env.run(WAY)).output == "Q\n", "a copy has traps to put back"
 
 
+async def test_while_a_copy_is_still_to_come_a_text_goes_the_long_way() -> None:
+    """The copy would carry the mark of that text, and be ended with it."""
+    async with settled() as env:
+        await env.run("set -T; trap 'sleep 0.03' DEBUG")  # a copy takes its time, a multiple of this
+        await env.run("x=1")
+        await asyncio.sleep(0.05)
+        assert (await env.run(WAY)).output == "Q\n"
+
+
 @pytest.mark.parametrize(
     "given",
     [{"env": {"A": "1"}}, {"cwd": "/"}, {"stdin": "x"}, {"separate": True}],

@@ -70,8 +70,9 @@ class SecondMarks:
         if pid is None:
             return False
         try:
-            resource.prlimit(pid, resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, self.hard))
-        except (OSError, AttributeError):  # another user's by now; a C library without it
+            _, hard = resource.prlimit(pid, resource.RLIMIT_MSGQUEUE)
+            resource.prlimit(pid, resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, hard))
+        except (OSError, ValueError, AttributeError):  # another user's; lowered by itself; a C library without it
             return False
         return True
 

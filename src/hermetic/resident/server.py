@@ -175,6 +175,8 @@ class Client:
         """Whether the token is ours; a wrong one ends the connection."""
         if not _compare_digest(token, self.server.token):
             raise frames.FrameError("wrong token")
+        if self.closed:  # its greeting had to wait
+            return
         self.server.attached += not self.greeted
         self.greeted = True
         self.timer.cancel()

@@ -206,10 +206,13 @@ class Session:
     def _verb(self, command: Command, shell: Shell) -> bytes:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
         if b"trap" in command.text:
-            self.vocabulary.learn(command.text)
+            if shell is self.lane:
+                self._learn(command)
             if b"command" not in self.vocabulary.names:
                 return b"T"
-        is_quick = shell is self.lane and self.has_null_input and shell.has_run and command.is_simple
+        is_ready = shell is self.lane and self.has_null_input and shell.has_run
+        # A copy that is still to be forked would carry the mark, and be ended with this command.
+        is_quick = is_ready and command.is_simple and not self.flock.ordered
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:

@@ -365,3 +365,93 @@ async def test_what_falls_out_of_a_full_queue_is_counted() -> None:
     assert (await anext(stream)).text == "6"
     assert (await anext(queue.stream("b"))).text == "b"
     await queue.close()
+
+
+class Frozen:
+    """A place that does not answer until it is thawed."""
+
+    def __init__(self) -> None:
+        self.thawed = asyncio.Event()
+
+    async def give(self) -> bool:
+        await self.thawed.wait()
+        return True
+
+    async def take(self) -> None:
+        await self.thawed.wait()
+
+
+def tell(queue: Notices, task: str, place: Frozen | None = None) -> None:
+    for number in ("1", "2"):
+        marks = (place.take, place.give) if place is not None else (nothing,)
+        queue.tell(Notice(kind="progress", task_id=task, text=f"{task} {number}"), *marks)
+
+
+async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_in_a_stream() -> None:
+    queue, place = Notices(Showing()), Frozen()
+    tell(queue, "frozen", place)
+    tell(queue, "quick")
+    stream = queue.stream()
+    async with asyncio.timeout(20):
+        assert [(await anext(stream)).text for _ in range(2)] == ["quick 1", "quick 2"]
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.1)
+        tell(queue, "later")
+        assert (await waiting).text == "later 1"
+        place.thawed.set()
+        assert sorted([(await anext(stream)).text for _ in range(3)]) == ["frozen 1", "frozen 2", "later 2"]
+    await queue.close()
+
+
+async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_before_sinks() -> None:
+    got: list[str] = []
+    came = asyncio.Event()
+
+    async def sink(notice: Notice) -> None:
+        got.append(notice.text)
+        came.set()
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(got) < count:
+                came.clear()
+                await came.wait()
+
+    queue, place = Notices(Showing(), [sink]), Frozen()
+    tell(queue, "frozen", place)
+    tell(queue, "quick")
+    await until(2)
+    assert got == ["quick 1", "quick 2"]
+    place.thawed.set()
+    await until(4)
+    assert got[2:] == ["frozen 1", "frozen 2"]
+    await queue.close()
+
+
+async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
+    got: list[str] = []
+    second = asyncio.Event()
+
+    async def sink(notice: Notice) -> None:
+        got.append(notice.text)
+        if len(got) == 2:
+            second.set()
+
+    queue, place = Notices(Showing(), [sink]), Frozen()
+    queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)
+    queue.tell(Notice(kind="progress", task_id="quick", text="quick"), nothing)
+    async with asyncio.timeout(20):
+        await second.wait()
+    assert got == ["frozen", "quick"]
+    place.thawed.set()
+    await queue.close()
+
+
+async def test_closing_does_not_wait_for_ever_for_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermetic.processes.notices.CLOSING", 0.1)
+    queue, place = Notices(Showing()), Frozen()
+    queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)
+    stream = queue.stream()
+    assert (await anext(stream)).text == "frozen"
+    async with asyncio.timeout(10):
+        await queue.close()

@@ -18,7 +18,8 @@ from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.task import Show
 
-MARKING = 1.0  # seconds that the note of a notice may take before the next one is given
+MARKING = 1.0  # seconds that the note of a notice may take before notices of others go on
+CLOSING = 5.0  # seconds that the last notes may take when everything is closed
 
 Sink = Callable[[Notice], Awaitable[object]]
 
@@ -45,6 +46,7 @@ class Notices:
         self._giving: list[Pending] = []  # of which that is being remembered
         self._handed: list[Pending] = []  # to readers that have not asked for the next one
         self._missed: Counter[str] = Counter()  # by task: notices that fell out
+        self._slow: set[str] = set()  # tasks whose place does not answer: others come before them
         self._came = asyncio.Event()
         self._breaker = Breaker()
         self._followed: dict[str, Following] = {}  # id of a process
@@ -144,11 +146,12 @@ class Notices:
                 count = self._missed.pop(task)
                 text = f"[{count} notices were dropped because nobody took them. Use process(action='list') to look.]"
                 return Pending(Notice(kind="missed", task_id=task, suppressed=count, text=text))
-        for pending in self._waiting:
-            if task_id in (None, pending.notice.task_id):
-                self._waiting.remove(pending)
-                return pending
-        return None
+        ours = [pending for pending in self._waiting if task_id in (None, pending.notice.task_id)]
+        quick = (pending for pending in ours if pending.notice.task_id not in self._slow)
+        chosen = next(quick, ours[0] if ours else None)
+        if chosen is not None:
+            self._waiting.remove(chosen)
+        return chosen
 
     async def stream(self, task_id: str | None = None) -> AsyncIterator[Notice]:
         """Notices as they come, for as long as the toolbox is open."""
@@ -179,25 +182,30 @@ class Notices:
                     continue
                 for sink in self._sinks:
                     await _persist(sink, pending.notice)
-                with contextlib.suppress(ExecutionError):
-                    await pending.taken()
+                await asyncio.wait([self._run(pending.taken, self._marks)], timeout=MARKING)
         finally:
             self._is_delivering = False
 
     async def _give(self, pending: Pending) -> bool:
         """Remembers that somebody gets it: should we die over that, the next caller says that it is repeated.
 
-        False when meanwhile it was told otherwise, or is another caller's to tell.
+        False when meanwhile it was told otherwise, or is another caller's to tell, or when its place does not answer:
+        then it waits again, where it was.
         """
         self._giving.append(pending)
         is_ours = True
         try:
-            with contextlib.suppress(ExecutionError):
-                is_ours = await pending.giving()
-        except BaseException:  # nobody waits for it any more
+            async with asyncio.timeout(MARKING):
+                with contextlib.suppress(ExecutionError):
+                    is_ours = await pending.giving()
+            self._slow.discard(pending.notice.task_id)
+        except BaseException as error:  # nobody waits for it any more, or its place does not answer
             if pending in self._giving:
                 self._waiting.appendleft(pending)
-            raise
+            if not isinstance(error, TimeoutError):
+                raise
+            self._slow.add(pending.notice.task_id)
+            return False
         finally:
             is_open = pending in self._giving
             if is_open:
@@ -214,7 +222,11 @@ class Notices:
         for pending in handed:
             self._run(pending.taken, self._marks)
         if tasks := self._tasks | self._marks:
-            await asyncio.wait(tasks)
+            _, late = await asyncio.wait(tasks, timeout=CLOSING)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     def _run(
         self, work: Callable[[], Awaitable[None]], among: "set[asyncio.Task[None]] | None" = None

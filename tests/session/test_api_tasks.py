@@ -202,24 +202,3 @@ async def test_events_that_nobody_reads_at_the_close_are_no_complaint() -> None:
     await asyncio.sleep(0)  # what waited for the events hears of their end
     gc.collect()
     assert complaints == []
-
-
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"id": 7}', bytes(4096)], ids=["empty", "cut", "other", "zeroes"])
-async def test_a_task_whose_record_was_damaged_is_not_opened_a_second_time_unasked(damage: bytes) -> None:
-    task = f"damaged-{os.getpid()}"
-    async with hermetic.open("local", task=task) as env:
-        path = runtime_root() / env.id / "env.json"
-        intact = path.read_bytes()
-        path.write_bytes(damage)
-        for again in (hermetic.open("local", task=task), hermetic.attach(task)):
-            with pytest.raises(EnvironmentUnavailable, match=r"cannot be read.*replace=True"):
-                await again
-        assert lives((await env.info()).pid)
-        path.write_bytes(intact)
-        async with hermetic.attach(task) as same:
-            assert same.id == env.id
-        path.write_bytes(damage)
-        async with hermetic.open("local", task=task, replace=True) as other:
-            assert (await other.run("echo new")).output == "new\n"
-            await other.close(remove=True)
-        await env.close(remove=True)

@@ -63,11 +63,6 @@ class Records:
         except (OSError, msgspec.DecodeError):
             return None
 
-    def unreadable(self, task: str) -> Path | None:
-        """The record of a task's environment, where it says nothing that can be understood."""
-        path = self.root / id_for_task(task) / RECORD
-        return path if path.exists() and self.read(path.parent.name) is None else None
-
     def all(self) -> list[EnvironmentRecord]:
         """Every record there is, oldest first; whether its resident lives is not known from it."""
         found = [self.read(entry.name) for entry in self.root.iterdir() if is_id(entry.name)]

@@ -137,8 +137,6 @@ async def open_environment(
                     raise LivesOtherwise(task, differing)
             else:
                 await _take_away(record, records)
-        elif task is not None and not replace:
-            _check_readable(records, task)
         return await (start or start_new)(Ordered(backend, records, id, task, watch))
 
 
@@ -151,21 +149,11 @@ async def _attach(task_or_id: str) -> Environment:
     record = records.find(task_or_id)
     living = await _reach(record) if record else None
     if living is None:
-        _check_readable(records, task_or_id)
         known = ", ".join(other.task or other.id for other in records.all()) or "none"
         raise EnvironmentUnavailable(
             f"no environment {task_or_id!r} lives here; open it. Known here: {known}", environment=task_or_id
         )
     return Environment(*living, records, ends_on_close=False)
-
-
-def _check_readable(records: Records, task: str) -> None:
-    if path := records.unreadable(task):
-        raise EnvironmentUnavailable(
-            f"the record of task {task!r} cannot be read, so what may live there cannot be reached: mend {path}, or "
-            "open the task with replace=True to start anew",
-            environment=task,
-        )
 
 
 async def is_living(task: str) -> bool:

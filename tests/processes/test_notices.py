@@ -428,6 +428,18 @@ async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_befor
     await queue.close()
 
 
+async def test_a_place_that_answers_slowly_is_told_of_in_the_end() -> None:
+    async def give() -> bool:
+        await asyncio.sleep(1.5)
+        return True
+
+    queue = Notices(Showing())
+    queue.tell(Notice(kind="progress", task_id="slow", text="slow"), nothing, give)
+    async with asyncio.timeout(20):
+        assert (await anext(queue.stream())).text == "slow"
+    await queue.close()
+
+
 async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
     got: list[str] = []
     second = asyncio.Event()

@@ -19,6 +19,7 @@ from hermetic.session.process import Process
 from hermetic.session.task import Show
 
 MARKING = 1.0  # seconds that the note of a notice may take before notices of others go on
+LONGEST_MARKING = 8.0  # the same when it was tried before: a place may be slow, and must be heard in the end
 CLOSING = 5.0  # seconds that the last notes may take when everything is closed
 
 Sink = Callable[[Notice], Awaitable[object]]
@@ -31,6 +32,7 @@ class Pending:
 
     def __init__(self, notice: Notice, taken: Mark = nothing, giving: Leave = always) -> None:
         self.notice, self.taken, self.giving = notice, taken, giving
+        self.patience = MARKING
 
 
 class Notices:
@@ -195,7 +197,7 @@ class Notices:
         self._giving.append(pending)
         is_ours = True
         try:
-            async with asyncio.timeout(MARKING):
+            async with asyncio.timeout(pending.patience):
                 with contextlib.suppress(ExecutionError):
                     is_ours = await pending.giving()
             self._slow.discard(pending.notice.task_id)
@@ -205,6 +207,7 @@ class Notices:
             if not isinstance(error, TimeoutError):
                 raise
             self._slow.add(pending.notice.task_id)
+            pending.patience = min(2 * pending.patience, LONGEST_MARKING)
             return False
         finally:
             is_open = pending in self._giving

@@ -96,10 +96,9 @@ class Life:
         return self.server is not None and self.server.attached > 0
 
     def _changed(self, event: str, job: Job) -> None:
-        if self.listeners:
-            for listener in self.listeners[:]:
-                listener(event, job)
-        if self.server is None or not self.server.attached:
+        for listener in self.listeners[:]:
+            listener(event, job)
+        if not self.is_attended():
             self.lease.restart()
 
     def end(self, grace: float, done: Callable[[], None]) -> None:

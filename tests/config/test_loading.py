@@ -51,8 +51,8 @@ def test_without_anything_everything_has_its_default(machine: Machine) -> None:
 
 
 def test_the_nearer_and_the_more_deliberate_wins(machine: Machine) -> None:
-    user, project = "[terminal]\ntimeout = 1\n", "[terminal]\ntimeout = 2\n"
-    assert machine.load(user=user).terminal.timeout == 1
+    user, project = "[terminal]\ntimeout = 5\n", "[terminal]\ntimeout = 2\n"
+    assert machine.load(user=user).terminal.timeout == 5
     assert machine.load(user=user, project=project).terminal.timeout == 2
     assert machine.load(TERMINAL_TIMEOUT="3").terminal.timeout == 3
     settings = machine.load(TERMINAL_TIMEOUT="3", HERMETIC_TERMINAL_TIMEOUT="4")

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from hermetic.config import load
-from hermetic.config.kinds import DEFAULT_IMAGE
-from hermetic.config.projects import _HARMLESS
+from hermetic.config.kinds import DEFAULT_IMAGE, option_fields
+from hermetic.config.projects import CLASSES, class_of
 from hermetic.config.settings import SECTIONS
 from hermetic.config.variables import ORIGINAL
+from hermetic.environments import catalog
 from tests.docs.pages import blocks, read, rows
 
 PAGE = "docs/settings.md"
@@ -17,6 +18,9 @@ SETTINGS = [
     (f"{section}.{field.name}", field.default)
     for section, shape in SECTIONS.items()
     for field in msgspec.structs.fields(shape)
+]
+KEYS = [setting for setting, _ in SETTINGS] + [
+    f"environments.{kind}.{option}" for kind in catalog.KINDS for option in option_fields(kind)
 ]
 
 
@@ -35,10 +39,18 @@ def test_a_variable_of_the_original_has_a_row(variable: str) -> None:
 
 
 def test_what_a_project_may_set_is_told() -> None:
-    allowed = read(PAGE).partition("these options of it:")[2].partition("; of `local`")[0]
-    assert {word.strip("`") for word in allowed.replace("\n", " ").replace(",", " ").split()} == {
-        *_HARMLESS, "and", "network", "=", "false",
-    }  # fmt: skip
+    told = {
+        setting.strip("`"): (row[0], row[2])
+        for row in rows(PAGE)
+        if row[0] in ("tighten", "choose", "refused")
+        for setting in row[1].split(", ")
+    }
+    assert told == {setting: (known.word, known.rule) for setting, known in CLASSES.items()}
+
+
+@pytest.mark.parametrize("setting", KEYS)
+def test_a_setting_has_a_class_for_projects(setting: str) -> None:
+    assert class_of(setting), f"{setting}: say in config/projects.py what a project's file may do with it"
 
 
 def test_the_default_image_is_told() -> None:

@@ -24,8 +24,14 @@ def checked(kind: str, place: str) -> str:
 
 def option_types(kind: str) -> dict[str, Any] | None:
     """Option → its type; None for a kind that does not tell before it is opened."""
+    fields = option_fields(kind)
+    return {name: field.type for name, field in fields.items()} or None
+
+
+def option_fields(kind: str) -> dict[str, msgspec.structs.FieldInfo]:
+    """Option → its type and default; none for a kind that does not tell before it is opened."""
     shape = getattr(catalog.find(kind), "option_shape", None)
-    return None if shape is None else {field.name: field.type for field in msgspec.structs.fields(shape)}
+    return {} if shape is None else {field.name: field for field in msgspec.structs.fields(shape)}
 
 
 def default_image(kind: str) -> str | None:

@@ -33,25 +33,32 @@ T = TypeVar("T", bound=msgspec.Struct)
 # Homes on somebody's own machine: a directory there is not meant for a place that has files of its own.
 _HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
 _OWN_FILES = ("docker", "podman", "apptainer", "ssh")
-_ADDED = ("approvals.deny", "approvals.rules")
+_ADDED = ("approvals.deny", "approvals.rules", "redaction.variables")
 _COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
 _OF_A_PROFILE = ("profile", "home", "credential_files")  # those that only some kinds have
 
 
-def load(directory: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings for work in `directory`, by default the current one. Raises ConfigError, with the place."""
+def load(
+    directory: str | None = None, *, environ: Mapping[str, str] | None = None, kind: str | None = None
+) -> Settings:
+    """The settings for work in `directory`, by default the current one, with the options of `kind` where it is given.
+
+    Raises ConfigError, with the place.
+    """
     environ = os.environ if environ is None else environ
     here = Path(directory or os.getcwd()).absolute()
     notes: list[str] = []
     user = _user(environ)
     project_path = project_file(here)
     project = None if project_path is None else read(project_path)
-    layers = [*_of(user), *(of_project(project, user) if project else ())]
-    layers += [*of_the_original(environ, str(here)), *ours(environ)]
-    chosen = _merged(_canonical(layers))
+    before = list(_canonical(_of(user)))
+    after = list(_canonical([*of_the_original(environ, str(here)), *ours(environ)]))
+    if kind is not None:
+        after.append(Given("environment.kind", kind, "--env"))
+    chosen = _merged([*before, *_of_project(project, user, _merged([*before, *after])), *after])
     environment = _section("environment", EnvironmentSettings, chosen)
-    kind = checked(environment.kind, _place(chosen, "environment.kind"))
-    environment = msgspec.structs.replace(environment, kind=kind)
+    checked_kind = checked(environment.kind, _place(chosen, "environment.kind"))
+    environment = msgspec.structs.replace(environment, kind=checked_kind)
     approvals = _section("approvals", ApprovalSettings, chosen)
     if approvals.rules or approvals.deny:  # the policy takes its time to be imported
         importlib.import_module("hermetic.approvals.rules").Rules(approvals.rules, approvals.deny)
@@ -85,6 +92,16 @@ def _user(environ: Mapping[str, str]) -> SettingsFile | None:
 
 def _of(file: SettingsFile | None) -> tuple[Given, ...]:
     return () if file is None else file.given
+
+
+def _of_project(project: SettingsFile | None, user: SettingsFile | None, own: Mapping[str, Given]) -> Iterator[Given]:
+    """What the project's file says, as far as it may."""
+    if project is None:
+        return
+    if project.trusted_projects:
+        raise ConfigError(f"{project.path}: only your own file may set trusted_projects", setting="trusted_projects")
+    trusted = () if user is None else user.trusted_projects
+    yield from of_project(project.path, _canonical(project.given), own, trusted)
 
 
 def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
@@ -144,12 +161,12 @@ def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list
 
 
 def _merged(layers: Iterable[Given]) -> dict[str, Given]:
-    """The last value of each setting; what approvals deny and rule adds up, so that nobody takes another's away."""
+    """The last value of each setting; what is denied, ruled and hidden adds up, so that no layer removes another's."""
     chosen: dict[str, Given] = {}
     for given in layers:
         before = chosen.get(given.setting)
         if before is not None and given.setting in _ADDED:
-            wanted = tuple[str, ...] if given.setting == "approvals.deny" else list[Any]
+            wanted = list[Any] if given.setting == "approvals.rules" else tuple[str, ...]
             given = given._replace(value=[*typed(before, wanted), *typed(given, wanted)], is_text=False)
         chosen[given.setting] = given
     return chosen

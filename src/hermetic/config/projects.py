@@ -1,61 +1,243 @@
-"""What a project's file may set: it comes with a checkout, and a checkout must not open the machine it lies on."""
+"""What a project's file may set: it comes with a checkout, and a checkout must not widen what the user allows.
 
-from collections.abc import Iterator
+Every setting has a class. It may be tightened, chosen among what the user allows, or only the user sets it. A setting
+without a class is refused.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from hermetic.config.files import SettingsFile
-from hermetic.config.given import Given
-from hermetic.config.settings import ORIGINAL_NAMES
+import msgspec
+
+from hermetic.config.given import Given, typed
+from hermetic.config.kinds import checked, option_fields
+from hermetic.config.settings import SECTIONS
 from hermetic.contract.errors import ConfigError
+from hermetic.contract.limits import LEASE, UNATTENDED
+from hermetic.environments import catalog
 
-# Options by which a place becomes no more open to this machine than it is without them.
-_HARMLESS = frozenset({"image", "cwd", "cpu", "memory_bytes", "pids", "env", "lease", "unattended", "login", "setup"})
-# What of the user's own files a place is shown, and whose home its commands have, no checkout decides.
-_OF_THE_USER = tuple(f"environment.{name}" for name in ("profile", "home", "credential_files"))
-_HARMLESS_LOCAL = frozenset({"lease", "unattended", "login"})
+# Kinds that a project may choose besides the user's own: none of them opens more of this machine than that one.
+_STRICTER = {
+    "local": ("sandbox", "docker", "podman", "apptainer"),
+    "docker": ("sandbox",),
+    "podman": ("sandbox",),
+    "apptainer": ("sandbox",),
+}
+# Options by which the user shares something with environments of a kind.
+_SHARING = (
+    "volumes", "forward_env", "extra_args", "credential_files", "profile", "readable", "passthrough", "overlay",
+    "persistent",
+)  # fmt: skip
+_REGISTRIES = ("docker://", "library://", "oras://", "shub://")
+_CLOCKS = {"environment.lease": LEASE.value, "environment.unattended": UNATTENDED.value}
 
 
-def of_project(project: SettingsFile, user: SettingsFile | None) -> Iterator[Given]:
-    """The project's settings. Raises ConfigError for one that only the user may make, unless the project is trusted."""
-    trusted = () if user is None else user.trusted_projects
-    folder = project.path.parent.resolve()
-    if any(Path(path).expanduser().resolve() == folder for path in trusted):
-        yield from project.given
-        return
-    kind = next((given for given in user.given if given.setting == "environment.kind"), None) if user else None
-    for given in project.given:
-        if _opens_more(given, kind):
+class Asked(NamedTuple):
+    """A setting of a project's file, beside what the user says."""
+
+    given: Given
+    own: Mapping[str, Given]  # of the user's file and the variables, by setting
+    folder: Path  # of the project
+
+    @property
+    def kind(self) -> str:
+        """The kind that the setting is an option of; empty for a setting of no kind."""
+        return self.given.setting.split(".")[1] if self.given.setting.startswith("environments.") else ""
+
+    @property
+    def name(self) -> str:
+        """The setting without its section."""
+        return self.given.setting.rpartition(".")[2]
+
+    @property
+    def value(self) -> Any:
+        """What the project wants. Raises ConfigError for a value of another type."""
+        return typed(self.given, self._field.type)
+
+    @property
+    def users(self) -> Any:
+        """What holds without the project: the user's value, else the default."""
+        own = self.own.get(self.given.setting) or (self.own.get(f"environment.{self.name}") if self.kind else None)
+        return typed(own, self._field.type) if own else _CLOCKS.get(self.given.setting, self._field.default)
+
+    def of_kind(self, option: str) -> Any:
+        """The user's value for another option of the same kind; None without one."""
+        own = self.own.get(f"environments.{self.kind}.{option}") or self.own.get(f"environment.{option}")
+        return own and typed(own, option_fields(self.kind)[option].type)
+
+    @property
+    def _field(self) -> msgspec.structs.FieldInfo:
+        section = self.given.setting.partition(".")[0]
+        if self.kind:
+            return option_fields(self.kind)[self.name]
+        return next(field for field in msgspec.structs.fields(SECTIONS[section]) if field.name == self.name)
+
+
+class Class(NamedTuple):
+    """How a project may use a setting."""
+
+    word: Literal["tighten", "choose", "refused"]
+    rule: str  # what is allowed, in words
+    fits: Callable[[Asked], bool]
+
+
+def _is_less(asked: Asked) -> bool:
+    return bool(asked.value <= asked.users)
+
+
+def _is_smaller(asked: Asked) -> bool:
+    """For limits of which 0 and None mean that there is none."""
+    return asked.value > 0 and (not asked.users or asked.value <= asked.users)
+
+
+def _is_stricter_kind(asked: Asked) -> bool:
+    own = asked.own.get("environment.kind")
+    users = "local" if own is None else checked(typed(own, str), own.place)
+    return checked(asked.value, asked.given.place) in (users, *_STRICTER.get(users, ()))
+
+
+def _is_inside(asked: Asked) -> bool:
+    path = Path(asked.value)
+    if asked.value.startswith("~") or ".." in path.parts:
+        return False
+    return (asked.folder / path).resolve().is_relative_to(asked.folder)
+
+
+def _shares_nothing(asked: Asked) -> bool:
+    """Whether the user shares nothing with environments of this kind but the project itself."""
+    options = option_fields(asked.kind)
+    if any(asked.of_kind(option) for option in _SHARING if option in options):
+        return False
+    mounted = asked.of_kind("host_cwd") if "host_cwd" in options else None
+    return mounted is None or Path(mounted).expanduser().resolve().is_relative_to(asked.folder)
+
+
+def _is_image_apart(asked: Asked) -> bool:
+    """An image of apptainer may be a directory of this machine, which shows all of it."""
+    is_named = asked.value.startswith(_REGISTRIES) if ":" in asked.value else _is_inside(asked)
+    return _shares_nothing(asked) and is_named
+
+
+def _only_restricts(asked: Asked) -> bool:
+    return all(rule.decision in ("ask", "deny") for rule in asked.value)
+
+
+_REFUSED = Class("refused", "only you set it", lambda asked: False)
+_NOT_MORE = Class("tighten", "no more than yours, or the default", _is_less)
+_LIMIT = Class("tighten", "no more than yours, or the default; a limit stays one", _is_smaller)
+_ADDED = Class("tighten", "adds to yours", lambda asked: True)
+_ANY = Class("choose", "anything", lambda asked: True)
+_APART = Class(
+    "choose", "anything, where you share nothing with that kind but the project: no volumes, forwarded variables, "
+    "credential files, profile, extra words, readable directories, overlay or persistent files", _shares_nothing,
+)  # fmt: skip
+_INSIDE = Class("choose", "a directory of the project", _is_inside)
+
+# By setting; `*` stands for every kind that has the option and no line of its own.
+CLASSES: Mapping[str, Class] = {
+    "environment.kind": Class(
+        "choose", "your kind or a stricter one: `sandbox`, `docker`, `podman` and `apptainer` for `local`, "
+        "`sandbox` for a container", _is_stricter_kind,
+    ),
+    "environment.cwd": _INSIDE,
+    "environment.lease": _NOT_MORE,
+    "environment.unattended": _NOT_MORE,
+    "environment.profile": _REFUSED,
+    "environment.home": _REFUSED,
+    "environment.credential_files": _REFUSED,
+    "terminal.timeout": _NOT_MORE,
+    "terminal.longest_timeout": _NOT_MORE,
+    "terminal.output_characters": _NOT_MORE,
+    "files.write_root": Class(
+        "tighten", "any directory, where you set none", lambda asked: asked.users in (None, asked.value)
+    ),
+    "files.read_characters": _NOT_MORE,
+    "code_execution.timeout": _NOT_MORE,
+    "code_execution.max_tool_calls": _NOT_MORE,
+    "code_execution.timezone": _ANY,
+    "code_execution.passthrough": _REFUSED,
+    "code_execution.isolated": Class("tighten", "only yes", lambda asked: asked.value is True),
+    "code_execution.warm": _ANY,
+    "redaction.enabled": Class("tighten", "only yes", lambda asked: asked.value is True),
+    "redaction.variables": _ADDED,
+    "sudo.password": _REFUSED,
+    "approvals.mode": Class(
+        "tighten", "only `deny`, and not where yours is `sandbox-first`",
+        lambda asked: asked.value == "deny" and asked.users != "sandbox-first",
+    ),
+    "approvals.answers": _REFUSED,
+    "approvals.nobody": Class("tighten", "only `deny`", lambda asked: asked.value == "deny"),
+    "approvals.timeout": _REFUSED,
+    "approvals.wait": _REFUSED,
+    "approvals.deny": _ADDED,
+    "approvals.rules": Class("tighten", "rules that ask or deny; they add to yours", _only_restricts),
+    "approvals.session_seconds": _NOT_MORE,
+    "approvals.always_days": _NOT_MORE,
+    "approvals.file": _REFUSED,
+    "approvals.log": _REFUSED,
+    "environments.*.lease": _NOT_MORE,
+    "environments.*.unattended": _NOT_MORE,
+    "environments.*.cpu": _LIMIT,
+    "environments.*.memory_bytes": _LIMIT,
+    "environments.*.pids": _LIMIT,
+    "environments.*.network": Class("tighten", "only no", lambda asked: asked.value is False),
+    "environments.*.login": Class(
+        "tighten", "no, or as yours", lambda asked: asked.value is False or asked.users is True
+    ),
+    "environments.*.image": _APART,
+    "environments.apptainer.image": Class(
+        "choose", "one of a registry or of the project, where you share nothing with that kind", _is_image_apart
+    ),
+    "environments.*.cwd": _APART,
+    "environments.sandbox.cwd": _INSIDE,
+    "environments.*.env": _APART,
+    "environments.*.setup": _APART,
+    **dict.fromkeys(
+        (
+            "environments.local.cwd", "environments.local.env",
+            "environments.ssh.cwd", "environments.ssh.env", "environments.ssh.setup",
+            "environments.*.config", "environments.*.credential_files", "environments.*.extra_args",
+            "environments.*.forward_env", "environments.*.home", "environments.*.host", "environments.*.host_cwd",
+            "environments.*.key", "environments.*.overlay", "environments.*.passthrough", "environments.*.persistent",
+            "environments.*.port", "environments.*.profile", "environments.*.protect", "environments.*.readable",
+            "environments.*.settings", "environments.*.sync", "environments.*.user", "environments.*.volumes",
+            "environments.*.workspace",
+        ),
+        _REFUSED,
+    ),
+}  # fmt: skip
+
+
+def class_of(setting: str) -> Class | None:
+    """The class of a setting; None where it has none, which counts as refused."""
+    if found := CLASSES.get(setting):
+        return found
+    section, _, rest = setting.partition(".")
+    kind, _, option = rest.partition(".")
+    is_ours = section == "environments" and kind in catalog.KINDS
+    return CLASSES.get(f"environments.*.{option}") if is_ours else None
+
+
+def of_project(
+    path: Path, wanted: Iterable[Given], own: Mapping[str, Given], trusted: Iterable[str]
+) -> Iterator[Given]:
+    """The settings of a project's file. Raises ConfigError for one that widens what the user allows.
+
+    `own` is what the user's file and the variables say. What a trusted project says holds as it is.
+    """
+    folder = path.parent.resolve()
+    is_trusted = any(Path(one).expanduser().resolve() == folder for one in trusted)
+    for given in wanted:
+        kept = class_of(given.setting) or _REFUSED
+        if not is_trusted and not kept.fits(Asked(given, own, folder)):
             raise ConfigError(
-                f"{given.place}: a project cannot set {given.setting} like this, because it could open your machine; "
-                f'set it in your own file or by a variable, or add trusted_projects = ["{folder}"] to your own file',
+                f"{given.place}: a project cannot set {given.setting} like this; allowed: {_plain(kept.rule)}. "
+                f'Set it in your own file or by a variable, or add trusted_projects = ["{folder}"] to your own file',
                 setting=given.setting,
             )
         yield given
 
 
-def _tightens(name: str, value: object) -> bool:
-    """Whether a setting of approvals only forbids or asks for more."""
-    if name == "rules":
-        rules = value if isinstance(value, list) else [None]
-        return all(isinstance(rule, dict) and rule.get("decision") in ("ask", "deny") for rule in rules)
-    return name == "deny" or (name == "mode" and value == "deny")
-
-
-def _opens_more(given: Given, kind: Given | None) -> bool:
-    section, _, rest = given.setting.partition(".")
-    if ORIGINAL_NAMES.get(given.setting, given.setting) in _OF_THE_USER:
-        return True
-    if section == "sudo" or (given.setting == "redaction.enabled" and given.value is not True):
-        return True
-    if given.setting in ("code_execution.passthrough", "code_execution.isolated"):
-        return given.setting.endswith("passthrough") or given.value is not True
-    if given.setting == "environment.kind":
-        return given.value == "local" and kind is not None and kind.value != "local"
-    if section == "approvals":
-        return not _tightens(rest, given.value)
-    if section != "environments":
-        return False
-    name, _, option = rest.partition(".")
-    if option == "network":
-        return given.value is not False
-    return option not in (_HARMLESS_LOCAL if name == "local" else _HARMLESS)
+def _plain(rule: str) -> str:
+    return rule.replace("`", "")

@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 if TYPE_CHECKING:
     from hermetic import blocking
     from hermetic.codemode.arguments import CodeLimits, CodeOptions
-    from hermetic.contract.approval import Approval, ApprovalRequest
+    from hermetic.contract.approval import Approval, ApprovalRequest, Denial
     from hermetic.contract.command import Result
     from hermetic.contract.edits import Patched
     from hermetic.contract.endings import (
@@ -66,6 +66,7 @@ __all__ = [
     "CodeLimits",
     "CodeOptions",
     "ConfigError",
+    "Denial",
     "EditRefused",
     "Ending",
     "Environment",
@@ -120,7 +121,7 @@ __all__ = [
 
 _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
-    "contract.approval": "Approval ApprovalRequest",
+    "contract.approval": "Approval ApprovalRequest Denial",
     "contract.errors": "ApprovalRequired BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError "
     "FileChanged InputClosed InvalidArgument NotPermitted UnknownApproval UnknownProcess Unreachable Unsupported",
     "contract.command": "Result",

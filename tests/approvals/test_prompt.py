@@ -10,7 +10,7 @@ import pytest
 
 from hermetic.approvals.prompt import TerminalPrompt
 from hermetic.approvals.showing import described
-from hermetic.contract.approval import ApprovalRequest, Need
+from hermetic.contract.approval import ApprovalRequest, Denial, Need
 from hermetic.policy import assess
 
 COMMAND = "ls\nrm -rf /srv/x # \x1b[2J\u202e\x07" + "a" * 5000 + "END"
@@ -33,7 +33,9 @@ def request(*, keeps: bool = True) -> ApprovalRequest:
     )  # fmt: skip
 
 
-async def asked(terminal: tuple[int, str], typed: bytes, *, timeout: float = 20, keeps: bool = True) -> tuple[str, str]:
+async def asked(
+    terminal: tuple[int, str], typed: bytes, *, timeout: float = 20, keeps: bool = True
+) -> tuple[str | Denial, str]:
     """The answer, and what the terminal showed."""
     master, name = terminal
     os.set_blocking(master, False)
@@ -55,20 +57,29 @@ async def asked(terminal: tuple[int, str], typed: bytes, *, timeout: float = 20,
     ("typed", "answer"),
     [
         (b"o\n", "once"), (b"once\n", "once"), (b"S\n", "session"), (b"d\n", "deny"), (b"\n", "deny"),
-        (b"yes\n", "deny"), (b"a\n", "deny"), (b"\x04", "deny"), (b"always\n", "deny"),
+        (b"yes\n", "deny"), (b"a\n", "deny"), (b"always\n", "deny"), (b"once more\n", "deny"),
+        (b"d use the staging host\n", Denial("use the staging host")), (b"No, ask me later \n", Denial("ask me later")),
+        (b"use the staging host\n", "deny"),
     ],
 )  # fmt: skip
-async def test_only_an_offered_answer_is_yes(terminal: tuple[int, str], typed: bytes, answer: str) -> None:
+async def test_only_an_offered_answer_is_yes(terminal: tuple[int, str], typed: bytes, answer: str | Denial) -> None:
     assert (await asked(terminal, typed))[0] == answer
 
 
-async def test_silence_is_no(terminal: tuple[int, str]) -> None:
-    assert (await asked(terminal, b"", timeout=0.1))[0] == "deny"
+async def test_silence_is_no_answer(terminal: tuple[int, str]) -> None:
+    with pytest.raises(TimeoutError):
+        await asked(terminal, b"", timeout=0.1)
+
+
+async def test_the_end_of_input_is_no_answer(terminal: tuple[int, str]) -> None:
+    with pytest.raises(EOFError):
+        await asked(terminal, b"\x04")
 
 
 async def test_what_was_typed_before_the_question_is_no_answer(terminal: tuple[int, str]) -> None:
     os.write(terminal[0], b"o\n")
-    assert (await asked(terminal, b"", timeout=0.2))[0] == "deny"
+    with pytest.raises(TimeoutError):
+        await asked(terminal, b"", timeout=0.2)
 
 
 async def test_the_whole_command_is_shown_escaped_and_the_dangerous_part_first(terminal: tuple[int, str]) -> None:
@@ -94,4 +105,5 @@ def test_only_the_command_itself_has_lines_of_its_own() -> None:
 async def test_without_a_terminal_nobody_can_be_asked() -> None:
     prompt = TerminalPrompt(terminal="/does/not/exist")
     assert not prompt.is_there
-    assert await prompt(request()) == "deny"
+    with pytest.raises(FileNotFoundError):
+        await prompt(request())

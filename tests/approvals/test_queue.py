@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from hermetic.approvals.queue import MOST_OPEN, Queue
+from hermetic.approvals.replies import Reply
 from hermetic.contract.approval import Answer, ApprovalRequest
-from hermetic.contract.errors import UnknownApproval
+from hermetic.contract.errors import InvalidArgument, UnknownApproval
 from hermetic.policy import assess
 
 REQUEST = ApprovalRequest(
@@ -34,7 +35,7 @@ async def test_of_many_answers_to_one_question_the_first_counts() -> None:
     with ThreadPoolExecutor(8) as pool:
         said = [one for one in pool.map(answer, range(8)) if one is not None]
     async with asyncio.timeout(10):
-        assert said == [await future]
+        assert said == [(await future).answer]
 
 
 async def test_an_answer_from_another_thread_that_is_too_late_wakes_whoever_waits_with_no() -> None:
@@ -49,7 +50,7 @@ async def test_an_answer_from_another_thread_that_is_too_late_wakes_whoever_wait
 
     async with asyncio.timeout(10):
         waiting = asyncio.create_task(asyncio.to_thread(late))
-        assert await future == "deny"
+        assert await future == Reply("deny", "timeout")
         await waiting
 
 
@@ -57,5 +58,23 @@ async def test_one_question_too_many_is_answered_with_no() -> None:
     queue = Queue(lambda: 0.0)
     for number in range(MOST_OPEN):
         queue.put(msgspec.structs.replace(REQUEST, id=str(number)))
-    assert await queue.put(REQUEST) == "deny"
+    assert await queue.put(REQUEST) == Reply("deny", "queue full")
     assert len(queue.pending()) == MOST_OPEN
+
+
+async def test_a_withdrawn_question_and_a_denial_with_a_reason_differ() -> None:
+    queue = Queue(lambda: 0.0)
+    withdrawn, denied = queue.put(REQUEST), queue.put(msgspec.structs.replace(REQUEST, id="ask_2"))
+    queue.withdraw("ask_1")
+    queue.answer("ask_2", "deny", "use the staging host")
+    async with asyncio.timeout(10):
+        assert await withdrawn == Reply("deny", "withdrawn")
+        assert await denied == Reply("deny", "user", "use the staging host")
+
+
+async def test_a_reason_beside_a_yes_is_refused() -> None:
+    queue = Queue(lambda: 0.0)
+    queue.put(REQUEST)
+    with pytest.raises(InvalidArgument, match="deny alone"):
+        queue.answer("ask_1", "once", "because")
+    assert len(queue.pending()) == 1

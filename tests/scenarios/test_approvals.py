@@ -14,7 +14,7 @@ import pytest
 from hermetic.approvals.making import make_desk
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.config.settings import Settings
-from hermetic.contract.approval import ApprovalRequest
+from hermetic.contract.approval import ApprovalRequest, Denial
 from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted, UnknownApproval
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
@@ -175,11 +175,89 @@ async def test_a_call_that_does_not_wait_is_told_to_come_again(tmp_path: Path) -
         async with asyncio.timeout(20):
             first = await call(toolbox, "echo hi")
             assert (first["status"], first["exit_code"]) == ("approval_required", -1)
+            assert (first["command"], first["pattern_key"]) == ("echo hi", "ask echo *")
+            assert "your rule wants to be asked about echo *" in first["description"]
             assert (await call(toolbox, "echo hi"))["approval_id"] == first["approval_id"]  # asked once
             toolbox.approvals.answer(first["approval_id"], "once")
             assert (await call(toolbox, "echo ho"))["status"] == "approval_required"  # bound to the command
             assert (await call(toolbox, "echo hi"))["output"] == "hi\n"
             assert (await call(toolbox, "echo hi"))["status"] == "approval_required"  # and used up
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_denial_reaches_the_next_try_of_a_call_that_does_not_wait(tmp_path: Path) -> None:
+    chosen = settings(rules=(ASK_ECHO,), answers="queue", wait=False)
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=chosen)
+    try:
+        async with asyncio.timeout(20):
+            first = await call(toolbox, "echo hi")
+            toolbox.approvals.answer(first["approval_id"], "deny", "print nothing")
+            second = await call(toolbox, "echo hi")
+            assert (second["status"], second["refused_by"]) == ("blocked", "user")
+            assert "print nothing" in second["error"]
+            assert (await call(toolbox, "echo hi"))["status"] == "approval_required"  # asked anew
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def silent(request: ApprovalRequest) -> Any:
+    await asyncio.Event().wait()
+
+
+async def broken_approver(request: ApprovalRequest) -> Any:
+    raise RuntimeError("the phone is off")
+
+
+async def impatient(request: ApprovalRequest) -> Any:
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("approver", "by", "words"),
+    [
+        (lambda request: "deny", "user", "the user said no: do not try it again"),
+        (lambda request: Denial("use the trash"), "user", "the user said no: use the trash;"),
+        (silent, "timeout", "the user did not answer within 0.2 s"),
+        (impatient, "timeout", "the user did not answer"),
+        (broken_approver, "approver failed", "the user could not be asked"),
+        (lambda request: "yes", "approver failed", "the user could not be asked"),
+    ],
+    ids=["deny", "reason", "silence", "approver's own timeout", "exception", "no answer"],
+)
+async def test_a_refusal_says_who_refused(tmp_path: Path, approver: Any, by: str, words: str) -> None:
+    log = tmp_path / "decisions.jsonl"
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)}, settings=settings(timeout=0.2, log=str(log)), approver=approver
+    )
+    try:
+        async with asyncio.timeout(20):
+            answer = await call(toolbox, BAD)
+        assert (answer["status"], answer["refused_by"]) == ("blocked", by)
+        assert words in answer["error"]
+        assert ("the user said no" in answer["error"]) == (by == "user")
+        line = json.loads(log.read_text().splitlines()[-1])
+        assert (line["decision"], line["by"]) == ("refused", by)
+        assert line.get("comment", "") == ("use the trash" if "trash" in words else "")
+    finally:
+        await toolbox.close(remove=True)
+
+
+async def test_a_withdrawn_question_is_no_refusal_by_the_user(tmp_path: Path) -> None:
+    log = tmp_path / "decisions.jsonl"
+    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(log=str(log)))
+    try:
+        async with asyncio.timeout(20), toolbox.approvals.attend() as questions:
+            calling = asyncio.create_task(call(toolbox, BAD))
+            toolbox.approvals.withdraw((await anext(questions)).id)
+            answer = await calling
+            assert (answer["status"], answer["refused_by"]) == ("blocked", "withdrawn")
+            assert "the user said no" not in answer["error"]
+            calling = asyncio.create_task(call(toolbox, BAD))
+            toolbox.approvals.answer((await anext(questions)).id, "deny", "use the trash")
+            assert "use the trash" in (await calling)["error"]
+        by = [json.loads(line)["by"] for line in log.read_text().splitlines()]
+        assert by == ["withdrawn", "user"]
     finally:
         await toolbox.close(remove=True)
 

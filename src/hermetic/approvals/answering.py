@@ -20,12 +20,15 @@ class Approvals:
         """The questions that wait for an answer, the oldest first."""
         return self._desk.queue.pending(task_id)
 
-    def answer(self, id: str, answer: Answer) -> None:
-        """Answers one, from any thread. Raises UnknownApproval when it does not wait any more, InvalidArgument."""
-        self._desk.queue.answer(id, answer)
+    def answer(self, id: str, answer: Answer, reason: str = "") -> None:
+        """Answers one, from any thread; the model gets the `reason` of a "deny".
+
+        Raises UnknownApproval when it does not wait any more, InvalidArgument.
+        """
+        self._desk.queue.answer(id, answer, reason)
 
     def withdraw(self, id: str) -> None:
-        """Takes a question back, which is no. Raises UnknownApproval."""
+        """Takes a question back; what it asked for is not allowed. Raises UnknownApproval."""
         self._desk.queue.withdraw(id)
 
     def attend(self) -> AbstractAsyncContextManager[AsyncIterator[ApprovalRequest]]:

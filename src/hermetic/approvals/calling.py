@@ -1,4 +1,4 @@
-"""Calls whoever answers: async as it is, a plain function beside the loop, so that it may think as long as it likes."""
+"""Calls of the caller's own functions: an async one on the loop, a plain one in a thread, where it may block."""
 
 import asyncio
 import contextlib
@@ -6,19 +6,18 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
-from hermetic.contract.approval import ApprovalRequest
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def answer_of(function: Callable[[ApprovalRequest], T | Awaitable[T]], request: ApprovalRequest) -> T:
-    """What it says. A plain function that is not waited for any more goes on in its thread, and counts for nothing."""
+async def answer_of(function: Callable[P, T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Its result. A plain function that is not waited for any more goes on in its thread, and counts for nothing."""
     if _is_async(function):
-        said = function(request)
+        said = function(*args, **kwargs)
     else:
-        said = await _in_thread(lambda: function(request))
+        said = await in_thread(lambda: function(*args, **kwargs))
     return await said if inspect.isawaitable(said) else said
 
 
@@ -26,7 +25,8 @@ def _is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-async def _in_thread(call: Callable[[], T]) -> T:
+async def in_thread(call: Callable[[], T]) -> T:
+    """The call's result, from a thread of its own."""
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -47,5 +47,5 @@ async def _in_thread(call: Callable[[], T]) -> T:
         with contextlib.suppress(RuntimeError):  # the loop is gone
             loop.call_soon_threadsafe(tell, result, error)
 
-    threading.Thread(target=work, name="hermetic-approver", daemon=True).start()
+    threading.Thread(target=work, name="hermetic-callback", daemon=True).start()
     return await done

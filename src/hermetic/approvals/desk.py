@@ -13,14 +13,15 @@ import msgspec
 
 from hermetic.approvals.calling import answer_of
 from hermetic.approvals.case import Case, needs_of
-from hermetic.approvals.grants import Budget, Grants
+from hermetic.approvals.grants import Budget, Denied, Grants
 from hermetic.approvals.journal import Decision, Journal
 from hermetic.approvals.masking import Mask, masked
 from hermetic.approvals.queue import Queue
+from hermetic.approvals.replies import Reply, reply_of
 from hermetic.approvals.rules import Rules, breadth
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.approvals.store import Store
-from hermetic.contract.approval import ANSWERS, Answer, Approval, ApprovalRequest, Approver, Need, Reviewer
+from hermetic.contract.approval import Approval, ApprovalRequest, Approver, Need, Reviewer
 from hermetic.contract.errors import ApprovalRequired, ConfigError, InvalidArgument, NotPermitted
 
 REVIEW_SECONDS = 5.0
@@ -51,6 +52,7 @@ class Desk:
         self.rules = Rules(settings.rules, settings.deny)
         self.grants = Grants(store, now)
         self.queue = Queue(now)
+        self._denied = Denied(now)
         self._approver = approver
         self._reviewer = reviewer
         self._journal = journal or Journal()
@@ -122,65 +124,76 @@ class Desk:
     # -- asking
     async def _ask(self, case: Case, needs: Sequence[Need]) -> "Allowed":
         request = self._request(case, needs)
-        if self._approver is not None:
-            answer = await self._answer_of(self._approver, request)
-        else:
-            answer = await self._answer_in_queue(case, request, needs)
-        if answer not in ANSWERS:
-            answer = "deny"
-        elif answer not in request.scope:  # it is not granted what was not shown
-            answer = "once"
-        if answer == "deny":
-            raise self._refused(
-                case, "user", f"{_why(needs)}; the user said no: do not try it again", request=request.id
-            )
-        return Allowed("user", answer, request.id, tuple(needs))
+        answer = await self._answered(case, request, needs)
+        # An answer that was not offered grants no more than this time.
+        return Allowed("user", answer if answer in request.scope else "once", request.id, tuple(needs))
 
-    async def _answer_of(self, approver: Approver, request: ApprovalRequest) -> Answer:
-        """What the approver says; one that fails or does not answer in time says no."""
+    async def _answered(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> str:
+        """The user's yes. Raises NotPermitted for any other reply, ApprovalRequired."""
+        if self._approver is not None:
+            reply = await self._reply_of(self._approver, request)
+        else:
+            reply = await self._reply_in_queue(case, request, needs)
+        if reply.answer != "deny":
+            return reply.answer
+        why = f"{_why(needs)}; {reply.refusal(self.settings.timeout)}"
+        raise self._refused(case, reply.by, why, request=request.id, comment=reply.reason)
+
+    async def _reply_of(self, approver: Approver, request: ApprovalRequest) -> Reply:
         try:
             async with asyncio.timeout(self.settings.timeout):
-                return await answer_of(approver, request)
+                return reply_of(await answer_of(approver, request))
         except TimeoutError:
-            _log.warning("nobody answered within %g s: silence is no", self.settings.timeout)
+            _log.warning("no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout)
+            return Reply("deny", "timeout")
         except Exception:
-            _log.exception("the approver failed, which is no")
-        return "deny"
+            _log.exception("the approver failed: %s is not allowed", request.id)
+            return Reply("deny", "approver failed")
 
-    async def _answer_in_queue(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> Answer:
+    async def _reply_in_queue(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> Reply:
         if not self.settings.wait:
-            asked = self.queue.find(case.task, _once_key(case)) or self._leave(case, request, needs)
+            if denied := self._denied.take(case.task, case.place, _once_key(case)):
+                return denied
+            if (asked := self.queue.find(case.task, _once_key(case))) is None:
+                asked, future = request, self.queue.put(request, _once_key(case))
+                if future.done():  # the queue is full
+                    return future.result()
+                self._leave(case, request, needs, future)
             raise self._required(case, asked)
         future = self.queue.put(request)
         try:
             async with asyncio.timeout(self.settings.timeout):
                 return await future
         except TimeoutError:
-            _log.warning("nobody answered within %g s: silence is no", self.settings.timeout)
-            return "deny"
+            _log.warning("no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout)
+            return Reply("deny", "timeout")
         finally:
             self.queue.forget(request.id)
 
-    def _leave(self, case: Case, request: ApprovalRequest, needs: Sequence[Need]) -> ApprovalRequest:
+    def _leave(
+        self, case: Case, request: ApprovalRequest, needs: Sequence[Need], future: "asyncio.Future[Reply]"
+    ) -> None:
         """A question whose answer counts for the next time the same comes."""
-        future = self.queue.put(request, _once_key(case))
 
-        def answered(done: "asyncio.Future[Answer]") -> None:
-            if done.cancelled() or done.result() == "deny":
-                self._note(case, "refused", "user", request=request.id)
-            elif done.result() in ("session", "always") and done.result() in request.scope:
-                self._keep(case, Allowed("user", done.result(), request.id, tuple(needs)))
+        def answered(done: "asyncio.Future[Reply]") -> None:
+            reply = Reply("deny", "withdrawn") if done.cancelled() else done.result()
+            if reply.answer == "deny":
+                self._note(case, "refused", reply.by, request=request.id, comment=reply.reason)
+                if reply.by == "user":
+                    self._denied.add(case.task, case.place, _once_key(case), reply, self.settings.timeout)
+            elif reply.answer in ("session", "always") and reply.answer in request.scope:
+                self._keep(case, Allowed("user", reply.answer, request.id, tuple(needs)))
             else:
                 self.grants.allow_once(case.task, case.place, _once_key(case), self.settings.timeout)
 
         future.add_done_callback(answered)
-        return request
 
     def _required(self, case: Case, request: ApprovalRequest) -> ApprovalRequired:
         self._note(case, "refused", "queue", request=request.id)
         return ApprovalRequired(
             f"not run: {_why(request.needs)}; it waits for the user's answer: try the very same again later",
             rule=request.needs[0].category, reason="it waits for the user's answer", request=request.id,
+            command=request.command, description=_why(request.needs), pattern_key=request.needs[0].rule,
         )  # fmt: skip
 
     def _request(self, case: Case, needs: Sequence[Need]) -> ApprovalRequest:
@@ -262,12 +275,7 @@ class Desk:
         request = msgspec.structs.replace(
             self._request(case, [need]), scope={"once": self._mask(covers), "deny": "nothing"}
         )
-        if self._approver is not None:
-            answer = await self._answer_of(self._approver, request)
-        else:
-            answer = await self._answer_in_queue(case, request, [need])
-        if answer not in ("once", "session", "always"):
-            raise self._refused(case, "user", "the user said no to the batch; do not try it again", request=request.id)
+        await self._answered(case, request, [need])
         self.grants.add_budget(budget)
         self._note(case, "allowed", "user", answer="once", request=request.id)
 
@@ -291,21 +299,23 @@ class Desk:
         return [Need(decoded=case.text, reason=why, category="second opinion", rule=SECOND_OPINION)]
 
     # -- telling
-    def _refused(self, case: Case, by: str, why: str, *, request: str = "") -> NotPermitted:
+    def _refused(self, case: Case, by: str, why: str, *, request: str = "", comment: str = "") -> NotPermitted:
         verdict = case.verdict
-        self._note(case, "refused", by, request=request)
+        self._note(case, "refused", by, request=request, comment=comment)
         what = (
             "" if verdict.label != "dangerous" or verdict.reason in why else f"{verdict.reason} ({verdict.category}); "
         )
-        return NotPermitted(self._mask(f"not run: {what}{why}"), rule=verdict.category, reason=self._mask(why))
+        return NotPermitted(self._mask(f"not run: {what}{why}"), rule=verdict.category, reason=self._mask(why), by=by)
 
-    def _note(self, case: Case, decision: str, by: str, *, answer: str = "", request: str = "") -> None:
+    def _note(
+        self, case: Case, decision: str, by: str, *, answer: str = "", request: str = "", comment: str = ""
+    ) -> None:
         verdict = case.verdict
         self._journal.write(
             Decision(
                 time=self.now(), decision=decision, by=by, subject=case.subject, task=case.task,
                 environment=case.environment, label=verdict.label, category=verdict.category, reason=verdict.reason,
-                command=case.text, answer=answer, request=request,
+                command=case.text, answer=answer, request=request, comment=comment,
             )
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from hermetic.approvals.replies import Reply
 from hermetic.approvals.store import Store
 from hermetic.contract.approval import Approval, Need
 from hermetic.contract.errors import ConfigError
@@ -121,6 +122,25 @@ class Grants:
             return self._store.read() if self._store else ()
         except ConfigError:
             return ()
+
+
+class Denied:
+    """Denials of calls that did not wait: the same call again gets the reply, once."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._replies: dict[tuple[str, str, str], tuple[float, Reply]] = {}
+
+    def add(self, task: str, place: str, text: str, reply: Reply, seconds: float) -> None:
+        """Keeps a reply for so long."""
+        now = self._now()
+        self._replies = {key: kept for key, kept in self._replies.items() if kept[0] > now}
+        self._replies[task, place, digest(text)] = now + seconds, reply
+
+    def take(self, task: str, place: str, text: str) -> Reply | None:
+        """The reply to this text, used up."""
+        expires, reply = self._replies.pop((task, place, digest(text)), (0.0, None))
+        return reply if expires > self._now() else None
 
 
 def digest(text: str) -> str:

@@ -20,7 +20,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     time: float  # seconds since 1970
     decision: str  # "allowed" or "refused"
-    by: str  # policy, rule, mode, approval, budget, nobody, or who answered
+    by: str  # policy, rule, mode, approval, budget, nobody, user, or why no person answered
     subject: str
     task: str
     environment: str
@@ -30,6 +30,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: str = ""
     answer: str = ""
     request: str = ""
+    comment: str = ""  # a person's reason for "deny"
 
 
 class Journal:
@@ -56,7 +57,10 @@ class Journal:
         if self._path is None:
             return
         shown = _encodable(self._redact(decision.command)[:MOST_CHARACTERS])
-        line = msgspec.structs.replace(decision, command=shown, reason=_encodable(self._redact(decision.reason)))
+        line = msgspec.structs.replace(
+            decision, command=shown, reason=_encodable(self._redact(decision.reason)),
+            comment=_encodable(self._redact(decision.comment)),
+        )  # fmt: skip
         try:
             descriptor = self._open(self._path)
             try:

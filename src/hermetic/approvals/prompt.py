@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import os
-import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermetic.approvals.showing import described
-from hermetic.contract.approval import Answer, ApprovalRequest
+from hermetic.contract.approval import Answer, ApprovalRequest, Denial
 
 CHOICES: dict[str, Answer] = {
     "o": "once", "once": "once", "s": "session", "session": "session", "a": "always", "always": "always",
@@ -18,7 +17,7 @@ CHOICES: dict[str, Answer] = {
 
 
 class TerminalPrompt:
-    """An approver. One question at a time; end of input, silence and anything else than an offered answer is no."""
+    """An approver. One question at a time; a line that is no offered answer is "deny"."""
 
     def __init__(self, timeout: float = 60.0, *, terminal: str = "/dev/tty") -> None:
         self._timeout = timeout
@@ -37,18 +36,13 @@ class TerminalPrompt:
             return False
         return True
 
-    async def __call__(self, request: ApprovalRequest) -> Answer:
-        """The answer, "deny" after the timeout."""
-        try:
-            async with self._turn, self._opened() as descriptor:
-                offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
-                _show(descriptor, f"\n{described(request)}\n\n{offered}, no answer in {self._timeout:g} s is no: ")
-                said = await _line(descriptor, self._timeout)
-        except OSError as error:
-            print(f"hermetic: nobody can be asked on {self._terminal}: {error.strerror}", file=sys.stderr)
-            return "deny"
-        answer = CHOICES.get((said or "").strip().lower(), "deny")
-        return answer if answer in request.scope else "deny"
+    async def __call__(self, request: ApprovalRequest) -> Answer | Denial:
+        """The answer. Raises TimeoutError, EOFError at the end of input, OSError for a terminal that fails."""
+        async with self._turn, self._opened() as descriptor:
+            offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
+            how = f"{offered} (a reason may follow deny), no answer in {self._timeout:g} s is no: "
+            _show(descriptor, f"\n{described(request)}\n\n{how}")
+            return _read(await _line(descriptor, self._timeout), request)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[int]:
@@ -61,6 +55,14 @@ class TerminalPrompt:
             os.close(descriptor)
 
 
+def _read(line: str, request: ApprovalRequest) -> Answer | Denial:
+    word, _, reason = line.strip().partition(" ")
+    answer = CHOICES.get(word.lower().rstrip(",:;."))
+    if answer == "deny" and reason.strip():
+        return Denial(reason.strip())
+    return answer if answer in request.scope and not reason else "deny"
+
+
 def _show(descriptor: int, text: str) -> None:
     os.set_blocking(descriptor, True)
     data = text.encode("utf-8", "replace")
@@ -69,10 +71,10 @@ def _show(descriptor: int, text: str) -> None:
     os.set_blocking(descriptor, False)
 
 
-async def _line(descriptor: int, timeout: float) -> str | None:
-    """What is typed up to Enter; None when the input ends or nobody answers in time."""
+async def _line(descriptor: int, timeout: float) -> str:
+    """What is typed up to Enter. Raises TimeoutError, EOFError."""
     loop, typed = asyncio.get_running_loop(), bytearray()
-    done: asyncio.Future[str | None] = loop.create_future()
+    done: asyncio.Future[str] = loop.create_future()
 
     def ready() -> None:
         try:
@@ -82,14 +84,14 @@ async def _line(descriptor: int, timeout: float) -> str | None:
         except OSError:
             piece = b""
         typed.extend(piece)
-        if not done.done() and (not piece or b"\n" in typed or len(typed) > 1024):
-            done.set_result(typed.decode("utf-8", "replace") if piece else None)
+        if not done.done() and not piece:
+            done.set_exception(EOFError("the terminal's input ended"))
+        elif not done.done() and (b"\n" in typed or len(typed) > 1024):
+            done.set_result(typed.decode("utf-8", "replace"))
 
     loop.add_reader(descriptor, ready)
     try:
         async with asyncio.timeout(timeout):
             return await done
-    except TimeoutError:
-        return None
     finally:
         loop.remove_reader(descriptor)

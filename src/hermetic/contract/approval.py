@@ -61,5 +61,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     expires: float
 
 
-Approver = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+class Denial(msgspec.Struct, frozen=True):
+    """The answer "deny" with the person's reason, which the model gets."""
+
+    reason: str
+
+
+# Raises TimeoutError when no answer came in time; any other exception means that the approver failed.
+Approver = Callable[[ApprovalRequest], Answer | Denial | Awaitable[Answer | Denial]]
 Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]  # a second opinion; it can only tighten

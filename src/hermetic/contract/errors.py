@@ -50,20 +50,27 @@ class ConfigError(ExecutionError):
 
 
 class NotPermitted(ExecutionError):
-    """Policy or a person said no."""
+    """Policy or a person said no, or no person answered."""
 
-    def __init__(self, message: str, *, rule: str = "", reason: str = "") -> None:
+    def __init__(self, message: str, *, rule: str = "", reason: str = "", by: str = "") -> None:
         super().__init__(message)
         self.rule = rule
         self.reason = reason
+        self.by = by  # as in the journal: policy, rule, mode, nobody, user, timeout, withdrawn, approver failed, …
 
 
 class ApprovalRequired(NotPermitted):
-    """Nobody has answered yet; the same again may pass once somebody has."""
+    """There is no answer yet; the same again may pass once there is one."""
 
-    def __init__(self, message: str, *, rule: str = "", reason: str = "", request: str = "") -> None:
-        super().__init__(message, rule=rule, reason=reason)
+    def __init__(
+        self, message: str, *, rule: str = "", reason: str = "", request: str = "", command: str = "",
+        description: str = "", pattern_key: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(message, rule=rule, reason=reason, by="queue")
         self.request = request
+        self.command = command  # the text that waits
+        self.description = description  # what in it has to be allowed, and why
+        self.pattern_key = pattern_key  # the rule that asks
 
 
 class EnvironmentUnavailable(ExecutionError):

@@ -320,6 +320,10 @@ class Task:
 def refusal(error: NotPermitted) -> Mapping[str, Any]:
     """The answer of a tool that was not allowed to begin."""
     if isinstance(error, ApprovalRequired):
-        status = {"status": "approval_required", "error": str(error), "approval_id": error.request}
-        return {"output": "", "exit_code": -1, **status}
-    return {"output": "", "exit_code": -1, "status": "blocked", "error": str(error)}
+        return {
+            "output": "", "exit_code": -1, "status": "approval_required", "error": str(error),
+            "approval_id": error.request, "command": error.command, "description": error.description,
+            "pattern_key": error.pattern_key,
+        }  # fmt: skip
+    by = {"refused_by": error.by} if error.by else {}
+    return {"output": "", "exit_code": -1, "status": "blocked", "error": str(error), **by}

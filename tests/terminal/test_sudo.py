@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermetic.terminal.sudo import LOCKED, MISSING, mentions_sudo
+from hermetic.terminal.sudo import LOCKED, MISSING, Passwords, mentions_sudo
 from hermetic.toolbox import Toolbox
 from tests.environments.engines import need_engine
 from tests.environments.sshd import need_root, running
@@ -159,6 +160,14 @@ async def test_a_wrong_password_is_forgotten_and_told(tmp_path: Path, kind: str)
         answer = await run(box, "sudo id -u")
         assert (answer["output"], "sudo_auth_failed" in answer) == ("0\n", False)
         assert asked == ["t", "t"]  # the second one is remembered
+
+
+async def test_a_plain_function_that_waits_for_a_person_leaves_the_event_loop_free() -> None:
+    typed = threading.Event()
+    asking = asyncio.create_task(Passwords(ask=lambda prompt, task: PASSWORD if typed.wait(20) else None).get("t", ""))
+    await asyncio.sleep(0)  # it is called now
+    typed.set()
+    assert await asking == PASSWORD
 
 
 @places

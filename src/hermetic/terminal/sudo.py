@@ -1,11 +1,11 @@
 """sudo in a model's command: the password comes from a person or the settings, past the command and everything else."""
 
 import asyncio
-import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable
 
+from hermetic.approvals.calling import answer_of
 from hermetic.contract.errors import EnvironmentUnavailable, Unsupported
 from hermetic.contract.limits import PASSWORD
 from hermetic.session.askpass import PasswordAnswers, answer_passwords
@@ -76,8 +76,7 @@ class Passwords:
         """What somebody answers in time; one who cannot be asked has no answer."""
         try:
             async with asyncio.timeout(PASSWORD.value):
-                answer = ask(prompt, task)
-                return await answer if inspect.isawaitable(answer) else answer
+                return await answer_of(ask, prompt, task)
         except Exception as error:
             _log.warning("nobody gave a password for task %s: %r", task, error)
             return None

@@ -21,6 +21,12 @@ def changes_in(directory: Path) -> list[Change]:
     return [Change(find(f"{directory}/{name}", follow=False), size, None, None) for name, size in sizes.items()]
 
 
+def die(journal: Journal) -> None:
+    """What the kernel does when the writer is killed: its lock is released."""
+    assert journal.lock is not None
+    os.close(journal.lock)
+
+
 def texts_in(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in directory.iterdir()}
 
@@ -46,6 +52,7 @@ def test_what_was_begun_is_taken_back_and_what_was_done_is_finished(tmp_path: Pa
         take()
     os.close(source)
     close(found)
+    die(journal)
     recover_all(str(notes))
     assert texts_in(files) == (NEW if step > 7 else OLD)
     assert list(notes.iterdir()) == []
@@ -60,9 +67,22 @@ def test_a_directory_that_is_another_by_now_is_left_alone(tmp_path: Path) -> Non
     journal.begin([change.entry() for change in found], [])
     journal.go_on(WRITING, CHANGING)
     close(found)
+    die(journal)
     files.rename(tmp_path / "elsewhere")
     files.mkdir()
     (files / "made").write_text("another's")
     recover_all(str(notes))
     assert texts_in(files) == {"made": "another's"}
     assert texts_in(tmp_path / "elsewhere") == OLD
+
+
+def test_the_journal_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
+    found = changes_in(tmp_path)
+    journal = Journal(str(tmp_path))
+    journal.begin([change.entry() for change in found], [])
+    before = set(os.listdir(tmp_path))
+    recover_all(str(tmp_path))
+    assert set(os.listdir(tmp_path)) == before
+    close(found)
+    journal.end()
+    assert texts_in(tmp_path) == OLD

@@ -149,7 +149,7 @@ class Apptainer:
                 id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, spool=spool and SPOOL, label=label,
                 environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
                 lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
-                guardian=False, foreground=True, seccomp=bpf(),
+                guardian=False, foreground=True, seccomp=bpf(), shared=("/", HOME) if options.overlay else (),
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             try:

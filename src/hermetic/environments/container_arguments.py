@@ -76,6 +76,16 @@ class Plan:
         return bool(options.persistent or options.host_cwd or any(volume.is_path for volume in self.volumes))
 
     @property
+    def lasting(self) -> tuple[str, ...]:
+        """Directories inside whose files outlive the container."""
+        targets = [volume.target for volume in self.volumes if volume.is_writable]
+        if self.kept is not None:
+            targets += [volume.target for volume in self._own_mounts()]
+        if self.options.host_cwd is not None:
+            targets.append(WORKSPACE)
+        return tuple(dict.fromkeys(targets))
+
+    @property
     def keeps_rights(self) -> bool:
         """True when root inside may do what installing a package takes."""
         return self.user is None or self.options.user in ("root", "root:root", "0", "0:0")

@@ -125,7 +125,7 @@ class Docker:
             id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
             cwd=str(options.cwd), environ=child_environment({}, extra=variables), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
-            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True,
+            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting,
         )  # fmt: skip
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:

@@ -9,7 +9,7 @@ from . import fields as take
 from . import file_batches as batches
 from . import file_changes as changes
 from . import frames
-from .file_journal import Journal
+from .file_journal import Journal, directory_for
 from .resident import Refusal
 from .shell import in_memory
 from .walking import Rules
@@ -149,7 +149,7 @@ class FileDesk:
             raise
         opened = in_memory(request.body[named:]) if source is None else source
         places = [change.place for change in found]
-        journal = Journal(self.resident.directory)
+        journal = Journal(directory_for(places[0].path, self.resident.shared, self.resident.directory))
 
         def work() -> list[Fields]:
             return batches.change_all(found, opened, refusing, journal)

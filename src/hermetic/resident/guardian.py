@@ -42,11 +42,11 @@ def guard(
 
 
 def make_changes_whole(directory: str) -> None:
-    """What the resident was changing in several files is taken back: nobody sees half of it."""
+    """Takes back changes of several files whose writer was killed amid them; their journals lie in this directory."""
     try:
-        if any(name.startswith("patch-") for name in os.listdir(directory)):
+        if any(name.startswith(".hermetic-patch-") for name in os.listdir(directory)):
             __import__("file_journal", globals(), None, ["recover_all"], 1).recover_all(directory)
-    except OSError:  # of a file that somebody else has taken away
+    except OSError:  # the directory is gone or closed to us
         pass
 
 

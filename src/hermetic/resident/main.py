@@ -10,7 +10,7 @@ import sys
 from . import frames
 from .fences import put_up
 from .ground import settle
-from .guardian import guard, remove
+from .guardian import guard, make_changes_whole, remove
 from .lean import signal
 from .life import Life
 from .limits import DescriptorLimit, resource
@@ -117,6 +117,7 @@ def read_config(stream: BinaryIO) -> Fields:
         "arm_environ": {},
         "fences": [],
         "outside": 0,
+        "shared": [],
     }
     config = dict(defaults, **config)
     if config["inherit"]:
@@ -162,6 +163,8 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
         Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
     )
     os.umask(config.get("umask", 0o022))
+    for directory in config["shared"]:
+        make_changes_whole(directory)
     resident.session("")
     return life
 

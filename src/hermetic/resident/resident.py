@@ -73,6 +73,7 @@ class Resident:
         self.loop, self.limits = loop, limits
         self.id: str = config["id"]
         self.directory: str = config["directory"]
+        self.shared: list[str] = config.get("shared", [])
         self.spool: str | None = config["spool"]
         self.environ: dict[str, str] = config["environ"]
         self.cwd: str = config["cwd"]

@@ -17,6 +17,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     separate_user: bool = False  # it has no more rights than a user that is not the caller
     separate_network: bool = False  # it cannot reach the network, nor the caller's ports
     shared_paths: tuple[str, ...] = ()  # the caller's paths that it can write
+    mounts: tuple[str, ...] | None = None  # its own paths that show the caller's files, writable or not; None: unknown
     notes: tuple[str, ...] = ()  # what is weaker than it looks or missing, such as a limit, one sentence each
 
 

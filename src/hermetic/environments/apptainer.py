@@ -129,7 +129,7 @@ class Apptainer:
         notes += told(options.credential_files)
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_network=not options.network,
-            shared_paths=(options.overlay,) if options.overlay else (), notes=tuple(notes),
+            shared_paths=(options.overlay,) if options.overlay else (), mounts=(), notes=tuple(notes),
         )  # fmt: skip
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:

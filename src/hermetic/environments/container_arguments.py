@@ -221,6 +221,14 @@ def shared_paths(options: ContainerOptions) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def mounted_paths(options: ContainerOptions) -> tuple[str, ...]:
+    """Paths inside that show files of this machine or of a named volume; `/` where extra_args may mount anything."""
+    if options.extra_args:
+        return ("/",)
+    own = () if options.host_cwd is None else (WORKSPACE,)
+    return (*own, *(read_volume(text).target for text in options.volumes))
+
+
 def spec_hash(options: ContainerOptions) -> str:
     """The same for two containers that are the same place, and for no others."""
     chosen: dict[str, Any] = {name: getattr(options, name) for name in IDENTITY}

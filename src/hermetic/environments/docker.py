@@ -22,6 +22,7 @@ from hermetic.environments.container_arguments import (
     FENCES,
     Plan,
     data_root,
+    mounted_paths,
     reaches_host,
     shared_paths,
     spec_hash,
@@ -91,7 +92,8 @@ class Docker:
             notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_user=not reaches_host(options),
-            separate_network=options.network is False, shared_paths=shared, notes=tuple(notes),
+            separate_network=options.network is False, shared_paths=shared, mounts=mounted_paths(options),
+            notes=tuple(notes),
         )  # fmt: skip
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:

@@ -35,7 +35,7 @@ from hermetic.environments.process_limits import ProcessLimits, limits_besides
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
 from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
 from hermetic.environments.records import runtime_root
-from hermetic.environments.sandbox_view import INSIDE, SPOOL, View, interpreter, mounts
+from hermetic.environments.sandbox_view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
 from hermetic.environments.seccomp import bpf
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
@@ -136,7 +136,8 @@ class Sandbox:
         """Files, processes and network apart; the same user, the same kernel, the same disk."""
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_user=False,
-            separate_network=not self._options.network, shared_paths=(self._workspace,), notes=self._notes(),
+            separate_network=not self._options.network, shared_paths=(self._workspace,),
+            mounts=(self._workspace, *self._options.readable, *SYSTEM), notes=self._notes(),
         )  # fmt: skip
 
     def _notes(self) -> tuple[str, ...]:

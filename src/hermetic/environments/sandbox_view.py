@@ -12,7 +12,7 @@ from hermetic.environments.workspace import homes
 INSIDE = "/run/hermetic/place"  # the resident's own directory, as it sees it
 SPOOL = "/run/hermetic/spool"
 
-_SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
+SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr on most systems
 
 _HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine
@@ -46,7 +46,7 @@ def mounts(view: View) -> list[str]:
         "--size", str(quarter), "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var",
         "--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run",
     ]  # fmt: skip
-    for home in dict.fromkeys((view.home, *(home for home in homes() if home.startswith(_SYSTEM)))):
+    for home in dict.fromkeys((view.home, *(home for home in homes() if home.startswith(SYSTEM)))):
         arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
     for path in view.readable:
         arguments += ["--ro-bind", path, path]
@@ -61,7 +61,7 @@ def mounts(view: View) -> list[str]:
 
 
 def _system() -> Iterator[str]:
-    for path in (*_SYSTEM, *_MERGED):
+    for path in (*SYSTEM, *_MERGED):
         if os.path.islink(path):
             yield from ("--symlink", os.readlink(path), path)
         elif os.path.isdir(path):
@@ -96,7 +96,7 @@ def interpreter(shown: Iterable[str]) -> tuple[str, str | None]:
     Ours where the sandbox shows it anyway; the system's of the same version; else ours with its installation.
     """
     own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
-    visible = tuple(f"{path.rstrip('/')}/" for path in (*_SYSTEM, *_MERGED, *shown))
+    visible = tuple(f"{path.rstrip('/')}/" for path in (*SYSTEM, *_MERGED, *shown))
     if (own + "/").startswith(visible):
         return own, None
     system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"

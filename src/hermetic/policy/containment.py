@@ -19,6 +19,8 @@ package-config-tamper remote-code opaque-code
 _ANYWHERE = frozenset({"remote-code", "opaque-code", "recursive-delete"})
 # What cannot happen where there is no network.
 _NEEDS_NETWORK = frozenset({"secret-exfil", "reverse-shell", "cloud-destroy", "remote-code"})
+# What belongs to the caller only where the caller's files are mounted.
+_OF_FILES = frozenset({"secret-read", "protected-path"})
 # Somebody's real machine, wherever it stands.
 _MACHINES = frozenset({"local", "ssh"})
 # Directories that hold the sockets of engines.
@@ -30,8 +32,10 @@ _IMAGE = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/")
 def is_contained(finding: Finding, isolation: Isolation) -> bool:
     """True when what was found cannot leave the place, nor reach what it shares with the caller's machine."""
     category = finding.rule.category
-    if not (isolation.separate_files and isolation.separate_processes) or isolation.kind in _MACHINES:
+    if not is_apart(isolation):
         return False
+    if category in _OF_FILES:
+        return finding.path is not None and not finding.inside and not shows_host(finding.path, isolation)
     if isolation.separate_network and category in _NEEDS_NETWORK:
         return True
     if finding.inside or category not in _HOST_ONLY or any(_leads_out(path) for path in isolation.shared_paths):
@@ -43,6 +47,20 @@ def is_contained(finding: Finding, isolation: Isolation) -> bool:
     # A sandbox shows what it shares under its own name, so all else is its own or cannot be written.
     is_own = isolation.kind == "sandbox" or _of_image(finding.path)
     return is_own and not any(_overlaps(finding.path, path) for path in isolation.shared_paths)
+
+
+def is_apart(isolation: Isolation) -> bool:
+    """True for an environment with files and processes of its own that is not a whole machine."""
+    return isolation.separate_files and isolation.separate_processes and isolation.kind not in _MACHINES
+
+
+def shows_host(path: str, isolation: Isolation) -> bool:
+    """True when files of the caller's machine may be seen at, below or above a path there."""
+    if any(_leads_out(shared) for shared in isolation.shared_paths):
+        return True
+    if isolation.mounts is None:
+        return bool(isolation.shared_paths)
+    return any(_overlaps(path, mount) for mount in isolation.mounts)
 
 
 def _leads_out(shared: str) -> bool:

@@ -36,6 +36,7 @@ Place = Literal[
     "unknown",
 ]
 
+ROOT_HOME = "/root"
 TOP = names(
     """
 etc usr bin sbin lib lib64 lib32 boot var home root opt srv proc sys dev run mnt media tmp System Library
@@ -214,7 +215,7 @@ _SECRET_SYSTEM = re.compile(
     r"/etc/(shadow|gshadow|master\.passwd|sudoers|sudoers\.d|krb5\.keytab|ssl/private|ssh/ssh_host_\w+_key$|security/opasswd"
     r"|wireguard|openvpn|ppp/\w+-secrets|letsencrypt|pki/tls/private|kubernetes|rancher|NetworkManager/system-connections"
     r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
-    r"|/root(/|$)|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
+    r"|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
 )
 _KEYS = names("id_rsa id_ed25519 id_ecdsa .netrc .pgpass .git-credentials credentials.json server.key cert.pem")
@@ -297,7 +298,7 @@ def _home_match(inner: str, names: tuple[str, ...]) -> bool:
 
 def below_home(path: str, shell: Shell) -> str | None:
     """The part of the path below somebody's home directory, or None."""
-    for base in (shell.home, "/root"):
+    for base in (shell.home, ROOT_HOME):
         if _under(path, base):
             return path[len(base) :].strip("/")
     match = re.match(r"/(?:home|Users)/[^/]+(?:/|$)", path)
@@ -319,8 +320,10 @@ def classify(path: str, shell: Shell) -> Place:
         return "root" if rest.strip("/" + GLOBS) == "" and rest.startswith("/") else "unknown"
     if path == "/" or not path.strip("/" + GLOBS):
         return "root"
-    if _under(path, shell.workspace) and not shell.remote:
-        return _in_workspace(path[len(shell.workspace) :].strip("/"))
+    if _in_own(path, shell):
+        own = path[len(shell.workspace) :].strip("/")
+        place = _in_home(own, path, shell) if _works_at_home(shell) else "user"
+        return place if place in ("history", "cache", "startup") else _in_workspace(own)
     path = _concrete_top(path)
     if path.startswith("/dev"):
         return _device(path)
@@ -391,30 +394,46 @@ def _in_home(inner: str, path: str, shell: Shell) -> Place:
     return "user"
 
 
+def _in_own(path: str, shell: Shell) -> bool:
+    return _under(path, shell.workspace) and not shell.remote
+
+
+def _works_at_home(shell: Shell) -> bool:
+    """True when the workspace is a whole home directory, as in a container."""
+    return below_home(shell.workspace, shell) == ""
+
+
+def _is_foreign_root(path: str, shell: Shell) -> bool:
+    """True below root's home directory for a user other than root."""
+    return _under(path, ROOT_HOME) and shell.home != ROOT_HOME and not _under(shell.workspace, ROOT_HOME)
+
+
 def is_secret(path: str, shell: Shell) -> bool:
-    """True when reading the path, or a directory there, shows credentials."""
+    """True when reading the path, or a directory there, shows credentials.
+
+    Inside the workspace only the known places below a home directory count, where the workspace is one.
+    """
     if _PUBLIC_SSH.search(path):
         return False
     if path[:1] in UNKNOWN:
         rest = path.lstrip(UNKNOWN)
         return rest.startswith("/.") and _home_match(rest.strip("/"), _SECRETS)
     path = _concrete_top(path)
+    inner = below_home(path, shell)
     if _SECRET_SYSTEM.match(path):
-        inner = below_home(path, shell)
-        return inner is None or path.startswith("/root")
+        return inner is None
     if path.startswith(("/proc/", "/etc/")) and has_glob(path):
         return any(
             _glob_path(path, known) for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
         )
+    if _in_own(path, shell):
+        return inner is not None and _works_at_home(shell) and _home_match(inner, _SECRETS)
     base = path.rsplit("/", 1)[-1]
     if has_glob(base) and base.strip(GLOBS) and any(could_match(base, name) for name in _KEYS):
-        return not _under(path, shell.workspace)
-    inner = below_home(path, shell)
-    if inner is None or (_under(path, shell.workspace) and not shell.remote):
-        return bool(
-            inner is None and _SECRET_NAMES.search(path) and not path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
-        )
-    return _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
+        return True
+    if inner is None:
+        return bool(_SECRET_NAMES.search(path)) and not path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
+    return _is_foreign_root(path, shell) or _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
 
 
 def _glob_path(pattern: str, path: str) -> bool:

@@ -15,6 +15,7 @@ from hermetic.contract.files import Bounds
 from hermetic.contract.verdict import ShellState
 from hermetic.environments.child_environment import child_environment
 from hermetic.policy.circumstances import always_counts, counts
+from hermetic.policy.containment import is_apart, shows_host
 from hermetic.policy.marks import UNSET
 from hermetic.policy.paths import classify
 from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
@@ -37,7 +38,7 @@ class Spot:
     def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any]) -> None:
         self.kind = kind
         self.isolation = isolation
-        self.workspace = _workspace(options)
+        self.workspace = _workspace(options, isolation)
         start = options.get("cwd") or options.get("workspace")
         self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
         self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
@@ -213,13 +214,19 @@ def _out_of_bounds(why: str) -> NotPermitted:
     return NotPermitted(why, rule="protected-path", reason=why)
 
 
-def _workspace(options: Mapping[str, Any]) -> str:
-    """Where the agent works. A directory that is somebody's home or the system's own is not the agent's to change."""
+def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
+    """Where the agent works. A home directory or the system's own is not the agent's to change.
+
+    A home directory of an environment's own files is: nobody else lives there.
+    """
     chosen = options.get("workspace") or options.get("cwd")
     if not isinstance(chosen, str) or not chosen.startswith("/"):
         return NOWHERE
     whole = os.path.normpath(chosen)
-    return NOWHERE if classify(whole, Shell(None, None, NOWHERE)) in _OF_SOMEBODY else whole
+    place = classify(whole, Shell(None, None, NOWHERE))
+    if place == "home" and is_apart(isolation) and not shows_host(whole, isolation):
+        return whole
+    return NOWHERE if place in _OF_SOMEBODY else whole
 
 
 def relevant(state: ShellState, text: str) -> ShellState:

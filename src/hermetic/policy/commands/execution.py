@@ -42,7 +42,7 @@ def run_file(call: Call, word: str) -> str | None:
         if call.shell.is_fetched(full):
             call.report(REMOTE_CODE, f"runs a program that was just downloaded: {shown(word)}")
             return LOCAL
-        if full.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+        if classify(full, call.shell) == "temp":
             hides = full.startswith("/dev/shm/") or full.rsplit("/", 1)[-1].startswith(".")
             call.report(
                 OPAQUE_CODE if hides else DYNAMIC_CODE, f"runs a program from where anyone can write: {shown(word)}"

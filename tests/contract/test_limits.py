@@ -54,7 +54,7 @@ COMPARED: dict[str, float] = {
     "searching.TEXT_BYTES": limits.SEARCH_TEXT.value,
     "flock.COPIES": limits.COPIES.value,
     "flock.PROOF_SECONDS": limits.COPY_REPORT.value,
-    "session.BESIDE_SECONDS": limits.BESIDE_REPORT.value,
+    "parallel.BESIDE_SECONDS": limits.BESIDE_REPORT.value,
     "following.PIECE_BYTES": limits.FOLLOW_PIECE.value,
     "frames.MAX_BODY": limits.FRAME_BODY.value,
     "frames.MAX_DEPTH": limits.FRAME_DEPTH.value,
@@ -102,6 +102,9 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "resident.EVENT_BYTES": "a number of the kernel: what a pipe holds",
+    "exports.AGAIN_SECONDS": "a pause, while the system is out of descriptors",
+    "starting.STARTS": "tries, while something kills each shell",
     "wakefulness.CROWDED_SECONDS": "a measure: a longer wait for the processor means that others want it",
     "fences.CAP_NET_ADMIN": "a number of the kernel: a capability",
     "fences.CAPABILITY_VERSION": "a number of the kernel: a layout",

@@ -29,6 +29,30 @@ def with_argument(word: str) -> list[int]:
     return found
 
 
+def shells_below(pid: int) -> list[int]:
+    """Every living bash that descends from a process."""
+    parents: dict[int, list[int]] = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(entry))
+    found, todo = [], [pid]
+    while todo:
+        below = parents.get(todo.pop(), [])
+        todo += below
+        found += [one for one in below if _name(one) == "bash" and is_alive(one)]
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 async def begin(session: hermetic.Session, command: str) -> "asyncio.Task[hermetic.Result]":
     """Runs a command; returns when it has said that it is up."""
     up = asyncio.Event()

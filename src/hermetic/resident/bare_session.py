@@ -78,13 +78,16 @@ class BareSession(Session):
         self.flock = Flock(resident, self)  # empty: there are no living shells
         self.exports = BareExports(self)
         self.definitions = BareDefinitions(self)
-        self.start_timer = None
-        self.when_started = Waiters()
+        self.when_started = Waiters(self.loop)
         self.closed = False
         if resident.first_state is not None:
             self.state = copy(resident.first_state)
         else:
             self._start(login)
+
+    @property
+    def is_starting(self) -> bool:
+        return False
 
     @property
     def is_idle(self) -> bool:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
+AGAIN_SECONDS = 0.1  # before a shell is asked again, where the system refused what that takes
+
 
 class Exports:
     """Asked when somebody wants to know, and remembered until a command may have changed them."""
@@ -64,7 +66,7 @@ def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, by
     def again() -> None:
         ask_newest(session, verb, answer)
 
-    if session.start_timer is not None and not session.closed:
+    if session.is_starting and not session.closed:
         session.when_started.add(again)
         return
     shell = session.lane
@@ -84,7 +86,10 @@ def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, by
         else:
             answer(shell, data)
 
-    session.ask(shell, verb, told)
+    try:
+        session.flock.ask(shell, verb, told)
+    except OSError:  # no descriptors now
+        session.loop.call_later(AGAIN_SECONDS, again)
 
 
 def parse_exports(data: bytes) -> dict[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from .loop import Waiters
-from .shell import Shell
+from .shell import Shell, in_memory
+from .tree import is_gone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ class Flock:
         self.shells: dict[str, Shell] = {}  # channel: shell
         self.copies: list[Shell] = []  # proven, oldest first
         self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
-        self.when_reported = Waiters()  # called once no shell's pid is unknown any more
+        self.when_reported = Waiters(resident.loop)  # called once no shell's pid is unknown any more
         self.proof_timer: Timer | None = None
 
     def new(self, depth: int) -> Shell:
@@ -35,6 +38,9 @@ class Flock:
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
+        """Drop a shell: from then on it is nothing to the session, also not its lane."""
+        if self.session.lane is shell:
+            self.session.lane = None
         self.shells.pop(shell.path, None)
         self.resident.channels.pop(shell.channel, None)
         for group in (self.ordered, self.copies):
@@ -58,8 +64,38 @@ class Flock:
     def fork(self, source: Shell, with_traps: bool) -> Shell:
         """Order a copy of a shell; it counts once it has itself reported."""
         copy = self.new(source.depth + 2)
-        source.send(b"F", 0, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+        try:
+            source.send(b"F", 0, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+        except OSError:
+            self.forget(copy)
+            raise
         return copy
+
+    def take_newest(self) -> Shell | None:
+        """The newest proven copy that lives, which is no copy from then on."""
+        while self.copies:
+            copy = self.copies.pop()
+            if copy.pid is not None and not is_gone(copy.pid):
+                return copy
+            self.forget(copy, kill=False)
+        return None
+
+    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """Call `answer` with what the shell tells, or with None when it dies first."""
+        number = self.resident.next_number()
+        fd = in_memory(b"")
+
+        def told(alive: bool) -> None:
+            data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
+            os.close(fd)
+            answer(data)
+
+        try:
+            shell.send(verb, number, b"", b"%d" % fd)
+        except OSError:
+            os.close(fd)
+            raise
+        shell.answers[number] = told
 
     def prove(self, copy: Shell) -> None:
         """A copy has reported: it can be relied on. The oldest beyond COPIES go."""

@@ -34,7 +34,7 @@ class LookingRequests:
                 data if fits else b"",
             )
 
-        if known == session.exports.changes and session.start_timer is None:
+        if known == session.exports.changes and not session.is_starting:
             request.reply({"cwd": session.cwd, "changes": known, "is_there": True, "is_same": True})
         else:
             session.definitions.ask(answer)

@@ -28,9 +28,10 @@ class Watch:
 
 
 class Waiters:
-    """Callbacks that are called once, together, when what they wait for has come."""
+    """Callbacks that are called once, when what they wait for has come: by the loop, never in the midst of a change."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
         self.callbacks: list[Callable[[], None]] = []
 
     def add(self, callback: Callable[[], None]) -> None:
@@ -39,7 +40,7 @@ class Waiters:
     def tell(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
-            callback()
+            self.loop.call_soon(callback)
 
 
 class Timer:
@@ -153,10 +154,10 @@ class Loop:
             found.append(pid)
             callback = self.children.pop(pid, None)
             if callback is not None:
-                self._call(callback, status)
+                self.call(callback, status)
         if found:
             for listener in list(self.reaped_listeners):
-                self._call(listener, found)
+                self.call(listener, found)
 
     # -- running
     def run(self) -> None:
@@ -165,11 +166,11 @@ class Loop:
             # Taken together before any is called: a callback may close one of them and open another under its number.
             for watch in [self.watches[fd] for fd, _ in self.epoll.poll(self._pause())]:
                 if watch.active:
-                    self._call(watch.callback)
+                    self.call(watch.callback)
             if self.timers:
                 self._run_timers()
             for _ in range(len(self.soon)):
-                self._call(self.soon.popleft())
+                self.call(self.soon.popleft())
 
     def stop(self) -> None:
         self.running = False
@@ -192,9 +193,9 @@ class Loop:
         while self.timers and self.timers[0].when <= now:
             callback = heapq.heappop(self.timers).callback
             if callback is not None:
-                self._call(callback)
+                self.call(callback)
 
-    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+    def call(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             callback(*arguments)
         except Exception:  # the outermost loop: one broken request must not end everybody's processes

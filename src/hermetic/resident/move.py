@@ -6,6 +6,7 @@ import os
 
 from .shell import in_memory
 from .state import reload_text
+from .tree import is_reaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +30,17 @@ class Move:
         self.state_fd: int | None = None
         self.shell: Shell | None = None
         self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
-        session.ask(lane, b"S", self._state_told)
+        session.flock.ask(lane, b"S", self._state_told)
 
     def _too_late(self) -> None:
         """The state holds something that keeps a fresh bash busy: the session stays where it is."""
+        self._fail()
+
+    def _fail(self) -> None:
+        """Without a subreaper the lane's death is seen here alone."""
         self.abandon()
+        if self.must and is_reaped(self.lane.pid or 0):
+            self.session.flock.forget(self.lane, kill=False)
         self.session.move_over(None)
 
     def is_void(self) -> bool:
@@ -47,8 +54,11 @@ class Move:
             self.abandon()
             self.session.move_over(None)
             return
-        self.state_fd = in_memory(reload_text(data, self.session.cwd))
-        self.shell = self.session.start_shell(False, self.state_fd)
+        try:
+            self.state_fd = in_memory(reload_text(data, self.session.cwd))
+            self.shell = self.session.spawn(False, self.state_fd)
+        except OSError:  # no descriptors, no process
+            self._fail()
 
     def arrived(self) -> None:
         """The fresh bash has taken the state in."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
 PROOF_SECONDS = 0.2
+EVENT_BYTES = 65536  # all that the pipe of reports can hold
 
 
 class SparePipe:
@@ -131,7 +132,7 @@ class Resident:
     def take_events(self) -> None:
         """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
         try:
-            self.unparsed += os.read(self.events, 4096)
+            self.unparsed += os.read(self.events, EVENT_BYTES)
         except BlockingIOError:
             return
         records = self.unparsed.split(b"\0")
@@ -143,7 +144,7 @@ class Resident:
             known = self.channels.get(fields[0])
             if known is not None:
                 session, shell = known
-                session.reported(shell, int(fields[1]), int(fields[2]), int(fields[3]))
+                self.loop.call(session.reported, shell, int(fields[1]), int(fields[2]), int(fields[3]))
 
     def knows_pid(self, pid: int) -> bool:
         return pid in self.loop.children

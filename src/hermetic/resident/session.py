@@ -17,24 +17,23 @@ from .job import ending_of
 from .lean import deque, signal
 from .loop import Waiters
 from .move import Move
+from .parallel import FRESH, PARALLEL, ParallelShells
 from .process import spawn_bash
-from .shell import Shell, in_memory
 from .standing import has_null_input, nearest_living, standing
+from .starting import FirstShell
 from .state import can_be_carried, quote_cd
-from .tree import children, descendants, send
+from .tree import children, is_reaped, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .command import Command
     from .job import Ending
-    from .loop import Timer
     from .resident import Resident
+    from .shell import Shell
 
 DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
-BESIDE_SECONDS = 2  # how long a shell beside the lane may take to come
+EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
 LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
 
@@ -45,8 +44,9 @@ class Session:
         self.waiting: deque[Command] = deque()  # commands without a shell
         self.flock = Flock(resident, self)
         self.lane: Shell | None = None
-        self.beside: dict[Shell, Command] = {}  # shell: the command that will run on it
+        self.parallel = ParallelShells(self)
         self.covered = False  # a copy of the lane's state exists or is ordered
+        self.newest_copy = 0  # age of the last copy that was ordered
         self.needs_copy = False
         self.may_trap = True  # the profile may have set traps
         self.has_null_input = False  # the lane's own standard input is the null device
@@ -59,21 +59,26 @@ class Session:
         self.closed = self.move_soon = False
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far
-        self.start_timer: Timer | None = None
-        self.when_lane = Waiters()  # called once a lane that died is replaced
-        self.when_started = Waiters()  # called once the first shell is there
-        self.start_shell(login)
+        self.first = FirstShell(self)
+        self.when_lane = Waiters(self.loop)  # called once a lane that died is replaced
+        self.when_started = Waiters(self.loop)  # called once the first shell is there
+        self.first.start(login)
 
     @property
     def is_idle(self) -> bool:
         busy = any(shell.command is not None for shell in self.flock.shells.values())
-        return not (busy or self.waiting or self.beside)
+        return not (busy or self.waiting or self.parallel.coming)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its first shell still reads the profile."""
+        return self.first.timer is not None
 
     @property
     def cwd(self) -> str:
         """Where the next command starts: the kernel's word, not the shell's."""
         lane = self.lane
-        if lane is not None and lane.pid is not None and self.start_timer is None:
+        if lane is not None and lane.pid is not None and not self.is_starting:
             try:
                 return os.readlink("/proc/%d/cwd" % lane.pid)
             except OSError:
@@ -81,47 +86,35 @@ class Session:
         return self.base_cwd
 
     # -- starting
-    def start_shell(self, login: bool, state_fd: int | None = None) -> Shell:
-        """A fresh bash; it is the lane, or with a state to take in, the shell the session may move to."""
+    def spawn(self, login: bool, state_fd: int | None = None) -> Shell:
+        """A fresh bash, with the profile or with a state to take in. Raises OSError where none can be had."""
         shell = self.flock.new(0)
-        resident = self.resident
-        pid = spawn_bash(resident, shell.path, self.base_cwd, login, state_fd)
-        shell.pid = pid
+        try:
+            pid = shell.pid = spawn_bash(self.resident, shell.path, self.base_cwd, login, state_fd)
+        except OSError:
+            self.flock.forget(shell)
+            raise
         self.loop.on_exit(pid, lambda status: self._died(shell, status))
-        if state_fd is None:
-            self.lane, self.covered, self.has_null_input = shell, False, False
-            shell.starting = login
-            too_late = "did not finish within %g s" % resident.login_timeout
-            self.start_timer = self.loop.call_later(resident.login_timeout, lambda: self._start_failed(shell, too_late))
         return shell
 
-    def _start_failed(self, shell: Shell, why: str) -> None:
-        """A profile that exits, hangs or replaces the shell costs the profile, not the session."""
-        if shell.pid is not None:
-            send(descendants(children(shell.pid)), signal.SIGKILL)  # what the profile waits for
-        self.flock.forget(shell)
-        if self.start_timer is not None:
-            self.start_timer.cancel()
-        if not shell.starting:
-            self._give_up("bash cannot be started here: it %s" % why)
-            return
-        self.notes.append("the login profile %s: the session was started without it" % why)
-        self.lane = None
-        self.start_shell(login=False)
-
-    def _give_up(self, why: str) -> None:
-        """No shell can be had: everybody who waits is told, and the next command tries anew."""
-        self.lane = None
+    def give_up(self, why: str) -> None:
+        """No shell can be had: the commands that wait are refused, and the next one tries anew."""
         self._refuse_waiting(why)
-        self.resident.forget_session(self)
+        self.when_started.tell()
+        self.when_lane.tell()
 
     def _refuse_waiting(self, why: str) -> None:
         """Commands that never began."""
-        waiting = [*self.waiting, *self.beside.values()]
+        waiting = [*self.waiting, *self.parallel.commands()]
         self.waiting.clear()
-        self.beside.clear()
+        self.parallel.coming.clear()
         for command in waiting:
             command.conclude(["lost", why])
+
+    def note(self, note: str) -> None:
+        """Tell it with the next result, once."""
+        if note not in self.notes:
+            self.notes.append(note)
 
     # -- commands
     def run(self, command: Command) -> None:
@@ -132,10 +125,7 @@ class Session:
         """A command that waits for a shell is not wanted any more."""
         if command in self.waiting:
             self.waiting.remove(command)
-        for shell, waiting in list(self.beside.items()):
-            if waiting is command:
-                del self.beside[shell]
-                self.flock.forget(shell)
+        self.parallel.withdraw(command)
         command.shell_left()
 
     def advance(self) -> None:
@@ -143,7 +133,7 @@ class Session:
         while self.waiting and not self.closed:
             if self.lane is None and not self._promote():
                 return
-            if self.lane is None or self.lane.pid is None or self.start_timer is not None:
+            if self.lane is None or self.lane.pid is None or self.is_starting:
                 return
             if self.move is not None and self.move.must:
                 return
@@ -153,31 +143,29 @@ class Session:
             if self.lane.command is not None:
                 if not self.resident.has_subreaper:
                     return  # the end of a shell beside the lane would not be seen: one after the other
-                if self.flock.ordered or not self.flock.copies or not self.resident.room.has_room():
+                if self.flock.ordered or not self.resident.room.has_room():
                     self.await_proof()
                     return
-                command = self.waiting.popleft()
-                command.in_lane = False
-                command.notes.append("state not kept: another command of this session was running")
-                self._run_beside(command, self.flock.copies[-1])
+                self._give(self.waiting.popleft(), None)
             else:
-                self._hand(self.waiting.popleft(), self.lane)
+                self._give(self.waiting.popleft(), self.lane)
 
-    def _run_beside(self, command: Command, source: Shell) -> None:
-        """On a copy of a copy. If that does not come, because its source has died, the command waits for another."""
-        shell = self.flock.fork(source, False)
-        self.beside[shell] = command
-
-        def look() -> None:
-            if shell in self.beside and shell.pid is None:
-                self.waiting.appendleft(self.beside.pop(shell))
-                self.flock.forget(shell)
-                self.advance()
-
-        self.loop.call_later(BESIDE_SECONDS, look)
+    def _give(self, command: Command, shell: Shell | None) -> None:
+        """Hand a command to a shell, or order one; where the system refuses what that takes, the command is lost."""
+        try:
+            if shell is None:
+                self.parallel.run(command)
+            else:
+                self._hand(command, shell)
+        except OSError as error:
+            command.shell = None
+            if shell is not None:
+                shell.command = None
+            command.conclude(["lost", "the command could not begin: %s" % error.strerror])
 
     def _hand(self, command: Command, shell: Shell) -> None:
-        if shell is self.lane:
+        command.in_lane = shell is self.lane
+        if command.in_lane:
             if not self.covered:
                 self._cover(shell)
             if not self.covered:
@@ -188,11 +176,13 @@ class Session:
             self.handed += 1
         else:
             cwd = self.cwd
-        command.shell, shell.command = shell, command
-        command.pid = shell.pid
+            command.notes += [PARALLEL, FRESH] if shell.depth == 0 else [PARALLEL]
         command.cwd = command.order.cwd or cwd
         verb = self._verb(command, shell)
-        shell.send(verb, command.number, *command.open(verb))
+        fields = command.open(verb)
+        command.shell, shell.command = shell, command
+        command.pid = shell.pid
+        shell.send(verb, command.number, *fields)
         # It runs by now. What its text tells is needed at its end.
         shell.has_run = True
         if shell is self.lane:
@@ -255,31 +245,43 @@ class Session:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
+            if is_reaped(pid):  # it died before its report was read, and nothing will tell of it
+                self.loop.call_soon(lambda: self._missed_death(shell))
         elif shell.pid != pid:
             return
         if shell.command is not None and shell.command.number == number:
             if shell.command.is_ending:
                 # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
-                os.kill(shell.pid, signal.SIGKILL)
+                send([shell.pid], signal.SIGKILL)
             else:
                 self._command_ended(shell, shell.command, ["exited", status & 255])
         elif number in shell.answers:
             shell.answers.pop(number)(True)
-        elif shell is self.lane and self.start_timer is not None:
-            self.start_timer.cancel()
-            self.start_timer = None
+        elif shell is self.lane and self.is_starting:
+            self.first.done()
             self._settle()
             self.when_started.tell()
         elif shell in self.flock.ordered:
             self.flock.prove(shell)
             if self.lane is None:
                 self._promote()
-        elif shell in self.beside:
-            self._hand(self.beside.pop(shell), shell)
+        elif shell in self.parallel.coming:
+            self._begin_parallel(shell)
         elif self.move is not None and shell is self.move.shell:
             self.move.arrived()
         self.flock.tell_reported()
         self.advance()
+
+    def _begin_parallel(self, shell: Shell) -> None:
+        command = self.parallel.take(shell)
+        if command is not None:
+            self._give(command, shell)
+            if shell.command is None:
+                self.flock.forget(shell)
+
+    def _missed_death(self, shell: Shell) -> None:
+        if shell.pid is not None and self.loop.children.pop(shell.pid, None) is not None:
+            self._died(shell, signal.SIGKILL)
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
         shell.command = None
@@ -327,22 +329,30 @@ class Session:
     # -- copies
     def _cover(self, lane: Shell) -> None:
         """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
-        if not self.resident.room.has_room():
+        try:
+            if not self.resident.room.has_room():
+                return
+            copy = self.flock.fork(lane, self.may_trap)
+        except OSError:  # no descriptors
             return
-        self.flock.ordered.append(self.flock.fork(lane, self.may_trap))
+        self.flock.ordered.append(copy)
+        self.newest_copy = copy.age
         self.covered, self.needs_copy, self.may_trap = True, False, False
 
     def _promote(self) -> bool:
         """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
-        if self.start_timer is not None or self.closed:
+        if self.is_starting or self.closed:
             return False
         if self.flock.ordered:
             self.await_proof()
             return False
-        if not self.flock.copies:
+        standby = self.flock.take_newest()
+        if standby is None:
             self._restart("all shells of this session were killed")
             return False
-        self.lane = self.flock.copies.pop()
+        if standby.age < self.newest_copy:
+            self.note(EARLIER)
+        self.lane = standby
         self.covered = self.has_null_input = False
         self.exports.changed()
         if not self.resident.has_subreaper:
@@ -357,10 +367,10 @@ class Session:
         return True
 
     def _restart(self, why: str) -> None:
-        self.notes.append("session lost: %s; it was started afresh, from the login state" % why)
+        self.note("session lost: %s; it was started afresh, from the login state" % why)
         self.vocabulary, self.protected = Vocabulary(), set()
         self.may_trap = True
-        self.start_shell(self.login)
+        self.first.start(self.login)
         self.when_lane.tell()
 
     # -- deaths
@@ -375,31 +385,36 @@ class Session:
         if shell.path not in self.flock.shells:
             return
         command, unread = shell.command, shell.unread_bytes()
+        was_lane = shell is self.lane
         was_copy = shell in self.flock.ordered or shell in self.flock.copies[-1:]
         self.flock.forget(shell, kill=False)
+        self.parallel.died(shell, status)
         if self.move is not None and shell is self.move.shell:
             self.move.abandon()
             self.move_over(None)
-        elif shell in self.beside:
-            lost = self.beside.pop(shell)
-            lost.conclude(["lost", "the shell for this command died before it began"])
-        elif shell is self.lane:
+        elif was_lane:
             self._lane_died(shell, status, command, unread)
         elif command is not None:
             shell.command = None
-            command.conclude(ending_of(status))
+            if unread and not command.is_ending:
+                self._wait_again(command)  # the order was never read
+            else:
+                command.conclude(ending_of(status))
         elif was_copy:
             self.covered = False
             self._settle()
         self.advance()
 
+    def _wait_again(self, command: Command) -> None:
+        """Its shell died before it read the order: bytes left in the channel show it. So it is not run twice."""
+        command.shell = None
+        self.waiting.appendleft(command)
+
     def _lane_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
-        self.lane = None
         self.exports.changed()
-        if self.start_timer is not None:
-            self.start_timer.cancel()
-            self.start_timer = None
-            self._start_failed(shell, "ended with %s %d" % tuple(ending_of(status)))
+        if self.is_starting:
+            ending = ending_of(status)
+            self.first.failed(shell, "ended with %s %d" % tuple(ending), ending == ["signalled", signal.SIGKILL])
             return
         self.may_trap = True
         shell.command = None
@@ -409,18 +424,14 @@ class Session:
         if self.flock.ordered and unread > (shell.last_order_bytes if command else 0):
             self.flock.forget(self.flock.ordered[-1])  # the order to fork it is among those never read
         if command is None or unread:
-            self.notes.append(
-                "state restored: the session's shell was lost between commands, the state is an earlier one"
-            )
+            self.note(EARLIER)
         if command is None:
             self._promote()
         elif unread and command.is_ending:
             self.when_lane.add(lambda: command.conclude(ending_of(status)))  # it never began, and shall not
             self._promote()
         elif unread:
-            # It died idle: bytes left in the channel show that the order was never begun. So it is not run twice.
-            command.shell = None
-            self.waiting.appendleft(command)
+            self._wait_again(command)
         else:
             command.notes.append(
                 "state restored: the command ended its shell, so variables, functions and directory are as before it"
@@ -450,20 +461,6 @@ class Session:
             self._promote()
             self.advance()
 
-    # -- telling
-    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
-        """Call `answer` with what the shell tells, or with None when it dies first."""
-        number = self.resident.next_number()
-        fd = in_memory(b"")
-
-        def told(alive: bool) -> None:
-            data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
-            os.close(fd)
-            answer(data)
-
-        shell.answers[number] = told
-        shell.send(verb, number, b"", b"%d" % fd)
-
     # -- moving to a fresh bash
     def move_over(self, shell: Shell | None) -> None:
         """An attempt to move has ended; with a shell, that is the lane now."""
@@ -471,7 +468,7 @@ class Session:
         if shell is not None:
             self.move_soon = False
             for other in list(self.flock.shells.values()):
-                if other is not shell and other.command is None and other not in self.beside:
+                if other is not shell and other.command is None and other not in self.parallel.coming:
                     self.flock.forget(other)
             self.lane, self.covered, self.has_null_input = shell, False, False
             self._settle()
@@ -481,8 +478,7 @@ class Session:
     def close(self) -> None:
         """Drop every shell. What background jobs are left is for the resident's own sweep."""
         self.closed = True
-        if self.start_timer is not None:
-            self.start_timer.cancel()
+        self.first.done()
         for shell in list(self.flock.shells.values()):
             command = shell.command
             self.flock.forget(shell)

@@ -59,6 +59,17 @@ def is_gone(pid: int) -> bool:
     return not fields or fields[0] in ("Z", "X")
 
 
+def is_reaped(pid: int) -> bool:
+    """Dead, and no wait is left to be told of it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
 def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> list[int]:
     """The roots that live and all below them, parents first; neither `stop` nor what is below it."""
     found, todo = [], list(roots)

@@ -1,0 +1,73 @@
+"""Parallel shells: a command beside a busy primary shell runs on a fork of a standby, or on a fresh bash."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .command import Command
+    from .session import Session
+    from .shell import Shell
+
+BESIDE_SECONDS = 2  # how long a forked shell may take to report
+PARALLEL = "state not kept: another command of this session was running"
+FRESH = "the session had no standby left: the command ran in a fresh shell, from the login state"
+
+
+class ParallelShells:
+    """Shells that are to come, for one command each. Until a shell has reported, its command has not begun."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.login = session.login  # of a fresh bash; False once the profile has failed
+        self.coming: dict[Shell, tuple[Command, Shell | None]] = {}  # shell: its command, the standby it is forked from
+
+    def commands(self) -> list[Command]:
+        return [command for command, _ in self.coming.values()]
+
+    def run(self, command: Command) -> None:
+        """Order a shell for the command. Raises OSError where none can be had."""
+        session = self.session
+        standbys = session.flock.copies
+        source = standbys[-1] if standbys else None
+        if source is not None:
+            shell, seconds = session.flock.fork(source, False), float(BESIDE_SECONDS)
+        else:
+            shell, seconds = session.spawn(self.login), session.resident.login_timeout
+            shell.starting = self.login
+        self.coming[shell] = command, source
+        session.loop.call_later(seconds, lambda: self._too_late(shell))
+
+    def take(self, shell: Shell) -> Command | None:
+        """The command of a shell that has reported or is gone; None for any other shell."""
+        command, _ = self.coming.pop(shell, (None, None))
+        return command
+
+    def _too_late(self, shell: Shell) -> None:
+        """It has not reported: its standby has died, or the profile hangs. The command waits for another one."""
+        if shell in self.coming:
+            self.session.flock.forget(shell)
+            self.died(shell, 9)
+            self.session.advance()
+
+    def died(self, shell: Shell, status: int) -> None:
+        """A shell is gone: the commands that wait for it, or for a fork of it, wait for another one."""
+        command = self.take(shell)
+        if command is not None and shell.depth == 0 and os.WIFEXITED(status) and not shell.starting:
+            command.conclude(["lost", "bash cannot be started here: it ended with %d" % os.WEXITSTATUS(status)])
+        elif command is not None:
+            self.session.waiting.appendleft(command)
+        if shell.starting:
+            self.login = False
+        for fork, (waiting, source) in list(self.coming.items()):
+            if source is shell:
+                del self.coming[fork]
+                self.session.flock.forget(fork)
+                self.session.waiting.appendleft(waiting)
+
+    def withdraw(self, command: Command) -> None:
+        for shell, (waiting, _) in list(self.coming.items()):
+            if waiting is command:
+                del self.coming[shell]
+                self.session.flock.forget(shell)

@@ -51,9 +51,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, then the slow ones, each in the order they were found."""
-    items.sort(key=is_slow)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what runs at full size only. Fast tests come first; among workers the slow ones do, to overlap."""
+    left_out = [] if is_full() else [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=is_slow, reverse=hasattr(config, "workerinput"))
 
 
 def is_slow(item: pytest.Item) -> bool:

@@ -14,11 +14,9 @@ from benchmarks.figures import Report, Row
 from benchmarks.picture import picture
 from benchmarks.table import table
 from tests.programs import need, need_variable
-from tests.sizes import is_full
 
 ROOT = Path(__file__).parents[2]
 SLACK = 10.0
-QUICK = () if is_full() else ("--quick",)
 ROWS = {
     "local.settled", "local.back-to-back", "local.copies", "local.functions", "local.functions-copies",
     "local.blocking", "local.parallel", "local.output", "local.output-memory", "local.log", "local.background",
@@ -54,18 +52,22 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.slow
 def test_every_target_holds_with_tenfold_slack(tmp_path: Path) -> None:
     need("rg")
     written, drawn = tmp_path / "report.json", tmp_path / "report.svg"
     only = [word for name in ("local", "import", "cli") for word in ("--only", name)]
-    done = benchmarks(*QUICK, *only, "--json", str(written), "--svg", str(drawn))
+    done = benchmarks(*only, "--json", str(written), "--svg", str(drawn))
     report = judged(done, written)
     assert {row.name for row in report.rows} == ROWS
     assert done.stdout == table(report)
     assert drawn.read_text() == picture(report)
 
 
+@pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "variables", "rows"), PLACES, ids=[kind for kind, _, _ in PLACES])
 def test_every_target_of_a_place_holds_with_tenfold_slack(
@@ -74,7 +76,7 @@ def test_every_target_of_a_place_holds_with_tenfold_slack(
     for variable in variables:
         need_variable(variable)
     written = tmp_path / "report.json"
-    report = judged(benchmarks(*QUICK, "--only", kind, "--json", str(written)), written)
+    report = judged(benchmarks("--only", kind, "--json", str(written)), written)
     assert {row.name for row in report.rows} == {f"{kind}.{name}" for name in rows}
 
 

@@ -19,7 +19,7 @@ from hermetic.contract.limits import Limit
 from hermetic.environments import calling_stream
 from hermetic.environments.calling import CallingOptions
 from hermetic.environments.calling_scripts import END, MARK, PUT, NoAnswer, answered, script
-from tests.conformance.suite import run_suite, summarize
+from tests.conformance.suite import SHORT, run_suite, summarize
 from tests.docs.pages import blocks
 from tests.environments.engines import ask, need_engine
 from tests.environments.plugins import install
@@ -311,15 +311,6 @@ def _containers(id: str) -> list[str]:
     return ask("docker", ["ps", "--all", "--filter", f"name=hermetic-{id}-", "--format", "{{.Names}}"]).split()
 
 
-# By default some of each file, at a few calls a test; HERMETIC_FULL=1 runs all.
-PART = (
-    "test_none_is_the_null_device", "test_bytes_pass_unchanged", "test_an_argv_gets_input_too", "test_earlier_jobs",
-    "test_a_timeout_keeps_the_output", "test_output_is_seen_live", "test_without_a_task_leaving",
-    "test_there_is_a_terminal", "test_a_deleted_cwd", "test_ctrl_c_interrupts", "test_it_goes_on_as_a_process",
-    "test_what_is_written_arrives", "test_a_signal_is_told",
-    "test_a_separate_stderr", "test_what_is_written_is_read_back", "test_an_ended_process_does_not_wait",
-    "test_large_input_arrives_whole",
-)  # fmt: skip
 # Bounds that such a client misses: two calls take longer than a trivial command may, 100 MB longer than a test may.
 SLOW = ("test_a_trivial_command_returns_at_once", "test_large_input_arrives_whole")
 
@@ -328,8 +319,8 @@ SLOW = ("test_a_trivial_command_returns_at_once", "test_large_input_arrives_whol
 def test_it_passes_the_suite_but_for_speed(cloud: str, tmp_path: Path) -> None:
     at = tmp_path / "suite"
     at.mkdir()
-    only = ["-k", f"not ({' or '.join(SLOW)})"] if is_full() else ["-k", " or ".join(PART)]
+    only = ["-k", f"not ({' or '.join(SLOW)})"] if is_full() else ["-k", " or ".join(SHORT)]
     cases = run_suite(cloud, at, [f"image={need_variable('IMAGE_TOOLS' if is_full() else 'IMAGE_BASE')}"], only)
-    assert len(cases) > (400 if is_full() else len(PART))
+    assert len(cases) > (400 if is_full() else len(SHORT))
     wrong = [case for case in cases if case.outcome != "passed"]
     assert not wrong, summarize(wrong)

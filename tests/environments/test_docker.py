@@ -74,6 +74,7 @@ async def test_it_is_labelled_hardened_and_gone_after_its_end(engine: str, image
         assert labels["hermetic"] == "1"
         assert labels["hermetic.id"] == env.id
         assert len(labels["hermetic.spec"]) == 64
+        assert labels["hermetic.profile"] == "default"
         host = told["HostConfig"]
         assert host["Memory"] == host["MemorySwap"] == 5 << 30
         assert host["PidsLimit"] == 256

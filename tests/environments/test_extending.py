@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from tests.conformance.suite import run_suite, summarize
+from tests.conformance.suite import SHORT, run_suite, summarize
 from tests.docs.pages import blocks
 from tests.environments.plugins import install
 from tests.programs import need, unavailable
 from tests.sizes import is_full
 
 PAGE = "docs/extending.md"
-PART = ("test_commands", "test_state", "test_files", "test_input")  # what runs by default; HERMETIC_FULL=1 runs all
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ async def test_a_root_without_bash_is_told(chroot: str, tmp_path: Path) -> None:
 def test_it_passes_the_suite(chroot: str, tmp_path: Path) -> None:
     at = tmp_path / "suite"
     at.mkdir()
-    cases = run_suite(chroot, at, ["root=/"], [] if is_full() else ["-k", " or ".join(PART)])
+    cases = run_suite(chroot, at, ["root=/"], [] if is_full() else ["-k", " or ".join(SHORT)])
     assert len(cases) > (400 if is_full() else 100)
     wrong = [case for case in cases if case.outcome != "passed"]
     assert not wrong, summarize(wrong)

@@ -13,7 +13,7 @@ from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
 from hermetic.environments.container_arguments import data_root, spec_hash
 from hermetic.environments.container_options import read_container_options
-from hermetic.environments.profile import CACHES, Chosen, choose, copy_without_links, look
+from hermetic.environments.profile import CACHES, Chosen, choose, copy_without_links, look, name_of
 from tests.environments.apptainers import Apptainers
 from tests.environments.engines import ask, containers, need_engine
 from tests.environments.sshd import running
@@ -297,3 +297,10 @@ class TestHomes:
         with pytest.raises(ConfigError, match="no option 'home'"):
             async with place(kind, tmp_path, home="real"):
                 pass
+
+
+def test_a_profile_is_called_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "config.toml"))
+    assert name_of(None) == name_of(choose("default", ()).directory) == "default"
+    assert name_of(choose("work", ()).directory) == "work"
+    assert name_of(choose("/srv/elsewhere", ()).directory) == "custom"

@@ -18,7 +18,7 @@ from hermetic.environments.container_options import (
     Volume,
     read_volume,
 )
-from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, data_directory, look
+from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, data_directory, look, name_of
 
 MIB = 1 << 20
 # What root inside keeps: installing packages takes these. Where files reach this machine, nobody inside keeps any.
@@ -151,6 +151,7 @@ class Plan:
             f"{LABEL}.runtime": runtime_label(Path(self.directory).parent),
             f"{LABEL}.user": str(os.geteuid()),
             f"{LABEL}.spec": spec_hash(self.options),
+            f"{LABEL}.profile": name_of(choose(self.options.profile, ()).directory),
         }
         for name, value in labels.items():
             yield from ("--label", f"{name}={value}")

@@ -85,6 +85,15 @@ def _directory(profile: str | None) -> str:
     return os.path.realpath(settings if profile in (None, DEFAULT) else settings / _OTHERS / str(profile))
 
 
+def name_of(directory: str | None) -> str:
+    """The profile's name: "default", a name below `profiles`, or "custom" for any other directory."""
+    settings = settings_directory()
+    if directory is None or (settings is not None and directory == os.path.realpath(settings)):
+        return DEFAULT
+    by_name = settings is not None and os.path.dirname(directory) == os.path.realpath(settings / _OTHERS)
+    return os.path.basename(directory) if by_name else "custom"
+
+
 def _checked(path: str) -> str:
     parts = Path(path).parts
     if not parts or path.startswith(("/", "~")) or ".." in parts or "\0" in path or not is_text(path):

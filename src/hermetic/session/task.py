@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -307,8 +308,11 @@ class Task:
 
         def sign() -> None:
             nonlocal timer
-            tell(self.id)
             timer = loop.call_later(ACTIVITY.value, sign)
+            try:
+                tell(self.id)
+            except Exception:
+                logging.getLogger(__name__).exception("on_activity failed; it is called again in %g s", ACTIVITY.value)
 
         timer = loop.call_later(ACTIVITY.value, sign)
         try:

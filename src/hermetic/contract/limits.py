@@ -158,6 +158,7 @@ SCRIPT_MODULES = Limit("script_modules", 4, "sets", "of modules for scripts that
 SPARE_INTERPRETER = Limit("spare_interpreter", 300, "seconds", "that an interpreter waits for the next script")
 
 SCREEN_REPLAY = Limit("screen_replay", 4 << 20, "bytes", "most output that is replayed to draw a screen")
+SCREEN_CELLS = Limit("screen_cells", 1 << 18, "cells", "largest terminal whose screen is drawn, rows times columns")
 SEARCH_WINDOW = Limit("search_window", 1 << 20, "bytes", "longest stretch of output that a pattern can match in")
 
 READ_CHARACTERS = Limit("read_characters", 100_000, "characters", "most of a file in the answer to read_file")
@@ -175,7 +176,9 @@ GROUPED_MATCHES = Limit("grouped_matches", 5, "matches", "from which on search_f
 READ_LINES = Limit("read_lines", 2000, "lines", "most of a file in the answer to read_file")
 LONG_LINE = Limit("long_line", 2000, "characters", "of a line that read_file shows; the rest is cut")
 LARGE_FILE = Limit("large_file", 512_000, "bytes", "size beyond which read_file advises to search instead")
-DOCUMENT = Limit("document", 32 << 20, "bytes", "largest part of an office document that is shown as text")
+DOCUMENT = Limit("document", 32 << 20, "bytes", "largest notebook or office document shown as text, packed or unpacked")
+DOCUMENT_TEXT = Limit("document_text", 4 << 20, "characters", "most text of a document; the rest is cut")
+DOCUMENT_ELEMENTS = Limit("document_elements", 300_000, "elements", "of an office document that are looked at")
 REMEMBERED_FILES = Limit("remembered_files", 4096, "files", "that a toolbox remembers who has read and written")
 FILE_SCAN = Limit("file_scan", 1 << 20, "bytes", "largest file whose lines the resident counts itself; a child others")
 SCAN_BLOCK = Limit("scan_block", 1 << 17, "bytes", "least stretch of a file whose lines are counted together")
@@ -211,10 +214,11 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     NOTICES, DELIVERY_PAUSE, LONGEST_DELIVERY_PAUSE, WEBHOOK, RUNNING, LISTED_BY_TOOL, TOOL_COMMAND, PASSWORD, HANDLES,
     CODE_TIME, CODE_CALLS, CODE_REFUSED, CODE_STDOUT, CODE_STDERR, CODE_GATHERED, CODE_FILES, CODE_LOGGED,
     CHANNELS, CHANNEL_STRANGERS, CHANNEL_TOKEN, SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER,
-    RESULT, RESULT_PREVIEW, SCREEN_REPLAY, SEARCH_WINDOW,
+    RESULT, RESULT_PREVIEW, SCREEN_REPLAY, SCREEN_CELLS, SEARCH_WINDOW,
     SEARCH, LONGEST_SEARCH, SEARCH_RESULTS, SEARCH_CONTEXT, SEARCH_BLOCK, SEARCH_ANSWER, SEARCH_TEXT, IGNORE_FILE,
     SEARCH_FETCH, MATCH_LINE, GROUPED_MATCHES,
-    READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, REMEMBERED_FILES,
+    READ_CHARACTERS, READ_LINES, LONG_LINE, LARGE_FILE, DOCUMENT, DOCUMENT_TEXT, DOCUMENT_ELEMENTS,
+    REMEMBERED_FILES,
     FILE_SCAN, SCAN_BLOCK, SCAN_BLOCKS, SCANS, PAGE, FILE_SAMPLE,
     PATCHED_FILE, PATCHED_FILES, PATCH_DIFF, PATCH_TRIES, PATCH_MISSES,
     MODEL_OUTPUT,

@@ -1,20 +1,33 @@
-"""Notebooks and office documents as text."""
+"""Notebooks and office documents as text: one pass over the file, with bounds on work, memory and result."""
 
 import io
 import posixpath
 import zipfile
-from collections.abc import Iterator
-from typing import Any
-from xml.etree import ElementTree
+import zlib
+from collections.abc import Callable, Iterator
+from xml.parsers import expat
 
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.limits import DOCUMENT
+from hermetic.contract.limits import DOCUMENT, DOCUMENT_ELEMENTS, DOCUMENT_TEXT
+
+PIECE = 1 << 16  # bytes that are parsed at a time
+MOST_NESTED = 500  # elements of one another
+MOST_PARTS = 10_000  # of an archive
+MOST_OF_A_CELL = 1 << 18  # bytes of a source or an output of a notebook that are shown
+CUT = "… [cut: the document has more text than is shown; use a program]"
 
 _ENDINGS = (".ipynb", ".docx", ".xlsx")
-_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
+_SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main "
+_MARKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n"}
+_BROKEN = (ValueError, KeyError, IndexError, RecursionError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile,
+           zlib.error, expat.ExpatError)  # fmt: skip
+
+
+class _Full(Exception):
+    """The text, or the work for it, has reached its bound."""
 
 
 def is_document(path: str) -> bool:
@@ -23,78 +36,257 @@ def is_document(path: str) -> bool:
 
 
 def as_text(path: str, data: bytes) -> str:
-    """What a person would read in it. Raises InvalidArgument for one that is broken or too large."""
+    """The text of a document, cut at a bound. Raises InvalidArgument for one that is broken or too large."""
+    lines = _Lines()
     try:
-        if path.lower().endswith(".ipynb"):
-            return "\n\n".join(_cells(data))
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if path.lower().endswith(".docx"):
-                return "\n".join(_paragraphs(archive))
-            return "\n".join(_sheets(archive))
-    except (
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-        zipfile.BadZipFile,
-        ElementTree.ParseError,
-    ) as error:
+        if len(data) > DOCUMENT.value:
+            raise ValueError(f"it has more than {DOCUMENT.value} bytes")
+        _READERS[path.lower()[-5:].lstrip(".")](data, lines)
+    except _Full:
+        lines.cut()
+    except _BROKEN as error:
         raise InvalidArgument(
             f"{path} cannot be read as {posixpath.splitext(path)[1]}: {error}; look at it with a program",
             argument="path",
         ) from None
+    return lines.text()
 
 
-def _cells(data: bytes) -> Iterator[str]:
-    for number, cell in enumerate(msgspec.json.decode(data)["cells"], 1):
-        yield f"# [{number}] {cell['cell_type']}\n{_joined(cell['source'])}"
-        for output in cell.get("outputs", ()):
-            text = output.get("text") or output.get("data", {}).get("text/plain") or output.get("traceback")
-            if text:
-                yield f"# [{number}] output\n{_joined(text)}"
+class _Lines:
+    """The lines of the result; each grows until the text has reached its bound."""
+
+    def __init__(self) -> None:
+        self._lines: list[list[str]] = []
+        self._left = DOCUMENT_TEXT.value
+
+    def start(self, *texts: str) -> int:
+        """Begin a line; returns its number."""
+        self._lines.append([])
+        self._left -= 1  # its end counts, too
+        for text in texts:
+            self.add(text)
+        return len(self._lines) - 1
+
+    def add(self, text: str, number: int = -1) -> None:
+        """Append to a line."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise _Full
+        self._lines[number].append(text)
+
+    def cut(self) -> None:
+        self._lines.append([CUT])
+
+    def text(self) -> str:
+        return "\n".join(map("".join, self._lines))
 
 
-def _joined(text: Any) -> str:
-    return "".join(text) if isinstance(text, list) else str(text)
+# -- notebooks
+# What is not shown is skipped by the decoder, and each text is decoded by itself: one call of the decoder holds the
+# interpreter, so no call may do much.
+class _Data(msgspec.Struct):
+    plain: msgspec.Raw = msgspec.field(name="text/plain", default=msgspec.Raw(b'""'))
 
 
-def _part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
-    """One part, parsed; nothing that unpacks without end, and nothing that refers elsewhere."""
-    if archive.getinfo(name).file_size > DOCUMENT.value:
-        raise ValueError(f"{name} in it has more than {DOCUMENT.value} bytes")
-    with archive.open(name) as file:
-        data = file.read(DOCUMENT.value + 1)
-    if len(data) > DOCUMENT.value or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise ValueError(f"{name} in it is not what an office program writes")
-    return ElementTree.fromstring(data)
+class _Output(msgspec.Struct):
+    text: msgspec.Raw = msgspec.Raw(b'""')
+    data: _Data = msgspec.field(default_factory=_Data)
+    traceback: msgspec.Raw = msgspec.Raw(b'""')
 
 
-def _paragraphs(archive: zipfile.ZipFile) -> Iterator[str]:
-    for paragraph in _part(archive, "word/document.xml").iter(f"{_WORD}p"):
-        yield "".join(_word(node) for node in paragraph.iter())
+class _Cell(msgspec.Struct):
+    cell_type: str
+    source: msgspec.Raw
+    outputs: list[msgspec.Raw] = []
 
 
-def _word(node: ElementTree.Element) -> str:
-    if node.tag == f"{_WORD}t":
-        return node.text or ""
-    return {f"{_WORD}tab": "\t", f"{_WORD}br": "\n"}.get(node.tag, "")
+class _Notebook(msgspec.Struct):
+    cells: list[msgspec.Raw]
 
 
-def _sheets(archive: zipfile.ZipFile) -> Iterator[str]:
-    shared: list[str] = []
-    if "xl/sharedStrings.xml" in archive.namelist():
-        items = _part(archive, "xl/sharedStrings.xml").iter(f"{_SHEET}si")
-        shared = ["".join(node.text or "" for node in item.iter(f"{_SHEET}t")) for item in items]
-    names = sorted(name for name in archive.namelist() if name.startswith("xl/worksheets/sheet"))
+_notebook, _cell, _output = map(msgspec.json.Decoder, (_Notebook, _Cell, _Output))
+_text = msgspec.json.Decoder(str | list[str] | None)
+
+
+def _read_notebook(data: bytes, lines: _Lines) -> None:
+    for number, raw in enumerate(_notebook.decode(data).cells, 1):
+        cell = _cell.decode(raw)
+        if number > 1:
+            lines.start()
+        _write_part(lines, f"# [{number}] {cell.cell_type}", _joined(cell.source))
+        for output in map(_output.decode, cell.outputs):
+            if text := _joined(output.text) or _joined(output.data.plain) or _joined(output.traceback):
+                lines.start()
+                _write_part(lines, f"# [{number}] output", text)
+
+
+def _write_part(lines: _Lines, head: str, text: str) -> None:
+    lines.start(head)
+    lines.start(text)
+
+
+def _joined(raw: msgspec.Raw) -> str:
+    if len(memoryview(raw)) > MOST_OF_A_CELL:
+        return f"… [cut: {len(memoryview(raw)):,} bytes]"
+    text = _text.decode(raw)
+    return text if isinstance(text, str) else "".join(text or ())
+
+
+# -- office documents
+class _Archive:
+    """The parts of a zip file, unpacked within one bound for all of them."""
+
+    def __init__(self, data: bytes) -> None:
+        if data.count(b"PK\x01\x02") > MOST_PARTS:
+            raise ValueError(f"it has more than {MOST_PARTS} parts")
+        self._zip = zipfile.ZipFile(io.BytesIO(data))
+        self._left = DOCUMENT.value
+        self._elements = DOCUMENT_ELEMENTS.value
+
+    def names(self) -> list[str]:
+        return self._zip.namelist()
+
+    def parse(
+        self, name: str, start: Callable[[str, dict[str, str]], None], end: Callable[[str], None],
+        text: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """Calls back for each element and each text of one part."""
+        depth = 0
+
+        def started(tag: str, attributes: dict[str, str]) -> None:
+            nonlocal depth
+            depth += 1
+            self._elements -= 1
+            if depth > MOST_NESTED:
+                raise ValueError(f"its elements are nested more than {MOST_NESTED} deep")
+            if self._elements < 0:
+                raise _Full
+            start(tag, attributes)
+
+        def ended(tag: str) -> None:
+            nonlocal depth
+            depth -= 1
+            end(tag)
+
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler, parser.EndElementHandler = started, ended
+        parser.CharacterDataHandler = text
+        parser.StartDoctypeDeclHandler = _refuse_doctype
+        for piece in self._pieces(name):
+            parser.Parse(piece, False)
+        parser.Parse(b"", True)
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        info = self._zip.getinfo(name)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{name} in it is packed in a way that no office program uses")
+        with self._zip.open(info) as file:
+            while piece := file.read(PIECE):
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise ValueError(f"it unpacks to more than {DOCUMENT.value} bytes")
+                yield piece
+
+
+def _refuse_doctype(*declared: object) -> None:
+    raise ValueError("a part of it declares entities, which no office program does")
+
+
+def _read_word(data: bytes, lines: _Lines) -> None:
+    paragraphs: list[int] = []  # the lines of those that are open, the innermost last
+    is_text = False
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal is_text
+        is_text = tag == f"{_WORD}t"
+        if tag == f"{_WORD}p":
+            paragraphs.append(lines.start())
+        elif tag in _MARKS and paragraphs:
+            lines.add(_MARKS[tag], paragraphs[-1])
+
+    def end(tag: str) -> None:
+        nonlocal is_text
+        is_text = False
+        if tag == f"{_WORD}p":
+            paragraphs.pop()
+
+    def text(content: str) -> None:
+        if is_text and paragraphs:
+            lines.add(content, paragraphs[-1])
+
+    _Archive(data).parse("word/document.xml", start, end, text)
+
+
+def _read_sheets(data: bytes, lines: _Lines) -> None:
+    archive = _Archive(data)
+    shared = _shared_strings(archive) if "xl/sharedStrings.xml" in archive.names() else []
+    names = sorted(name for name in archive.names() if name.startswith("xl/worksheets/sheet"))
     for number, name in enumerate(names, 1):
-        yield f"# sheet {number}"
-        for row in _part(archive, name).iter(f"{_SHEET}row"):
-            yield "\t".join(_value(cell, shared) for cell in row.iter(f"{_SHEET}c"))
+        lines.start(f"# sheet {number}")
+        _Sheet(lines, shared).read(archive, name)
 
 
-def _value(cell: ElementTree.Element, shared: list[str]) -> str:
-    if cell.get("t") == "inlineStr":
-        return "".join(node.text or "" for node in cell.iter(f"{_SHEET}t"))
-    value = cell.findtext(f"{_SHEET}v") or ""
-    return shared[int(value)] if cell.get("t") == "s" and value else value
+def _shared_strings(archive: _Archive) -> list[str]:
+    """The texts that cells refer to by number."""
+    found: list[list[str]] = []
+    is_text = False
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal is_text
+        is_text = tag == f"{_SHEET}t"
+        if tag == f"{_SHEET}si":
+            found.append([])
+
+    def end(tag: str) -> None:
+        nonlocal is_text
+        is_text = False
+
+    def text(content: str) -> None:
+        if is_text and found:
+            found[-1].append(content)
+
+    archive.parse("xl/sharedStrings.xml", start, end, text)
+    return list(map("".join, found))
+
+
+class _Sheet:
+    """Reads the rows of one sheet into lines, the cells apart by tabs."""
+
+    def __init__(self, lines: _Lines, shared: list[str]) -> None:
+        self._lines, self._shared = lines, shared
+        self._kind: str | None = None  # of the cell that is open
+        self._value: list[str] = []
+        self._taken = ""  # the element whose text is the value
+        self._is_first = True  # cell of its row
+
+    def read(self, archive: _Archive, name: str) -> None:
+        archive.parse(name, self._start, self._end, self._text)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._taken = ""
+        if tag == f"{_SHEET}row":
+            self._lines.start()
+            self._is_first = True
+        elif tag == f"{_SHEET}c":
+            self._kind, self._value = attributes.get("t", "n"), []
+        elif self._kind is not None and tag == _SHEET + ("t" if self._kind == "inlineStr" else "v"):
+            self._taken = tag
+
+    def _text(self, content: str) -> None:
+        if self._taken:
+            self._value.append(content)
+
+    def _end(self, tag: str) -> None:
+        self._taken = ""
+        if tag == f"{_SHEET}c" and self._kind is not None:
+            value = "".join(self._value)
+            if self._kind == "s" and value:
+                value = self._shared[int(value)]
+            self._lines.add(value if self._is_first else f"\t{value}")
+            self._kind, self._is_first = None, False
+
+
+_READERS: dict[str, Callable[[bytes, _Lines], None]] = {
+    "ipynb": _read_notebook, "docx": _read_word, "xlsx": _read_sheets,
+}  # fmt: skip

@@ -1,5 +1,6 @@
 """The read_file tool: a page of a file with line numbers, within a budget."""
 
+import asyncio
 import difflib
 import posixpath
 from functools import partial
@@ -136,17 +137,20 @@ async def _document(task: Task, environment: Environment, asked: ReadFileArgumen
     """A notebook or office document, as text."""
     try:
         content = await environment.read_content(asked.path, bounds=READ)
-        text = as_text(asked.path, content.data)
+        lines = await asyncio.to_thread(_lines_of, asked.path, content.data)
     except FileNotFoundError:
         return await _missing(environment, asked.path)
     except InvalidArgument as error:
         return _failed(str(error))
-    lines = text.split("\n")
     shown = lines[asked.offset - 1 : asked.offset - 1 + limit]
     page = FilePage(
         status=content.status, text="\n".join(shown), first=asked.offset, lines=len(shown), total=len(lines)
     )
     return _shown(task, page) | {"converted": True}
+
+
+def _lines_of(path: str, data: bytes) -> list[str]:
+    return as_text(path, data).split("\n")
 
 
 async def _missing(environment: Environment, path: str) -> Fields:

@@ -10,6 +10,7 @@ from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
 
 from .acts import Act
+from .budget import MAX_STEPS, Overflow
 from .call import Call
 from .circumstances import around_of
 from .commands.catalog import all_judges
@@ -17,7 +18,7 @@ from .commands.environment import judge_variable
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .effects import delete, write
-from .evaluator import Evaluator, Overflow
+from .evaluator import Evaluator
 from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
 from .protected import PROTECTED_WRITE, protect
@@ -91,8 +92,8 @@ def assess(
     return examine_command(command, around).verdict
 
 
-def examine_command(command: str, around: Surroundings = NOTHING_KNOWN) -> Examined:
-    """What a shell text would do."""
+def examine_command(command: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS) -> Examined:
+    """What a shell text would do. Raises Overflow where fewer steps than MAX_STEPS are allowed and do not suffice."""
     size = len(command)
     if size > MAX_CHARACTERS:
         return _too_large(command, around)
@@ -106,7 +107,7 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN) -> Exami
     if _nested(text) > MAX_NESTED:
         found.append(Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200]))
         return Examined(verdict_of(found, command, around.isolation))
-    shell, evaluator = _shell(around), Evaluator(_JUDGES)
+    shell, evaluator = _shell(around), Evaluator(_JUDGES, most_steps)
     _prepare(evaluator, shell, around.state)
 
     def walk() -> None:
@@ -127,12 +128,12 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN) -> Exami
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
 
 
-def examine_python(source: str, around: Surroundings = NOTHING_KNOWN) -> Examined:
-    """What a Python text would do."""
+def examine_python(source: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS) -> Examined:
+    """What a Python text would do. Raises Overflow as `examine_command` does."""
     if len(source) > MAX_CHARACTERS:
         return _too_large(source, around)
     text = to_bytes_text(source)
-    return _examine_call(["python3", "-c", text], source, around, lambda call: judge_python(call, text))
+    return _examine_call(["python3", "-c", text], source, around, lambda call: judge_python(call, text), most_steps)
 
 
 def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -> Examined:
@@ -176,9 +177,11 @@ def join_ours(examined: Examined, paths: Sequence[str]) -> Examined:
     return Examined(_verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))), examined.acts)
 
 
-def _examine_call(argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None]) -> Examined:
+def _examine_call(
+    argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None], most_steps: int = MAX_STEPS
+) -> Examined:
     """By the judge of one program, with no shell text around it."""
-    evaluator, shell = Evaluator(_JUDGES), _shell(around)
+    evaluator, shell = Evaluator(_JUDGES, most_steps), _shell(around)
     evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
     problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
     found = [*evaluator.findings, *([problem] if problem else [])]
@@ -205,7 +208,9 @@ def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> Findin
         evaluator.finish()
     except Unreadable as problem:
         return Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, text[:200])
-    except (Overflow, RecursionError):
+    except (Overflow, RecursionError) as problem:
+        if isinstance(problem, Overflow) and evaluator.budget.most < MAX_STEPS:
+            raise
         return Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, text[:200])
     except Exception as problem:  # a judge's mistake must never let a command pass unread
         return Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, text[:200])

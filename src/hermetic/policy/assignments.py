@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from .budget import copying, joined
 from .call import Call, Machine
 from .commands.environment import judge_variable
+from .marks import unknown_like
 from .shell import Shell, Value
 from .syntax import Assign
-from .words import Folder
+from .words import MAX_FIELDS, Folder
 
 MAX_INDEX = 4096
 # An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name or a number.
@@ -28,9 +30,11 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
     if assign.append:
         old = shell.get(assign.name)
         if isinstance(old, list):
-            shell.variables[assign.name] = [(old[0] if old else "") + text, *old[1:]]
+            machine.spend(len(old))
+            shell.variables[assign.name] = [joined((old[0] if old else "", text)), *old[1:]]
             return
-        text = (old if isinstance(old, str) else shell.scalar(assign.name)) + text
+        text = joined((old if isinstance(old, str) else shell.scalar(assign.name), text))
+        machine.spend(copying(text))
     shell.variables[assign.name] = text
     if HIDDEN_INDEX.match(text):
         machine.fold_text(text, shell)
@@ -55,7 +59,7 @@ def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> 
     at = int(number)
     while len(values) <= at:
         values.append("")
-    values[at] = values[at] + text if assign.append else text
+    values[at] = joined((values[at], text)) if assign.append else text
     shell.variables[assign.name] = values
 
 
@@ -69,5 +73,7 @@ def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
         return pairs
     values = folder.fields([word for _, word in assign.items])
     if assign.append:
-        return [*(old if isinstance(old, list) else [old] if isinstance(old, str) else []), *values]
+        values = [*(old if isinstance(old, list) else [old] if isinstance(old, str) else []), *values]
+        folder.runner.spend(len(values))
+        return values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
     return values

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from .assignments import HIDDEN_INDEX
 from .branches import either, join, widen
+from .budget import joined
 from .commands.unseen import FORK_BOMB
 from .marks import NUMBER, UNSET, is_plain, unknown_like
 from .rules import Rule
@@ -29,6 +30,10 @@ class Walker(Protocol):
     def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
 
     def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
+
+    def spend(self, steps: int) -> None: ...
+
+    def fork(self, shell: Shell) -> Shell: ...
 
 
 def run_compound(machine: Walker, node: Node, shell: Shell, stdin: str | None, folder: Folder) -> str:
@@ -63,13 +68,13 @@ def _if(machine: Walker, node: If, shell: Shell, stdin: str | None) -> str:
     for condition, body in node.branches:
         if condition is not None:
             conditions.append(machine.run(condition, shell, stdin))
-        branch = shell.fork()
+        branch = machine.fork(shell)
         outputs.append(machine.run(body, branch, stdin))
         ends.append(branch)
     if node.branches[-1][0] is not None:
         ends.append(shell.fork())
     join(shell, ends)
-    return "".join(conditions) + either(outputs)
+    return joined([*conditions, either(outputs)])
 
 
 def _case(machine: Walker, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
@@ -79,7 +84,7 @@ def _case(machine: Walker, node: Case, shell: Shell, stdin: str | None, folder: 
     for at, (patterns, body) in enumerate(node.items):
         for pattern in patterns:
             folder.pattern(pattern)
-        branch = shell.fork()
+        branch = machine.fork(shell)
         if at and at - 1 in node.falling:
             join(branch, [shell.fork(), ends[-1]])
         outputs.append(machine.run(body, branch, stdin))
@@ -100,9 +105,9 @@ def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
     if stdin and _reads_lines(node.condition):
         lines = stdin.split("\n")
         rounds = lines if lines[-1] else lines[:-1]
-        out = "".join([once(line) for line in rounds[:MAX_ROUNDS]])
+        out = joined([once(line) for line in rounds[:MAX_ROUNDS]])
         if len(rounds) > MAX_ROUNDS:
-            out += once(unknown_like(stdin))
+            out = joined((out, once(unknown_like(stdin))))
     else:
         out = _until_settled(machine, shell, lambda: once(stdin))
     machine.endless -= endless
@@ -114,16 +119,18 @@ def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> st
     """Go round a loop until it changes no variable; what still changes then is unknown in a last round."""
     out: list[str] = []
     for _ in range(MAX_UNSETTLED):
+        machine.spend(len(shell.variables) // 16)
         before = dict(shell.variables)
         out.append(once())
         if all(before.get(name) == value for name, value in shell.variables.items()):
-            return "".join(out)
+            return joined(out)
     widen(shell, before)
-    return "".join([*out, once()])
+    return joined([*out, once()])
 
 
 def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
     def once(value: str) -> str:
+        machine.spend(1)
         shell.variables[node.name] = value
         return machine.run(node.body, shell, stdin)
 
@@ -131,7 +138,7 @@ def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Fo
         values = list(shell.positional) if shell.positional is not None else [UNSET]
     else:
         values = folder.fields(node.words)
-    return "".join(
+    return joined(
         [once(value) if is_plain(value) else _until_settled(machine, shell, partial(once, value)) for value in values]
     )
 
@@ -153,14 +160,14 @@ def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder:
     for _ in range(MAX_COUNTED):
         wanted = folder.calculate(test) if test.strip() else NUMBER
         if wanted == "0":
-            return "".join(out)
+            return joined(out)
         if not wanted.lstrip("-").isdigit():
             break
         before = dict(shell.variables)
         out.append(once())
     folder.calculate(step)
     widen(shell, before)
-    return "".join([*out, _until_settled(machine, shell, once)])
+    return joined([*out, _until_settled(machine, shell, once)])
 
 
 def first_word(seq: Seq) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermetic.policy.tables import names
 
+from .budget import copying
 from .call import Call
 from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
 from .paths import below_home, classify, follow, is_env_file, is_secret, resolve
@@ -333,6 +334,7 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     call.machine.note("read", full)
     held = call.shell.files.get(full)
     if held is not None:
+        call.machine.spend(copying(held))
         return held
     if call.shell.is_fetched(full):
         return NET

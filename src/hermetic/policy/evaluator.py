@@ -8,6 +8,7 @@ from .acts import Act, Deed
 from .aliases import expand
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
+from .budget import MAX_STEPS, MAX_TEXT, Budget, Overflow, copying, joined, reading
 from .call import Call, Judge, program_name
 from .circumstances import of_call
 from .commands.catalog import FALLBACK, find_judge
@@ -37,27 +38,23 @@ from .syntax import (
     Simple,
     Word,
 )
-from .words import MAX_TEXT, Folder
+from .words import Folder
 
-MAX_STEPS = 30_000
 MAX_NESTING = 60
+VARIABLES = 16  # that are copied and compared in a step
 MAX_PROBES = 4
 MAX_ACTS = 2000
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
 
 
-class Overflow(Exception):
-    """The text asks for more work than a check may take."""
-
-
 class Evaluator:
     """One evaluation of one text; `findings` grows as commands are met."""
 
-    def __init__(self, judges: dict[str, Judge]) -> None:
+    def __init__(self, judges: dict[str, Judge], most_steps: int = MAX_STEPS) -> None:
         self.judges = judges
         self.findings: list[Finding] = []
-        self.steps = 0
+        self.budget = Budget(most_steps)
         self.nesting = 0
         self.span = (0, 0)
         self.fixed = False
@@ -77,9 +74,7 @@ class Evaluator:
 
     def spend(self, steps: int) -> None:
         """Count work; too much of it ends the evaluation."""
-        self.steps += steps
-        if self.steps > MAX_STEPS:
-            raise Overflow
+        self.budget.spend(steps)
 
     def report(
         self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
@@ -95,14 +90,14 @@ class Evaluator:
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
-        output = self.run(body, shell.fork(), self.input)
+        output = self.run(body, self.fork(shell), self.input)
         if ENDLESS in output:
             self.report(EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell)
         return output
 
     def open_process(self, proc: Proc, shell: Shell) -> str:
         """The file name that stands for a process substitution."""
-        output = self.run(proc.body, shell.fork(), LOCAL if proc.direction == ">" else None)
+        output = self.run(proc.body, self.fork(shell), LOCAL if proc.direction == ">" else None)
         self.processes += 1
         path = f"/dev/fd/{1000 + self.processes}"
         shell.files[path] = output if proc.direction == "<" else ""
@@ -110,12 +105,14 @@ class Evaluator:
 
     def fold_text(self, text: str, shell: Shell) -> str:
         """The text folded as in double quotes; commands in it are evaluated."""
+        self.spend(reading(text))
         word = Reader(text, self.span)._quoted_word(text)
         return Folder(self, shell).text(word)
 
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str:
         """Evaluate code that came out of an expansion, an argument or a stream."""
         self._enter()
+        self.spend(reading(text))
         fixed, self.fixed = self.fixed, True
         try:
             try:
@@ -163,6 +160,11 @@ class Evaluator:
             self.findings = kept
             del self.later[kept_for_later:]
 
+    def fork(self, shell: Shell) -> Shell:
+        """A copy of the shell, paid for."""
+        self.spend(len(shell.variables) // VARIABLES)
+        return shell.fork()
+
     def _enter(self) -> None:
         self.nesting += 1
         if self.nesting > MAX_NESTING:
@@ -178,8 +180,9 @@ class Evaluator:
         after = ";"
         skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
         for node, operator in seq.items:
+            self.spend(1)
             if after in ("&&", "||"):
-                skipped.append(shell.fork())
+                skipped.append(self.fork(shell))
             self.forking += operator == "&"
             text = self.node(node, shell, stdin)
             self.forking -= operator == "&"
@@ -211,6 +214,7 @@ class Evaluator:
             return output
         ends, outputs = [first], [output]
         for world in worlds(shell, choices, read):
+            self.spend(len(shell.variables) // VARIABLES)
             outputs.append(self._node(node, world, stdin))
             ends.append(world)
         join(shell, ends)
@@ -241,7 +245,7 @@ class Evaluator:
             self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
         self.forking += 1
         for command in node.commands:
-            text = self.node(command, shell.fork(), text)
+            text = self.node(command, self.fork(shell), text)
         self.forking -= 1
         return text or ""
 
@@ -260,6 +264,7 @@ class Evaluator:
 
     def _redirected(self, node: Node, shell: Shell, stdin: str | None) -> str:
         assert not isinstance(node, Simple | Pipe | Function | Coproc)
+        self.spend(4)
         folder = Folder(self, shell)
         streams = self._open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
         output = run_compound(self, node, shell, streams.stdin, folder)
@@ -322,7 +327,7 @@ class Evaluator:
     def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str:
         """Evaluate a program with its arguments; gives what it prints."""
         self._enter()
-        self.spend(12)
+        self.spend(12 + copying(*argv, stdin or ""))
         self.carriers.append(argv)
         try:
             call = self._call(argv, shell, stdin, env)
@@ -331,6 +336,7 @@ class Evaluator:
             output = self._dispatch(call)
             if output is None:
                 return _default_output(call)
+            self.spend(copying(output))
             return output if len(output) <= MAX_TEXT else unknown_like(output)
         finally:
             self.carriers.pop()
@@ -467,7 +473,7 @@ class Evaluator:
             if any(mark in output for mark in (SECRET, TOKEN)):
                 call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
         elif full in call.shell.files:
-            call.shell.files[full] += output
+            call.shell.files[full] = joined((call.shell.files[full], output))
             if ENDLESS in output and classify(full, call.shell) != "null":
                 call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)
 

@@ -7,6 +7,7 @@ import re
 from .marks import BRACKET, QUESTION, STAR, is_known
 
 _MAX_STARS = 8
+_MAX_PATTERN = 1000
 _CLASSES = {
     "alpha": "A-Za-z",
     "digit": "0-9",
@@ -22,7 +23,7 @@ _CLASSES = {
 
 def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | None:
     """A regular expression that matches what the glob matches, or None when it cannot be known."""
-    if not is_known(pattern) or pattern.count(STAR) > _MAX_STARS:
+    if not is_known(pattern) or pattern.count(STAR) > _MAX_STARS or len(pattern) > _MAX_PATTERN:
         return None
     any_char = "." if crosses_slash else "[^/]"
     out: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .budget import MAX_TEXT
 from .globs import glob_regex
 from .marks import NUMBER, STAR, UNSET, is_known, is_plain, marks_in, unknown_like
 
@@ -53,7 +54,19 @@ def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
         source = r"\A(?:" + source + ")"
     elif operator == "/%":
         source = "(?:" + source + r")\Z"
-    return re.sub(source, lambda _: replacement, value, count=0 if operator == "//" else 1, flags=re.DOTALL)
+    left = MAX_TEXT - len(value)
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal left
+        left -= len(replacement)
+        if left < 0:
+            raise OverflowError
+        return replacement
+
+    try:
+        return re.sub(source, replaced, value, count=0 if operator == "//" else 1, flags=re.DOTALL)
+    except OverflowError:
+        return unknown_like(value, pattern, replacement)
 
 
 def slice_text(value: str, offset: int | None, length: int | None, has_length: bool) -> str:

@@ -8,11 +8,11 @@ from typing import Protocol
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
+from .budget import MAX_TEXT, copying, joined, reading
 from .marks import NUMBER, STAR, UNSET, activate_globs, is_plain, unknown_like
 from .shell import Shell, Value
 from .syntax import Arith, Lit, Piece, Proc, Seq, Sub, Var, Word
 
-MAX_TEXT = 65_536
 MAX_FIELDS = 2_000
 _STEPPED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
 _WHITE = re.compile(r"[ \t\n]+")
@@ -40,6 +40,7 @@ class Folder:
         for word in words:
             for braced in expand_braces(word):
                 out += self._split(braced)
+                self.runner.spend(copying(*out[-1:]))
                 if len(out) > MAX_FIELDS:
                     return [*out[:MAX_FIELDS], UNSET]
         return out
@@ -47,12 +48,13 @@ class Folder:
     def text(self, word: Word) -> str:
         """The word as one string, without splitting, globs or braces: an assignment, a here-document."""
         parts = [self._tilde_first(word, at, piece, assignment=True) for at, piece in enumerate(word.pieces)]
-        return _cap("".join(parts))
+        self.runner.spend(copying(*parts))
+        return joined(parts)
 
     def target(self, word: Word) -> str:
         """The word as a redirection target: one field, globs active."""
         fields = self.fields([word])
-        return fields[0] if len(fields) == 1 else " ".join(fields)
+        return fields[0] if len(fields) == 1 else joined(fields, " ")
 
     def pattern(self, word: Word) -> str:
         """The word as a pattern: unquoted globs are active marks."""
@@ -63,7 +65,8 @@ class Folder:
             else:
                 value = self._single(piece)
                 out.append(value if piece_quoted(piece) else activate_globs(value))
-        return "".join(out)
+        self.runner.spend(copying(*out))
+        return joined(out)
 
     # --- fields
 
@@ -123,8 +126,10 @@ class Folder:
         if isinstance(piece, Var):
             many = self._many(piece)
             if many is not None:
+                self.runner.spend(len(many) + copying(*many))
                 return many, piece.quoted
             value = self._variable(piece)
+            self.runner.spend(reading(value) if not piece.quoted else copying(value))
             return [value], piece.quoted
         return [self._single(piece)], piece_quoted(piece)
 
@@ -133,7 +138,9 @@ class Folder:
             return piece.text
         if isinstance(piece, Var):
             many = self._many(piece)
-            return " ".join(many) if many is not None else self._variable(piece)
+            value = joined(many, " ") if many is not None else self._variable(piece)
+            self.runner.spend(copying(value))
+            return value
         if isinstance(piece, Sub):
             return self.runner.capture(piece.body, self.shell).rstrip("\n")
         if isinstance(piece, Arith):
@@ -146,6 +153,7 @@ class Folder:
 
     def calculate(self, text: str) -> str:
         """The value of a folded arithmetic text; what it assigns without a known value is an unknown number."""
+        self.runner.spend(1 + reading(text))
         value = calculate(text, self._number, self._assign_number)
         if value is not None:
             return str(value)
@@ -204,7 +212,7 @@ class Folder:
         values = self._each(var, values)
         if star and var.quoted:
             ifs = self.shell.scalar("IFS")
-            return [(ifs[:1] if ifs else "").join(values)]
+            return [joined(values, ifs[:1])]
         return values
 
     def _index_text(self, var: Var) -> str:
@@ -246,7 +254,7 @@ class Folder:
         if var.indirect:
             if var.op in ("@", "names") and var.index is None:
                 found = [known for known in self.shell.variables if known.startswith(name)]
-                return " ".join(found)
+                return joined(found, " ")
             target = self.shell.scalar(name) if not name.isdigit() else self._special(name)
             if not is_plain(target) or not target:
                 return UNSET
@@ -284,7 +292,7 @@ class Folder:
                 return UNSET
             return held[int(name) - 1] if int(name[:6]) <= len(held) else ""
         if name in "@*":
-            return UNSET if held is None else " ".join(held)
+            return UNSET if held is None else joined(held, " ")
         if name == "#":
             return NUMBER if held is None else str(len(held))
         if name == "-":
@@ -335,6 +343,7 @@ class Folder:
         op = var.op
         if not op:
             return value
+        self.runner.spend(reading(value))
         if op in ("#", "##", "%", "%%"):
             return parameters.remove(value, op, self.pattern(var.arg) if var.arg else "")
         if op[0] == "/":

@@ -1,6 +1,7 @@
 """The one door: what is about to be done, with all that it meets, is put before the desk that decides."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -31,6 +32,7 @@ from hermetic.policy.assess import (
     join_changes,
     join_ours,
 )
+from hermetic.policy.budget import MAX_STEPS, Overflow
 from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME
 from hermetic.session.definitions import Definitions
@@ -39,6 +41,8 @@ from hermetic.session.spot import Spot, relevant, whole
 
 MOST_IN_A_BATCH = 1000
 BATCH_SECONDS = 3600.0
+QUICK_CHARACTERS = 4096  # of a text, and of the definitions it uses, that are examined on the event loop
+QUICK_STEPS = 3000  # of work; what takes more is done in a thread
 MOST_FOLLOWED = 100  # paths of one text that are looked up
 
 
@@ -68,7 +72,7 @@ class PolicyDoor:
             env={**changed, **(env or {})},
             context={**(around.context or {}), **(env or {})},
         )
-        examined = _through_links(examine_command(text, around), around, spot)
+        examined = _through_links(await _examine(examine_command, text, around), around, spot)
         changed_since = partial(self._changed_since, environment, session, text, cwd, around)
         await self._decide("command", task, text, examined, around, spot, changed=changed_since)
         spot.accept(session, changed)
@@ -87,7 +91,7 @@ class PolicyDoor:
     async def code(self, task: str, source: str, environment: Environment | Spot) -> None:
         """May this Python text run there?"""
         around, spot = await self._around(environment, "", "", None)
-        examined = _through_links(examine_python(source, around), around, spot)
+        examined = _through_links(await _examine(examine_python, source, around), around, spot)
         await self._decide("code", task, source, examined, around, spot)
 
     async def write(self, task: str, paths: Sequence[str], environment: Environment | Spot) -> None:
@@ -117,7 +121,7 @@ class PolicyDoor:
             now, _ = await self._reader(process, environment)
             return "" if now is transcript else "another program reads there than when it was decided on"
 
-        for typed in typing.type(data, around):
+        for typed in await asyncio.to_thread(lambda: list(typing.type(data, around))):
             if typed.is_data:
                 self.desk.refuse_denied(self._case("input", task, typed.text, typed.examined, around, spot))
             else:
@@ -160,7 +164,7 @@ class PolicyDoor:
             around, stdin=_text(stdin), env=dict(env or {}), context={**(around.context or {}), **(env or {})}
         )
         changed_since = partial(self._changed_since, environment, "", text, cwd, around)
-        examined = _with_ours(examine_command(text, around), self.desk.ours, spot)
+        examined = _with_ours(await _examine(examine_command, text, around), self.desk.ours, spot)
         await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
         return known
 
@@ -254,6 +258,15 @@ def _kept(
         ran = ran if language == "shell" else ""
         kept[process.id] = before = (pid, Transcript(language, terminal=process.pty, ahead=ahead, half=half, ran=ran))
     return before[1]
+
+
+async def _examine(examine: Callable[[str, Surroundings, int], Examined], text: str, around: Surroundings) -> Examined:
+    """What the text would do; the event loop goes on where finding that out takes more than some milliseconds."""
+    functions = around.state.functions.values() if around.state is not None else ()
+    if len(text) + sum(map(len, functions)) <= QUICK_CHARACTERS:
+        with contextlib.suppress(Overflow):
+            return examine(text, around, QUICK_STEPS)
+    return await asyncio.to_thread(examine, text, around, MAX_STEPS)
 
 
 async def _unchanged() -> str:

@@ -4,17 +4,21 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
-from unicodedata import east_asian_width
+from itertools import groupby
+from typing import Any, Protocol, TypeVar
+from unicodedata import combining, east_asian_width
 
 from hermetic.contract.errors import Unsupported
-from hermetic.contract.limits import SCREEN_REPLAY
+from hermetic.contract.limits import SCREEN_CELLS, SCREEN_REPLAY
 from hermetic.contract.process import Chunk, Shown
 from hermetic.session.screen_controls import Controls
 
 _SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
 _APPLICATION_KEYS = 1 << 5  # as pyte writes the private mode 1
-STEP = 1 << 16  # bytes replayed between two turns of the event loop
+STEP = 1 << 14  # bytes replayed before a cancelled look ends
+MOST_MARKS = 8  # combining characters of one cell; pyte normalises the cell again for each
+
+T = TypeVar("T")
 
 
 class ReadOutput(Protocol):
@@ -31,11 +35,12 @@ class Screen:
         self._read = read
         self._looks = asyncio.Lock()  # two at once would replay the same bytes twice
         self._controls = Controls()
+        self._size = rows, cols
         self._screen, self._stream = _make(rows, cols)
 
     def resize(self, rows: int, cols: int) -> None:
-        """The terminal's new size."""
-        self._screen.resize(rows, cols)
+        """The terminal's new size, for the next look."""
+        self._size = rows, cols
 
     @property
     def has_application_keys(self) -> bool:
@@ -43,8 +48,17 @@ class Screen:
         return _APPLICATION_KEYS in self._screen.mode
 
     async def look(self, total: int) -> Shown:
-        """What the screen shows once the log is replayed up to `total`, or to its end."""
+        """What the screen shows once the log is replayed up to `total`, or to its end. Raises Unsupported."""
+        rows, cols = self._size
+        if rows * cols > SCREEN_CELLS.value:
+            raise Unsupported(
+                f"a terminal of {rows} rows and {cols} columns is too large for a screen, "
+                f"the most is {SCREEN_CELLS.value:,} cells; resize it",
+                capability="screen",
+            )
         async with self._looks:
+            if (self._screen.lines, self._screen.columns) != (rows, cols):
+                self._screen.resize(rows, cols)
             return await self._look(total)
 
     async def _look(self, total: int) -> Shown:
@@ -58,8 +72,10 @@ class Screen:
             chunk = await self._read(self.position)
             if not chunk.data:
                 break
-            await self._replay(chunk.data)
-            self.position = chunk.end
+            await self._replay(chunk)
+        return await _in_thread(self._shown)
+
+    def _shown(self) -> Shown:
         screen = self._screen
         return Shown(
             lines=tuple(_row(screen.buffer[y], screen.columns) for y in range(screen.lines)),
@@ -67,10 +83,25 @@ class Screen:
             cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)), alternate=screen.before is not None,
         )  # fmt: skip
 
-    async def _replay(self, data: bytes) -> None:
-        for at in range(0, len(data), STEP):
-            self._stream.feed(self._controls.feed(data[at : at + STEP]))
-            await asyncio.sleep(0)
+    async def _replay(self, chunk: Chunk) -> None:
+        start = chunk.end - len(chunk.data)
+        for at in range(0, len(chunk.data), STEP):
+            piece = chunk.data[at : at + STEP]
+            self.position = start + at + len(piece)  # it is replayed even if this look is cancelled
+            await _in_thread(self._feed, piece)
+
+    def _feed(self, data: bytes) -> None:
+        self._stream.feed(self._controls.feed(data))
+
+
+async def _in_thread(work: Callable[..., T], *given: object) -> T:
+    """The result of the work, done in a thread; a cancelled caller waits for its end, so that no two overlap."""
+    done = asyncio.ensure_future(asyncio.to_thread(work, *given))
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        raise
 
 
 def _row(cells: Any, columns: int) -> str:
@@ -96,6 +127,20 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         """Takes the private forms of sequences, which pyte's own methods refuse, as not there; has a second screen."""
 
         before: Any = None  # what was shown before a program took the whole screen
+
+        def draw(self, data: str) -> None:
+            if data.isascii():
+                super().draw(data)
+                return
+            for is_mark, characters in groupby(data, combining_mark):
+                run = "".join(characters)
+                super().draw(run[: max(0, MOST_MARKS + 1 - len(self._cell_before()))] if is_mark else run)
+
+        def _cell_before(self) -> str:
+            """The text of the cell that a combining character goes to."""
+            x, y = self.cursor.x, self.cursor.y
+            text: str = self.buffer[y if x else y - 1][(x or self.columns) - 1].data if x or y else ""
+            return text
 
         def set_mode(self, *modes: int, **private: bool) -> None:
             if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is None:
@@ -123,6 +168,10 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         setattr(Tolerant, name, _tolerant(getattr(pyte.Screen, name)))
     screen = Tolerant(cols, rows)
     return screen, pyte.ByteStream(screen)
+
+
+def combining_mark(character: str) -> bool:
+    return combining(character) != 0
 
 
 def _tolerant(method: Callable[..., None]) -> Callable[..., None]:

@@ -5,14 +5,15 @@ import re
 LONGEST = 1 << 16  # bytes of a control that has not ended; a longer one is given up
 
 # Strings for other programs than a screen (DCS, SOS, PM, APC), sequences with a private mark other than "?" or with
-# intermediate bytes, and those that a byte ends which cannot belong to them.
+# intermediate bytes, and those that a byte ends which cannot belong to them. What has not ended has a name.
+# Every alternative takes the whole of what it has begun with, so that a text is gone through once.
 _UNKNOWN = re.compile(
-    rb"\x1b[PX^_](?:[^\x1b\x18\x1a]|\x1b(?!\\))*(?:\x1b\\|[\x18\x1a])"
-    rb"|\x1b\[[<=>][0-?]*[ -/]*[@-~]"
-    rb"|\x1b\[[0-?]*[ -/]+[@-~]"
-    rb"|\x1b\[[ -?]*(?=[\x80-\xff])"
+    rb"\x1b[PX^_](?:[^\x1b\x18\x1a]|\x1b(?!\\|\Z))*+(?:\x1b\\|[\x18\x1a]|(?P<string>\x1b?\Z))"
+    rb"|\x1b\[[<=>][0-?]*+[ -/]*+[@-~]"
+    rb"|\x1b\[[0-?]*+[ -/]++[@-~]"
+    rb"|\x1b\[[ -?]*+(?=[\x80-\xff])"
+    rb"|(?P<start>\x1b(?:\[[ -?]*+)?\Z)"
 )
-_UNFINISHED = re.compile(rb"\x1b(?:\[[ -?]*|[PX^_](?:[^\x1b\x18\x1a]|\x1b(?!\\))*)?\Z")
 
 
 class Controls:
@@ -23,8 +24,13 @@ class Controls:
 
     def feed(self, data: bytes) -> bytes:
         """What is left of the bytes up to now."""
-        left = _UNKNOWN.sub(b"", self._held + data)
-        unfinished = _UNFINISHED.search(left)
-        at = len(left) if unfinished is None else unfinished.start()
-        self._held = left[at:] if len(left) - at <= LONGEST else b""
-        return left[:at]
+        unfinished = b""
+
+        def known(match: "re.Match[bytes]") -> bytes:
+            nonlocal unfinished
+            unfinished = match[0] if match.lastgroup else b""
+            return b""
+
+        left = _UNKNOWN.sub(known, self._held + data)
+        self._held = unfinished if len(unfinished) <= LONGEST else b""
+        return left

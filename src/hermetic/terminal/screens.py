@@ -67,4 +67,5 @@ def _width(line: str) -> int:
 
 def _index(line: str, column: int) -> int:
     """How many characters of the line stand before a column."""
-    return next((index for index in range(len(line) + 1) if _width(line[:index]) >= column), len(line))
+    widths = [0, *accumulate(map(_width, line))]
+    return next((index for index, width in enumerate(widths) if width >= column), len(line))

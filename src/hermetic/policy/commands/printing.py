@@ -7,6 +7,7 @@ import binascii
 import re
 import urllib.parse
 
+from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import DECODED, ENDLESS, LOCAL, NUMBER, UNSET, is_known, is_plain, marks_in, unknown_like
@@ -70,6 +71,7 @@ def format_printf(template: str, values: list[str]) -> str:
     if not is_plain(template) or re.search(r"%\d+\$", template):
         return unknown_like(template, *values)
     out: list[str] = []
+    size = 0
     rest = list(values)
     for _ in range(MAX_REPEATS):
         before = len(rest)
@@ -78,10 +80,13 @@ def format_printf(template: str, values: list[str]) -> str:
             out.append(decode_backslashes(template[pos : match.start()], octal_needs_zero=False)[0])
             pos = match.end()
             out.append(_formatted(match, rest))
+            size += len(out[-2]) + len(out[-1])
+            if size > MAX_TEXT:
+                return unknown_like(*values)
         out.append(decode_backslashes(template[pos:], octal_needs_zero=False)[0])
         if not rest or len(rest) == before:
-            return "".join(out)
-    return "".join(out) + unknown_like(*rest)
+            return joined(out)
+    return joined([*out, unknown_like(*rest)])
 
 
 def _formatted(match: re.Match[str], rest: list[str]) -> str:
@@ -126,7 +131,7 @@ def inputs(call: Call, operands: list[str]) -> str:
     """The joined content of the files a filter reads, or standard input."""
     if not operands:
         return call.input()
-    return "".join(read(call, path) for path in operands)
+    return joined(read(call, path) for path in operands)
 
 
 def judge_cat(call: Call) -> str | None:
@@ -237,7 +242,7 @@ def judge_cut(call: Call) -> str | None:
     options = parse_options(call.args, "bcdf", ("delimiter", "fields", "characters", "bytes", "output-delimiter"))
     text = inputs(call, options.operands)
     spec = options.value("f", "fields") or options.value("c", "characters", "b", "bytes")
-    if not is_known(text) or spec is None or not re.fullmatch(r"[\d,-]+", spec):
+    if not is_known(text) or spec is None or not re.fullmatch(r"[\d,-]+", spec) or len(spec) > 200:
         return unknown_like(text)
     by_field = options.value("f", "fields") is not None
     delimiter = options.value("d", "delimiter") or "\t"
@@ -365,8 +370,8 @@ def judge_seq(call: Call) -> str | None:
     )
     separator = options.value("s", "separator") or "\n"
     if step == 0 or abs(last - first) // abs(step) > 64:
-        return separator.join((str(first), str(last), NUMBER + NUMBER)) + "\n"
-    return separator.join(str(n) for n in range(first, last + (1 if step > 0 else -1), step)) + "\n"
+        return joined((str(first), str(last), NUMBER + NUMBER), separator) + "\n"
+    return joined((str(n) for n in range(first, last + (1 if step > 0 else -1), step)), separator) + "\n"
 
 
 def judge_yes(call: Call) -> str | None:

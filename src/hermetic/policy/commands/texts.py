@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import SECRET_READ, read, write
 from hermetic.policy.marks import DECODED, LOCAL, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
@@ -100,6 +101,8 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
         match = re.fullmatch(r"s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1(g?)", scripts[0])
         if match and not re.search(r"[\\*+?\[\]().^$&{}]", match[2]) and not re.search(r"[\\&]", match[3]):
             lines = text.split("\n")
+            if (text.count(match[2]) + 1) * len(match[3]) > MAX_TEXT:
+                return unknown_like(text)
             return "\n".join(line.replace(match[2], match[3], -1 if match[4] else 1) for line in lines)
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", scripts[0] if scripts else "") else unknown_like(text)
@@ -173,7 +176,7 @@ def _matching(text: str, patterns: list[str], options: Options) -> str | None:
         return None
     lines = text.splitlines()
     if "o" in given:
-        return "".join(f"{patterns[0]}\n" * line.count(patterns[0]) for line in lines)
+        return joined(f"{patterns[0]}\n" * line.count(patterns[0]) for line in lines)
     return "".join(f"{line}\n" for line in lines if (patterns[0] in line) != ("v" in given))
 
 

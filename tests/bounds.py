@@ -1,0 +1,89 @@
+"""Measures what foreign input costs: processor time of this thread, memory, and pauses of the event loop."""
+
+import asyncio
+import resource
+import signal
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
+
+ENDED_AFTER = 20.0  # seconds of processor time, after which a test fails without waiting for the end
+MOST_MEMORY = 2 << 30  # bytes beyond what the process has, so that a failing test does not use up the machine
+
+
+class TooSlow(AssertionError):
+    """The work went on far beyond any bound."""
+
+
+class Cost(NamedTuple):
+    """What some work took."""
+
+    seconds: float  # of processor time
+    peak_bytes: int  # of memory that Python counted; 0 where that was not measured
+
+
+def cost_of(work: Callable[[], object], *, memory: bool = False) -> Cost:
+    """What the work takes. Raises TooSlow and MemoryError far beyond any bound."""
+    with _ended_in_time(), _with_memory():
+        if memory:
+            tracemalloc.start()
+        started = time.thread_time()
+        try:
+            work()
+            return Cost(time.thread_time() - started, tracemalloc.get_traced_memory()[1] if memory else 0)
+        finally:
+            if memory:
+                tracemalloc.stop()
+
+
+@contextmanager
+def _ended_in_time() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise TooSlow(f"not done after {ENDED_AFTER:g} s")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, ENDED_AFTER)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@contextmanager
+def _with_memory() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+class Pauses:
+    """How long the event loop did not turn."""
+
+    longest = 0.0
+
+
+@asynccontextmanager
+async def pauses() -> AsyncIterator[Pauses]:
+    """Watches the event loop for as long as the block runs."""
+    found = Pauses()
+
+    async def watch() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            found.longest = max(found.longest, time.monotonic() - before)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    try:
+        yield found
+    finally:
+        watching.cancel()

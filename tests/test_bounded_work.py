@@ -1,0 +1,378 @@
+"""Small foreign input takes little work and little memory, and the event loop goes on meanwhile.
+
+The named cases once took seconds to minutes. The random ones repeat the pieces of a format: what is quadratic, or
+grows by itself, shows there.
+"""
+
+import asyncio
+import io
+import json
+import random
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from hermetic.contract.errors import EditRefused, ExecutionError, InvalidArgument
+from hermetic.contract.process import Chunk, Shown
+from hermetic.edits.diff import unified_diff
+from hermetic.edits.replacing import replace
+from hermetic.edits.v4a import parse
+from hermetic.files.documents import as_text
+from hermetic.policy import assess
+from hermetic.session.screen import Screen
+from hermetic.terminal.ansi import Stripper, strip
+from hermetic.terminal.overwriting import settle
+from hermetic.terminal.redaction import Redactor
+from tests.bounds import cost_of, pauses
+from tests.sizes import scale
+
+SECONDS = 3.0  # of processor time for one input; a tenth of it is usual at most
+MEMORY = 200 << 20  # bytes
+PAUSE = 1.0  # seconds that the event loop may stand still, on a loaded machine
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def zipped(**parts: str) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name.replace("__", "/") + ".xml", text)
+    return data.getvalue()
+
+
+def docx(body: str) -> bytes:
+    return zipped(word__document=f'<w:document xmlns:w="{WORD}">{body}</w:document>')
+
+
+def xlsx(rows: str, strings: str = "") -> bytes:
+    shared = f'<sst xmlns="{SHEET}">{strings}</sst>'
+    return zipped(xl__worksheets__sheet1=f'<worksheet xmlns="{SHEET}">{rows}</worksheet>', xl__sharedStrings=shared)
+
+
+def read_document(path: str, data: bytes) -> str:
+    try:
+        return as_text(path, data)
+    except InvalidArgument as error:
+        return str(error)
+
+
+def drawn(data: bytes, rows: int = 24, cols: int = 80) -> Shown:
+    async def read(offset: int, *, wait: float | None = None) -> Chunk:
+        return Chunk(data=data[offset:], start=offset, end=len(data), ended=False)
+
+    screen = Screen(read, rows, cols)
+    screen._feed(data)
+    return screen._shown()
+
+
+DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
+NAMED: dict[str, Callable[[], object]] = {
+    "nested paragraphs": lambda: read_document("a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)),
+    "empty paragraphs": lambda: read_document("a.docx", docx("<w:p/>" * 400_000)),
+    "cells that refer to one long text": lambda: read_document(
+        "a.xlsx", xlsx("<row>" + '<c t="s"><v>0</v></c>' * 50_000 + "</row>", f"<si><t>{'x' * 100_000}</t></si>")
+    ),
+    "many cells of a notebook": lambda: read_document(
+        "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 30_000}).encode()
+    ),
+    "combining marks on a cell": lambda: drawn(b"a" + "\u0301".encode() * 50_000),
+    "combining marks on a cell, with moves between": lambda: drawn(b"a" + ("\u0301" * 8 + "b\b").encode() * 5000),
+    "strings for a terminal that do not end": lambda: drawn(b"\x1bP" * 32_000),
+    "doubled and replaced": lambda: assess(DOUBLED + "y=${x//a/$x}; echo $y"),
+    "doubled and substituted": lambda: assess(DOUBLED + 'sed "s/a/$x/g" <<< "$x"'),
+    "doubled in a row": lambda: assess(DOUBLED + "y=" + "$x" * 2000),
+    "doubled arrays": lambda: assess("x=(a a a a); " + 'x=("${x[@]}" "${x[@]}");' * 20 + 'echo "${x[*]}"'),
+    "appended": lambda: assess("x=aaaaaaaa;" + "x+=$x;" * 40),
+    "loops without commands": lambda: assess("set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"),
+    "wide formats": lambda: assess("printf '" + "%9999s" * 1000 + "' {1..255}"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_known_bombs_are_answered_at_once(name: str) -> None:
+    assert cost_of(NAMED[name]).seconds < SECONDS
+    assert cost_of(NAMED[name], memory=True).peak_bytes < MEMORY
+
+
+async def test_the_event_loop_goes_on_while_a_screen_is_drawn() -> None:
+    data = ("\u65e5e\u0301\x1b[31m" * 6_000).encode()
+
+    async def read(offset: int, *, wait: float | None = None) -> Chunk:
+        return Chunk(data=data[offset:], start=offset, end=len(data), ended=False)
+
+    async with pauses() as found:
+        await Screen(read, 24, 80).look(len(data))
+    assert found.longest < PAUSE / 4
+
+
+async def test_a_cancelled_look_leaves_a_screen_that_goes_on() -> None:
+    data = b"text\x1b[H" * 20_000
+
+    async def read(offset: int, *, wait: float | None = None) -> Chunk:
+        return Chunk(data=data[offset:], start=offset, end=len(data), ended=False)
+
+    screen = Screen(read, 4, 20)
+    look = asyncio.create_task(screen.look(len(data)))
+    await asyncio.sleep(0.01)
+    look.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await look
+    assert (await screen.look(len(data))).lines[0] == "text"
+
+
+async def test_a_terminal_too_large_for_a_screen_says_so() -> None:
+    async def read(offset: int, *, wait: float | None = None) -> Chunk:
+        return Chunk(data=b"", start=offset, end=offset, ended=False)
+
+    with pytest.raises(ExecutionError, match="resize"):
+        await Screen(read, 10_000, 10_000).look(0)
+
+
+# -- random input
+def repeated(chance: random.Random, pieces: Sequence[str], most: int) -> str:
+    """A few pieces, each of them many times, and the whole of it again."""
+    parts = [chance.choice(pieces) * chance.choice((1, 1, 3, 60, 5000)) for _ in range(chance.randint(1, 6))]
+    return ("".join(parts) * chance.choice((1, 1, 20)))[:most]
+
+
+STATEMENTS = (
+    "x=$x$x;",
+    "x=a$x;",
+    "x=${x//a/$x};",
+    "x=${x/%a/$x$x};",
+    'x="$x$x$x";',
+    'a=("${a[@]}" "${a[@]}" b);',
+    "x=${a[*]};",
+    "x+=$x;",
+    "x=$(echo $x$x);",
+    'x=$(printf "%s%s" "$x" "$x");',
+    "set -- $x $x b;",
+    "x=${x^^};",
+    "x=${x%%*a*};",
+    "x=${x@Q};",
+    "((i+=i+1));",
+    "printf -v x '%5000s' $x;",
+    "x=$(seq 60);",
+    "echo {a,b}{a,b}$x;",
+    'sed "s/a/$x/g" <<< "$x";',
+    "for i in $x; do :; done;",
+    "while read l; do x=$x$l; done <<< $x;",
+    "f() { g; g; };",
+    "g() { f; :; };",
+    "f;",
+    'eval "$x";',
+    "if [ $x ]; then x=$x$x; else x=b; fi;",
+    "case $x in a) x=b;; *) x=$x$x;; esac;",
+    "x=$x$x && x=b || x=c;",
+    "echo $x >> f;",
+    "cat f f;",
+    "(x=$x$x);",
+    "x=$x | cat;",
+    "tr a b <<< $x;",
+    "rev <<< $x;",
+    "cut -d, -f1,2,3 <<< $x;",
+    "a[$x]=b;",
+    "x=${!x};",
+    'sh -c "$x";',
+    'python3 -c "$x";',
+    'awk "$x" f;',
+    "echo $x | xargs rm;",
+    "find . -exec $x \\;;",
+    "x=\"'$x'\";",
+    'alias f="$x";',
+)
+PYTHON = (
+    "x = 'a'\n",
+    "x += x\n",
+    "x = x * 9\n",
+    "x = [x, x]\n",
+    "x = x + x\n",
+    "x = {'a': x, 'b': x}\n",
+    "x = [*x, *x]\n",
+    "x = '%9999999s' % x\n",
+    "x = '{:>9999999}'.format(x)\n",
+    "x = f'{x:>99999999}'\n",
+    "x = x.replace('a', x)\n",
+    "x = x.join([x, x])\n",
+    "x = 'a'.zfill(99999999)\n",
+    "for i in range(60): x += x\n",
+    "for i in x: exec(x)\n",
+    "exec('for i in range(9): exec(x)')\n",
+    "f = lambda: f(f)\n",
+    "f()\n",
+    "x = [y for y in x for z in x]\n",
+    "import os; os.system(x)\n",
+    "x = bytes(x)\n",
+    "x.append(x)\n",
+    "class A:\n def f(self): self.f(); self.f()\n",
+    "A().f()\n",
+    "x = x or f or A\n",
+    "x(x)(x)(x)\n",
+    "x = (x if x else [x])\n",
+    "def g(a=x): return g(a) + g(a)\n",
+    "g(x)\n",
+    "match x:\n case [a, b]: x = a + b\n",
+    "try: x = x + x\nexcept E: x = x * 2\n",
+)
+CONTROLS = (
+    "a",
+    "\u65e5",
+    "e\u0301",
+    "\u0301",
+    "\x1b[",
+    "\x1b[1;1H",
+    "\x1b[9999@",
+    "\x1b[9999L",
+    "\x1b[2J",
+    "\x1b]0;t",
+    "\x07",
+    "\x1bP",
+    "\x1b\\",
+    "\x1b_",
+    "\r",
+    "\n",
+    "\b",
+    "\t",
+    "\x1b[?1049h",
+    "\x1b[?1049l",
+    "\x1b[31m",
+    "\x1b[;;;;;m",
+    "1;",
+    "\x9b",
+    "\x9d",
+    "\x1b",
+    "\x1b[999b",
+    "\x1b[r",
+    "\x1bM",
+    "\x1bPtmux;",
+)
+MARKUP = (
+    "<w:p>",
+    "</w:p>",
+    "<w:p/>",
+    "<w:r>",
+    "</w:r>",
+    "<w:t>a</w:t>",
+    "<w:t>",
+    "</w:t>",
+    "<w:tab/>",
+    "&amp;",
+    "<!-- -->",
+    "<![CDATA[a]]>",
+    "<x y='1'/>",
+    "<?a b?>",
+    "a",
+)
+CELLS = (
+    "<row>",
+    "</row>",
+    '<c t="s"><v>0</v></c>',
+    '<c t="inlineStr"><is><t>a</t></is></c>',
+    "<c><v>1</v></c>",
+    "<v>0</v>",
+    "<c>",
+    "</c>",
+)
+JSON = (
+    '{"cells":[',
+    '{"cell_type":"code","source":["a"]},',
+    '{"cell_type":"code","source":"',
+    "[",
+    "]",
+    "{",
+    "}",
+    '"a":',
+    '"a",',
+    "1,",
+    "\\u0061",
+    "]}",
+)
+TEXTS = (
+    "a",
+    "a b ",
+    " ",
+    "\n",
+    "\t",
+    "x = 1\n",
+    "  y = 2\n",
+    "token=",
+    "password: ",
+    "Bearer ",
+    "AKIA",
+    "sk-",
+    "://a:b@",
+    "-----BEGIN PRIVATE KEY-----\n",
+    "eyJ",
+    ".",
+    "'",
+    '"',
+    "=",
+    "0123456789abcdef",
+    "A1b2C3d4E5f6",
+    "{",
+    "}",
+    "\\n",
+    "$",
+    "\u201c",
+    "e\u0301",
+    "\r\n",
+)
+PATCHES = (
+    "*** Begin Patch\n",
+    "*** Update File: a\n",
+    "*** Add File: b\n",
+    "*** End Patch\n",
+    "@@ a\n",
+    "@@\n",
+    "-a\n",
+    "+b\n",
+    " c\n",
+    "\n",
+    "*** Move to: c\n",
+)
+
+
+def edit(text: str, chance: random.Random) -> object:
+    old = repeated(chance, TEXTS, 2000)
+    try:
+        return replace(text, old, old + "x")
+    except EditRefused as error:
+        return error
+
+
+def patch(text: str) -> object:
+    try:
+        return parse(text)
+    except EditRefused as error:
+        return error
+
+
+READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
+    "shell": lambda chance: lambda: assess(repeated(chance, STATEMENTS, 10_000)),
+    "screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 16_000).encode()),
+    "large screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 1_000).encode(), 500, 500),
+    "ansi": lambda chance: lambda: (strip(text := repeated(chance, CONTROLS, 60_000)), settle(text)),
+    "ansi in pieces": lambda chance: lambda: [Stripper().feed(repeated(chance, CONTROLS, 60_000))],
+    "docx": lambda chance: lambda: read_document("a.docx", docx(repeated(chance, MARKUP, 200_000))),
+    "xlsx": lambda chance: (
+        lambda: read_document("a.xlsx", xlsx(repeated(chance, CELLS, 100_000), f"<si><t>{'x' * 5000}</t></si>"))
+    ),
+    "notebook": lambda chance: lambda: read_document("a.ipynb", repeated(chance, JSON, 200_000).encode()),
+    "redaction": lambda chance: lambda: Redactor().redact(repeated(chance, TEXTS, 60_000), "output"),
+    "edit": lambda chance: lambda: edit(repeated(chance, TEXTS, 20_000), chance),
+    "patch": lambda chance: lambda: patch("*** Begin Patch\n" + repeated(chance, PATCHES, 40_000)),
+    "diff": lambda chance: (
+        lambda: unified_diff("a", "a", repeated(chance, TEXTS, 40_000), repeated(chance, TEXTS, 40_000))
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_random_repeats_cost_little(reader: str) -> None:
+    for seed in range(scale(200)):
+        assert cost_of(READERS[reader](random.Random(seed))).seconds < SECONDS, seed
+    for seed in range(scale(20)):
+        assert cost_of(READERS[reader](random.Random(seed)), memory=True).peak_bytes < MEMORY, seed

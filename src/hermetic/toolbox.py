@@ -93,7 +93,7 @@ class Toolbox:
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
-            code or _code_of(said), self._usable, self._call_from_script,
+            code or code_options(said), self._usable, self._call_from_script,
             tell=on_progress or (lambda task_id, text: None), printed=on_script_output,
             apart=lambda task_id: _way(self._apart, f"scripts of {task_id}"),
         )  # fmt: skip
@@ -303,7 +303,8 @@ def _limits_of(settings: Settings) -> ToolLimits:
     )
 
 
-def _code_of(settings: Settings) -> CodeOptions:
+def code_options(settings: Settings) -> CodeOptions:
+    """How scripts run by these settings."""
     said = settings.code_execution
     return CodeOptions(
         limits=CodeLimits(time=said.timeout, calls=said.max_tool_calls), timezone=said.timezone,

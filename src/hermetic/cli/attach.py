@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from hermetic.cli.choosing import settings_here
 from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.dispatch import INTERRUPTED
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _attach(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    ruled = Ruled()
+    ruled = Ruled(settings_here())
     async with attached(arguments.place) as places:
         found = await find_process(places, arguments.id)
         ruled.put_before(found.environment)

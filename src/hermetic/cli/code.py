@@ -8,17 +8,19 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermetic.cli.choosing import add_environment_options, chosen_options
+import msgspec
+
+from hermetic.cli.choosing import add_environment_options, given_options, in_words_of_the_shell, settings_here
 from hermetic.cli.dispatch import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.report import one_line, print_json
 from hermetic.cli.streams import tell_progress
 from hermetic.codemode.answer import STDERR
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
-from hermetic.config import load
+from hermetic.config import Settings
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
-from hermetic.toolbox import Toolbox
+from hermetic.toolbox import Toolbox, code_options
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -39,10 +41,16 @@ def add_parser(subparsers: "SubParsers") -> None:
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument(
-        "--timeout", metavar="S", type=float, default=CODE_TIME.value, help="seconds it may take (default: %(default)g)"
+        "--timeout",
+        metavar="S",
+        type=float,
+        help=f"seconds it may take (default: as your settings say, else {CODE_TIME.value:g})",
     )
     parser.add_argument(
-        "--calls", metavar="N", type=int, default=CODE_CALLS.value, help="most calls of tools (default: %(default)d)"
+        "--calls",
+        metavar="N",
+        type=int,
+        help=f"most calls of tools (default: as your settings say, else {CODE_CALLS.value})",
     )
     parser.add_argument("--isolated", action="store_true", help="run the script itself in a sandbox")
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
@@ -53,8 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the script; its exit code."""
     tell_progress()
     code = _read(arguments.script)
-    if not arguments.timeout > 0 or arguments.calls < 0:
-        raise InvalidArgument("--timeout is seconds above zero, --calls a count", argument="timeout")
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise InvalidArgument("--timeout is seconds above zero", argument="timeout")
+    if arguments.calls is not None and arguments.calls < 0:
+        raise InvalidArgument("--calls is a count, 0 or more", argument="calls")
     try:
         answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
     except Interrupted:
@@ -68,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
     task = arguments.task or f"code-{secrets.token_hex(6)}"
-    limits = CodeLimits(time=arguments.timeout, calls=arguments.calls)
+    settings = settings_here(arguments.env) or Settings()
     broken: list[BrokenPipeError] = []
 
     def show(_: str, stream: str, data: bytes) -> None:
@@ -79,11 +89,11 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
             broken.append(error)
             toolbox.interrupt(task)
 
-    toolbox = Toolbox(
-        environment=arguments.env, options=chosen_options(arguments), on_progress=_tell, settings=load(),
-        on_script_output=None if arguments.json else show,
-        code=CodeOptions(limits=limits, warm=arguments.task is not None, isolated=arguments.isolated),
-    )  # fmt: skip
+    with in_words_of_the_shell():
+        toolbox = Toolbox(
+            options=given_options(arguments), on_progress=_tell, settings=settings,
+            on_script_output=None if arguments.json else show, code=_options(arguments, settings),
+        )  # fmt: skip
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
     interrupted: dict[str, Any] = {}
     try:
@@ -98,6 +108,19 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
     if broken:
         raise broken[0]
     return answer | interrupted
+
+
+def _options(arguments: argparse.Namespace, settings: Settings) -> CodeOptions:
+    """What the settings say of scripts, overridden by the command line."""
+    said = code_options(settings)
+    limits = CodeLimits(
+        time=said.limits.time if arguments.timeout is None else arguments.timeout,
+        calls=said.limits.calls if arguments.calls is None else arguments.calls,
+    )
+    return msgspec.structs.replace(
+        said, limits=limits, warm=said.warm and arguments.task is not None,
+        isolated=said.isolated or arguments.isolated,
+    )  # fmt: skip
 
 
 def _read(path: str) -> str:

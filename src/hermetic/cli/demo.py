@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.choosing import add_environment_options, choose, in_words_of_the_shell
 from hermetic.cli.ruled import Ruled
 from hermetic.cli.story import Story
 from hermetic.contract.errors import ExecutionError
@@ -44,9 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 async def _open(arguments: argparse.Namespace) -> tuple[Environment, float]:
     clock = asyncio.get_running_loop().time
     began = clock()
-    ruled = Ruled()
-    environment = await open_environment(arguments.env, **chosen_options(arguments))
-    ruled.put_before(environment)
+    chosen = choose(arguments)
+    with in_words_of_the_shell():
+        environment = await open_environment(chosen.kind, **chosen.options)
+    Ruled(chosen.settings).put_before(environment)
     return environment, clock() - began
 
 

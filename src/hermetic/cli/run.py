@@ -3,9 +3,9 @@
 import argparse
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hermetic.cli.choosing import add_environment_options, chosen_options
+from hermetic.cli.choosing import Chosen, add_environment_options, choose, given_options, in_words_of_the_shell
 from hermetic.cli.copying import has_input
 from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Interrupted:
         return INTERRUPTED
     except LivesOtherwise as error:
-        return complain(f"{error.problem}, or end it first: hermetic rm {shlex.quote(arguments.task)}", BAD_USAGE)
+        return complain(_otherwise(arguments, error), BAD_USAGE)
     except (InvalidArgument, ConfigError):
         raise
     except ExecutionError as error:
@@ -72,10 +72,8 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         cwd=arguments.cwd,
         separate=arguments.separate,
     )
-    ruled, options = Ruled(), _options(arguments)
-    await ruled.check_unopened(arguments.env, options, arguments.task, wanted.command, wanted.cwd)
-    environment = await open_environment(arguments.env, task=arguments.task, **options)
-    ruled.put_before(environment)
+    chosen = choose(arguments)
+    environment = await _open(arguments, chosen, wanted)
     try:
         code, notes = await _choose(arguments, environment, wanted, interrupts)
     finally:
@@ -87,11 +85,28 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     return code
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    options = chosen_options(arguments)
+def _otherwise(arguments: argparse.Namespace, error: LivesOtherwise) -> str:
+    """What to do about a task that lives with other options than those of the command line or the settings."""
+    named = {*given_options(arguments), *(["kind"] if arguments.env is not None else [])}
+    removal = f"end it first: hermetic rm {shlex.quote(error.task)}"
+    if named & set(error.differing):
+        return f"{error.problem}, or {removal}"
+    problem = f"task {error.task!r} lives with other options than your settings or the defaults"
+    advice = "name its kind with --env, or " if "kind" in error.differing else ""
+    return f"{problem}: {', '.join(error.differing)}; {advice}{removal}"
+
+
+async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: Wanted) -> Environment:
+    """The environment, with the user's rules before it. What they deny is refused before anything is opened."""
+    options = chosen.options
     if arguments.task is None:
-        options = {"lease": PRIVATE_SECONDS, "unattended": PRIVATE_SECONDS, **options}
-    return options
+        options = {**options, "lease": PRIVATE_SECONDS, "unattended": PRIVATE_SECONDS, **given_options(arguments)}
+    ruled = Ruled(chosen.settings)
+    with in_words_of_the_shell():
+        await ruled.check_unopened(chosen.kind, options, arguments.task, wanted.command, wanted.cwd)
+        environment = await open_environment(chosen.kind, task=arguments.task, **options)
+    ruled.put_before(environment)
+    return environment
 
 
 async def _choose(

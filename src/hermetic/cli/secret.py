@@ -6,6 +6,7 @@ import getpass
 import sys
 from typing import TYPE_CHECKING
 
+from hermetic.cli.choosing import settings_here
 from hermetic.cli.places import add_place_option, attached, find_process
 from hermetic.cli.ruled import Ruled
 from hermetic.contract.errors import InputClosed, InvalidArgument
@@ -50,7 +51,7 @@ async def _look(arguments: argparse.Namespace) -> str:
 
 
 async def _type(arguments: argparse.Namespace, secret: str) -> None:
-    ruled = Ruled()
+    ruled = Ruled(settings_here())
     async with attached(arguments.place) as places:
         found = await find_process(places, arguments.id)
         ruled.put_before(found.environment)

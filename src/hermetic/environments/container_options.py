@@ -11,7 +11,7 @@ import msgspec
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.options import read_options
+from hermetic.environments.options import MissingOption, read_options
 from hermetic.environments.profile import choose
 
 GIB = 1 << 30
@@ -119,7 +119,7 @@ def read_volume(text: str) -> Volume:
 
 def _check_image(kind: str, image: str) -> None:
     if not image:
-        raise ConfigError(f"{kind!r} needs the option image, for example image='python:3.12'", setting="image")
+        raise MissingOption(kind, "image", "python:3.12")
     if image.startswith("-") or any(char.isspace() or char == "\0" for char in image):
         raise ConfigError(f"image {image!r} is no name of an image; give one such as python:3.12", setting="image")
 

@@ -18,18 +18,37 @@ Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
+class UnknownOption(ConfigError):
+    """A kind has no option of that name."""
+
+    def __init__(self, kind: str, name: str, valid: Iterable[str]) -> None:
+        self.kind = kind
+        self.valid = tuple(valid)
+        super().__init__(f"{kind!r} has no option {name!r}; {choices(name, self.valid)}", setting=name)
+
+
+class MissingOption(ConfigError):
+    """A kind cannot be opened without that option."""
+
+    def __init__(self, kind: str, name: str, example: str = "") -> None:
+        self.kind = kind
+        self.example = example
+        advice = f"for example {name}={example!r}" if example else "give it"
+        super().__init__(f"{kind!r} needs the option {name!r}; {advice}", setting=name)
+
+
 def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
     """The options as `shape`, defaults filled in. Raises ConfigError."""
     valid = shape.__struct_fields__
     for name in options:
         if name not in valid:
-            raise ConfigError(f"{kind!r} has no option {name!r}; {choices(name, valid)}", setting=name)
+            raise UnknownOption(kind, name, valid)
     for name, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"option {name!r} of {kind!r} must be a finite number", setting=name)
     for field in msgspec.structs.fields(shape):
         if field.required and field.name not in options:
-            raise ConfigError(f"{kind!r} needs the option {field.name!r}; give it", setting=field.name)
+            raise MissingOption(kind, field.name)
     try:
         return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
     except msgspec.ValidationError as error:

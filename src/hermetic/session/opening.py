@@ -36,6 +36,7 @@ class LivesOtherwise(ConfigError):
     """The task lives with other options than those it was to be opened with."""
 
     def __init__(self, task: str, differing: list[str]) -> None:
+        self.task, self.differing = task, tuple(differing)
         self.problem = f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
         super().__init__(f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0])
 

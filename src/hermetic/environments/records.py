@@ -21,14 +21,18 @@ SETTING = "HERMETIC_RUNTIME_DIR"
 LONGEST_ROOT = 70  # of the 107 bytes that the path of a Unix socket has; the rest is for what lies inside
 
 
-def runtime_root() -> Path:
-    """Where the records of this user lie; private, made if missing. Raises ConfigError."""
+def runtime_path() -> Path:
+    """Where the records of this user lie, made or not."""
     if chosen := os.environ.get(SETTING):
-        root = Path(chosen).absolute()
-    elif session := os.environ.get("XDG_RUNTIME_DIR"):
-        root = Path(session, "hermetic")
-    else:
-        root = Path(f"/tmp/hermetic-{os.geteuid()}")
+        return Path(chosen).absolute()
+    if session := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(session, "hermetic")
+    return Path(f"/tmp/hermetic-{os.geteuid()}")
+
+
+def runtime_root() -> Path:
+    """The same directory, private, made if missing. Raises ConfigError."""
+    root = runtime_path()
     if len(os.fsencode(root)) > LONGEST_ROOT:
         raise ConfigError(
             f"{root} is too long for the path of a socket; set {SETTING} to a shorter one", setting=SETTING

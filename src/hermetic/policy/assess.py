@@ -168,11 +168,9 @@ def _examine_deletes(paths: Sequence[str], around: Surroundings) -> Examined:
     return _examine_call(["rm", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
-def join_ours(examined: Examined, paths: Sequence[str]) -> Examined:
-    """The same with what it means that these files say what Hermetic itself may do."""
-    found = [
-        Finding(PROTECTED_WRITE, f"changes what Hermetic itself may do: {path}", 0, 0, path, path) for path in paths
-    ]
+def join_ours(examined: Examined, paths: Sequence[str], does: str = "changes what Hermetic itself may do") -> Examined:
+    """The same with what it means that these files are Hermetic's own."""
+    found = [Finding(PROTECTED_WRITE, f"{does}: {path}", 0, 0, path, path) for path in paths]
     parts = verdict_of(found, examined.verdict.decoded, None).parts
     return Examined(_verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))), examined.acts)
 

@@ -217,6 +217,7 @@ _SECRET_SYSTEM = re.compile(
     r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
     r"|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
+    r"|/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)"
 )
 _KEYS = names("id_rsa id_ed25519 id_ecdsa .netrc .pgpass .git-credentials credentials.json server.key cert.pem")
 _SECRET_NAMES = re.compile(

@@ -21,6 +21,7 @@ from hermetic.contract.approval import Subject
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
+from hermetic.environments.records import runtime_path
 from hermetic.link import answers
 from hermetic.policy.assess import (
     Examined,
@@ -298,13 +299,28 @@ def _through_links(examined: Examined, around: Surroundings, spot: Spot) -> Exam
 
 def _with_ours(examined: Examined, ours: Set[str], spot: Spot) -> Examined:
     """With those of our own files that it changes, wherever they were put; a directory goes with what is in it."""
-    changed = [act for act in examined.acts if act.deed in ("write", "delete") and act.is_known] if ours else []
-    if not changed or not spot.is_here:
+    touched = [act for act in examined.acts if act.path and act.is_known] if spot.is_here else []
+    if not touched:
         return examined
-    real = {spot.real(shown(act.path)): act.deed for act in changed[:MOST_FOLLOWED]}
-    gone = [f"{path.rstrip('/')}/" for path, deed in real.items() if deed == "delete"]
-    met = [path for path in ours if path in real or path.startswith(tuple(gone))]
-    return join_ours(examined, met) if met else examined
+    real = [(act.deed, spot.real(shown(act.path))) for act in touched[:MOST_FOLLOWED]]
+    written = {path for deed, path in real if deed != "read"}
+    gone = tuple(f"{path.rstrip('/')}/" for deed, path in real if deed == "delete")
+    if met := [path for path in ours if path in written or path.startswith(gone)]:
+        examined = join_ours(examined, met)
+    return _with_records(examined, real, gone) if spot.kind == "local" else examined
+
+
+def _with_records(examined: Examined, real: Sequence[tuple[str, str]], gone: tuple[str, ...]) -> Examined:
+    """With what it reads, changes or deletes of the runtime directory, whose records hold the tokens of environments.
+
+    Elsewhere it is out of reach: containers and sandboxes are shown their own socket, and hosts none of it.
+    """
+    root = os.path.realpath(runtime_path())
+    met = [path for _, path in real if f"{path}/".startswith(f"{root}/")]
+    met += [root] if f"{root}/".startswith(gone) else []
+    return (
+        join_ours(examined, list(dict.fromkeys(met)), "reaches into the records of environments") if met else examined
+    )
 
 
 def _text(stdin: str | bytes | None) -> str | None:

@@ -105,6 +105,7 @@ INTERPRETERS: dict[str, Interpreter] = {
     "kotlin": _I("java", "e"),
 }
 _PYTHON_FLAGS_WITH_VALUE = "XW"
+_OURS = re.compile(r"(^|/)hermetic(/__main__\.py|/cli/__init__\.py)?/?$")  # our own command line by its file
 # Code that computes text which nobody can read in it.
 _COMPUTES = re.compile(
     r"decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}", re.IGNORECASE
@@ -167,6 +168,8 @@ def judge_python_program(call: Call) -> str | None:
         if call.stdin is not None and not execute(call, call.stdin, "Python code", piped=True):
             judge_python(call, call.stdin)
         return None
+    if _OURS.search(args[0]):
+        return call.run(["hermetic", *args[1:]])
     if args[0].rsplit("/", 1)[-1] == "manage.py":
         _django(call, args[1:])
     if args[0].rsplit("/", 1)[-1] == "setup.py" and "upload" in args:
@@ -181,6 +184,8 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
 """
     ):
         return call.run([module, *args])
+    if module.partition(".")[0] == "hermetic":
+        return call.run(["hermetic", *args])
     if module == "site" and "--user-site" in args:
         return f"{call.shell.home}/.local/lib/python3/site-packages\n"
     if module in ("http.server", "SimpleHTTPServer", "uploadserver", "pyftpdlib", "twisted"):

@@ -65,6 +65,13 @@ BREAK_SYSTEM = Rule(
 )
 RULES = (INSTALL, TAMPER, REMOVE, BREAK_SYSTEM)
 
+_TOOL_VALUES = names(
+    """
+from with with-editable with-requirements python spec pip-args index-url extra-index-url default-index index
+find-links directory project config-file cache-dir env-file constraints overrides refresh-package
+"""
+)
+
 
 def _bad_url(text: str) -> bool:
     return any(not is_known_registry(url) for url in re.findall(r"https?://[^\s'\"]+", text))
@@ -79,6 +86,8 @@ def judge_pip(call: Call) -> str | None:
     if call.name == "uv" and words[:1] == ["pip"]:
         words = words[1:]
     verb = words[0] if words else ""
+    if tool := _tool(call):
+        call.run(tool)
     index = re.search(
         (
             r"(?:-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--trusted-host|"
@@ -129,6 +138,18 @@ install download wheel add sync tool update upgrade create inject lock
     elif verb == "publish" or (call.name == "twine" and verb == "upload"):
         call.report(CLOUD_CHANGES, "publishes a package")
     return LOCAL
+
+
+def _tool(call: Call) -> list[str]:
+    """The program that `uvx`, `uv tool run` and `pipx run` fetch and start, with its arguments."""
+    args = {"uvx": call.args, "pipx": _after(call.args, ["run"]), "uv": _after(call.args, ["tool", "run"])}
+    options = parse_options(args.get(call.name, []), "pwcif", _TOOL_VALUES, stop_early=True)
+    words = options.operands
+    return [re.split(r"[@=<>~\[]", words[0])[0], *words[1:]] if words else []
+
+
+def _after(args: list[str], words: list[str]) -> list[str]:
+    return args[len(words) :] if args[: len(words)] == words else []
 
 
 def judge_npm(call: Call) -> str | None:

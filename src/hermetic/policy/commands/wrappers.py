@@ -378,6 +378,8 @@ def judge_runner(call: Call) -> str | None:
     if at < 0:
         return None
     rest = args[at + 1 :]
+    if "--" in rest[1:] and not rest[0].startswith("-"):
+        call.run(rest)  # a program of its own name, to which the dashes belong
     if "--" in rest and call.name not in ("uv",):
         rest = (
             rest[rest.index("--") + 1 :]

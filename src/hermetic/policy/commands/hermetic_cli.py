@@ -1,0 +1,95 @@
+"""Hermetic's own command line: what it would run is judged, and acting on other environments asks."""
+
+from __future__ import annotations
+
+import itertools
+
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.marks import is_known, shown
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import names
+
+from .unseen import run_code
+
+CONTROL = Rule(
+    name="control-hermetic",
+    category="protected-path",
+    severity=8,
+    effects=("changes shared state",),
+    catches=(
+        "hermetic rm --all",
+        "python -m hermetic kill p-1",
+        "hermetic run --task other -- ls",
+        "hermetic run -o 'volumes=[\"/:/host\"]' --env docker --image x -- ls",
+        "HERMETIC_APPROVALS_MODE=allow hermetic code a.py",
+    ),
+    spares=("hermetic ps", "hermetic run -- ls", "hermetic rm --help", "hermetic policy check 'rm -rf /'"),
+)
+RULES = (CONTROL,)
+
+# Verbs that act on environments and processes of others, and what to say of each.
+_ACTS = {
+    "attach": "types into a process of another environment",
+    "secret": "types into a process of another environment",
+    "kill": "ends a process of another environment",
+    "rm": "ends environments and all that runs in them",
+    "gc": "removes what is left of other environments",
+}
+_RUNS = names("run code demo")
+_LOOKS = names("ps logs envs policy config doctor version help")
+_VALUES = names("env image host user workspace option task timeout cwd calls")
+# Options of a new environment that give it nothing of this machine.
+_HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
+_SETTINGS = ("HERMETIC_", "HERMES_")
+
+
+def judge_hermetic(call: Call) -> str | None:
+    """`hermetic VERB`: the command that it hands on, or what it does to environments."""
+    own = call.args[: call.args.index("--")] if "--" in call.args else call.args
+    verb = call.args[0] if call.args else ""
+    if not verb or verb.startswith("-") or any(arg in ("--help", "-h") for arg in own):
+        return None
+    if verb in _RUNS:
+        return _run(call, verb, parse_options(call.args[1:], "o", _VALUES))
+    if verb not in _LOOKS:
+        call.report(CONTROL, _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"))
+    return None
+
+
+def _run(call: Call, verb: str, options: Options) -> str | None:
+    _environment(call, options)
+    call = call.moved(options.value("cwd"))
+    kind, words = options.value("env") or "local", options.operands
+    shell = call.shell.elsewhere() if kind == "ssh" or options.has("task") else call.shell.fork()
+    if verb == "demo":
+        return call.run(["bash"], shell=shell) if call.stdin is not None else None
+    if verb == "code":
+        return call.run(["python3", *words[:1]], shell=shell) if words else None
+    if len(words) == 1:
+        return call.machine.run_text(words[0], shell, call.stdin)
+    return call.run(words, shell=shell)
+
+
+def _environment(call: Call, options: Options) -> None:
+    """Report what the environment of a nested command is given, and whose it is."""
+    if options.has("task"):
+        call.report(CONTROL, "acts in the environment of another task")
+    for option in options.values("o", "option"):
+        name, _, value = option.partition("=")
+        if name == "setup":
+            run_code(call, value.strip("\"'"), "the setup of an environment")
+        elif name not in _HARMLESS or not is_known(option):
+            call.report(CONTROL, f"gives a new environment more than it has by default: {shown(option)}")
+    if setting := next((name for name in _changed(call) if name.startswith(_SETTINGS)), None):
+        call.report(CONTROL, f"changes what Hermetic itself may do: {setting}")
+
+
+def _changed(call: Call) -> list[str]:
+    """The variables that the agent has set, in this text or before."""
+    shell = call.shell
+    here = (name for name, value in shell.variables.items() if shell.began.get(name) != value)
+    return list(itertools.chain(call.env, shell.context or (), here))
+
+
+JUDGES: dict[str, Judge] = {"hermetic": judge_hermetic}

@@ -170,3 +170,17 @@ def test_removing_prints_no_control_characters() -> None:
     task = "odd\x1b[2J\n"
     assert program("run", "--task", task, "--", "true").returncode == 0
     assert program("rm", task).stdout.decode() == "odd�[2J⏎\n"
+
+
+async def test_rm_ends_one_session_alone() -> None:
+    async with opened("reset") as environment:
+        other = environment.session("other")
+        for session in (environment, other):
+            await session.run("export KEPT=1")
+        assert await call("rm", "reset", "--session", "other") == (0, "reset\n", "")
+        assert (await other.run("echo ${KEPT-none}")).output == "none\n"
+        assert (await environment.run("echo ${KEPT-none}")).output == "1\n"
+        assert await call("rm", "reset", "--session", "") == (0, "reset\n", "")
+        assert (await environment.run("echo ${KEPT-none}")).output == "none\n"
+        code, _, said = await call("rm", "reset", "--session", "missing")
+        assert (code, "no session 'missing'" in said) == (1, True)

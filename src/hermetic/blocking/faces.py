@@ -180,6 +180,10 @@ class Session:
         """The cwd and the exported variables that the next command sees."""
         return self._portal.call(self._session.state)
 
+    def reset(self) -> bool:
+        """Ends the session's running commands and its shells; its next command starts from the login state."""
+        return self._portal.call(self._session.reset)
+
     def close(self) -> None:
         """Ends the session's shells."""
         return self._portal.call(self._session.close)

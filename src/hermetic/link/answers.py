@@ -30,6 +30,12 @@ class Done(msgspec.Struct, frozen=True):
     """It was done; there is nothing more to say."""
 
 
+class SessionEnded(msgspec.Struct, frozen=True):
+    """Whether there was such a session."""
+
+    ended: bool = True
+
+
 class Tagged(msgspec.Struct, frozen=True):
     """Whether the tag was changed, whether the asker is who tells of the process, and the tag now."""
 
@@ -198,6 +204,7 @@ hello = msgspec.msgpack.Decoder(Hello)
 started = msgspec.msgpack.Decoder(Started)
 done = msgspec.msgpack.Decoder(Done)
 tagged = msgspec.msgpack.Decoder(Tagged)
+session_ended = msgspec.msgpack.Decoder(SessionEnded)
 ran = msgspec.msgpack.Decoder(Ran)
 described = msgspec.msgpack.Decoder(Described)
 listed = msgspec.msgpack.Decoder(Listed)

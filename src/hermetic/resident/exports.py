@@ -20,11 +20,11 @@ class Exports:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.known: dict[str, str] | None = None
-        self.changes = 1  # how often the shell's state may have changed
+        self.changes = session.resident.next_change()  # the last time that the shell's state may have changed
 
     def changed(self) -> None:
         self.known = None
-        self.changes += 1
+        self.changes = self.session.resident.next_change()
 
     def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
         """Call `answer(variables)`; from a copy while the lane is busy."""

@@ -324,18 +324,19 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
     def do_end_session(self, request: Request) -> None:
         session = self.resident.sessions.get(take.text(request.fields, "session"))
         if session is None:
-            request.reply({})
+            request.reply({"ended": False})
             return
 
         def look() -> None:
             """Its commands end first, with all below them."""
             running = [job for job in self.resident.running() if isinstance(job, Command) and job.home is session]
-            for job in running[:1]:
-                job.when_ended(look)
+            for job in running:
                 job.end(0.25, ["cancelled"])
-            if not running:
+            if running:
+                running[0].when_ended(look)
+            else:
                 self.resident.forget_session(session)
-                request.reply({})
+                request.reply({"ended": True})
 
         look()
 

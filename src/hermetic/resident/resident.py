@@ -97,7 +97,7 @@ class Resident:
         self.askpass = Askpass(loop, self.directory)
         self.bridge = Bridge(loop, self.directory)
         self.scripts = Scripts(self)
-        self.number = 0
+        self.number = self.changes = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop)
         self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
@@ -124,6 +124,11 @@ class Resident:
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
         session.close()
+
+    def next_change(self) -> int:
+        """Never the same twice: what a session of the same name was judged by before does not hold for a new one."""
+        self.changes += 1
+        return self.changes
 
     def next_number(self) -> int:
         self.number += 1

@@ -187,9 +187,17 @@ class Session:
         said, body = await self._link.ask("state", answers.place, session=self._name)
         return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
 
+    async def reset(self) -> bool:
+        """Ends the session's running commands and its shells; its next command starts from the login state.
+
+        Processes of `start`, and what earlier commands left in the background, run on. False: there was nothing to end.
+        """
+        said, _ = await self._link.ask("end_session", answers.session_ended, session=self._name)
+        return said.ended
+
     async def close(self) -> None:
-        """Ends the session's shells; its next command starts with a new one. The environment stays open."""
-        await self._link.ask("end_session", answers.done, session=self._name)
+        """As `reset`. The environment stays open."""
+        await self.reset()
 
     async def read_file(self, path: str) -> str:
         """A file's content as text, bytes that are no UTF-8 replaced. Raises FileNotFoundError and other OSErrors."""

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from tests import event_loop, leftovers
-from tests.sizes import is_full, scale
+from tests.sizes import is_full
 
 # Generous: a test that gets here hangs. Its own waits are the tight ones.
 FAST_SECONDS = 120.0
@@ -27,12 +27,15 @@ FOREIGN_NAMES = ("BASH_ENV", "ENV", "PROMPT_COMMAND", "CDPATH")
 runtime = pytest.StashKey[Path]()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the session a runtime directory and a home of its own, whatever the user's settings are."""
     leftovers.adopt_orphans()
     # Not under TMPDIR, which may be long: the path of a Unix socket has to stay below 100 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hm-", dir="/tmp"))
     config.stash[runtime] = directory
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.option.basetemp = directory / "t"  # a worker's own would be longer
     for name in list(os.environ):
         if name in FOREIGN_NAMES or (name.startswith(FOREIGN_PREFIXES) and name not in KEPT_SETTINGS):
             del os.environ[name]
@@ -40,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         (directory / folder).mkdir(mode=0o700)
         os.environ[variable] = str(directory / folder)
     hypothesis.settings.register_profile(
-        "hermetic", deadline=None, max_examples=scale(1000), print_blob=True, derandomize=not is_full()
+        "hermetic", deadline=None, max_examples=1000 if is_full() else 50, print_blob=True, derandomize=not is_full()
     )
     hypothesis.settings.load_profile("hermetic")
 

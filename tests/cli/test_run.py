@@ -211,6 +211,7 @@ def test_an_environment_that_cannot_come_up_is_not_the_commands_fault(monkeypatc
     assert done.stderr.decode().count("\n") == 1
 
 
+@pytest.mark.alone
 def test_it_is_quick() -> None:
     hermetic("run", "--", "true")
     began = time.perf_counter()

@@ -25,7 +25,6 @@ SHORT = (
     "test_there_is_a_terminal", "test_a_deleted_cwd", "test_ctrl_c_interrupts", "test_it_goes_on_as_a_process",
     "test_what_is_written_arrives", "test_a_signal_is_told",
     "test_a_separate_stderr", "test_what_is_written_is_read_back", "test_an_ended_process_does_not_wait",
-    "test_large_input_arrives_whole",
 )  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def apptainer_without_python(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, 
 
 
 WHOLE = (local,)
-PARTLY = (sandbox, docker, podman, apptainer, ssh, only_bash, docker_without_python)
-ONLY_AT_FULL_SIZE = (apptainer_without_python,)  # takes minutes
+PARTLY = (sandbox, docker, podman, apptainer, ssh, docker_without_python)
+ONLY_AT_FULL_SIZE = (only_bash, apptainer_without_python)  # take minutes
 ON_THIS_MACHINE = (local, sandbox)  # their programs are the machine's, which may lack one
 
 Prepare = Callable[[pytest.MonkeyPatch, Path], tuple[str, Options]]

@@ -169,6 +169,7 @@ def test_a_path_is_made_whole_and_an_address_is_left_alone(tmp_path: Path, monke
 
 
 @pytest.mark.slow
+@pytest.mark.full  # builds an image
 async def test_an_archive_of_docker_save_is_built_and_its_variables_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

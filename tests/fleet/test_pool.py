@@ -30,6 +30,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.alone
 async def test_one_that_waits_is_taken_in_no_time_and_is_replaced() -> None:
     async with ended_fleet() as fleet:
         await fleet.warm(3)

@@ -17,8 +17,8 @@ from tree_sitter_bash import language
 from hermetic.policy import assess
 
 FULL = os.environ.get("HERMETIC_FULL") == "1"
-MUTATIONS = 180_000 if FULL else 18_000
-RANDOM = 20_000 if FULL else 2_000
+MUTATIONS = 180_000 if FULL else 4_000
+RANDOM = 20_000 if FULL else 500
 PARSER = Parser(Language(language()))
 COMMANDS = [
     json.loads(line)["command"]

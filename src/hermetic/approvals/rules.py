@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from hermetic.approvals.matching import Ground, applies, is_below
+from hermetic.approvals.matching import Ground, applies, command_texts, is_below, is_inside
 from hermetic.approvals.settings import RuleSettings
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.verdict import Part
@@ -67,11 +67,14 @@ class Rules:
 
     def denied(self, text: str, acts: Sequence[Act], ground: Ground) -> str | None:
         """Why this never runs; None when no rule denies it."""
-        if glob := self._denied_glob(text, acts):
+        if glob := self._denied_glob(text, acts, ground):
             return f"approvals.deny has {glob!r}"
         for act in acts:
             for rule in self._rules:
-                if rule.decision == "deny" and applies(rule, act, ground, loosely=act.is_known or bool(rule.command)):
+                if rule.decision == "deny" and (
+                    applies(rule, act, ground, loosely=act.is_known or bool(rule.command))
+                    or is_inside(rule, act, ground)
+                ):
                     return f"your rule denies {_described(rule)}{f': {rule.reason}' if rule.reason else ''}"
         return None
 
@@ -100,14 +103,14 @@ class Rules:
                 and applies(rule, Act("run", part.argv), ground, loosely=False)
             ):
                 return True
-            if rule.path and _only_changes(part) and is_below(part.path, rule.path, ground, loosely=False):
+            if rule.path and _only_changes(part) and is_below(part.path, rule.path, ground):
                 return True
         return False
 
-    def _denied_glob(self, text: str, acts: Sequence[Act]) -> str | None:
+    def _denied_glob(self, text: str, acts: Sequence[Act], ground: Ground) -> str | None:
         if not self._deny:
             return None
-        texts = [text, *(shown(" ".join(act.words)) for act in acts if act.deed == "run")]
+        texts = dict.fromkeys([text, *(shown(one) for act in acts for one in command_texts(act, ground))])
         folded = [" ".join(one.lower().split()) for one in texts]
         return next((glob for glob in self._deny for one in folded if fnmatchcase(one, glob)), None)
 

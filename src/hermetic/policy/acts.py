@@ -9,6 +9,7 @@ import msgspec
 from .marks import UNKNOWN, shown
 
 Deed = Literal["run", "write", "delete", "read", "reach"]
+Scope = Literal["", "one", "tree"]
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class Act(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()  # of a program that runs
     path: str = ""  # that is written, deleted or read; whole
     host: str = ""  # that is reached
+    scope: Scope = ""  # of a path that is deleted and not moved: itself, or with all below it
 
     @property
     def is_known(self) -> bool:

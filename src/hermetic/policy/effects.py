@@ -225,7 +225,7 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     if full in call.shell.moved:  # it is what it was, wherever it was put before it goes
         full, place = call.place(call.shell.moved[full])
     name = shown(path)
-    call.machine.note("delete", full)
+    call.machine.note("delete", full, scope="tree" if recursive else "one")
     protect_ours(call, full, name)
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
         what = (

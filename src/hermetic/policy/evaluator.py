@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .acts import Act, Deed
+from .acts import Act, Deed, Scope
 from .aliases import expand
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
@@ -83,10 +83,10 @@ class Evaluator:
         finding = Finding(rule, reason, *self.span, decoded, path, shell.remote)
         self.findings.append(finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0))
 
-    def note(self, deed: Deed, value: str) -> None:
+    def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None:
         """Record that something is written, deleted, read or reached."""
         if not self.probing and len(self.acts) < MAX_ACTS:
-            self.acts.append(Act("reach", host=value) if deed == "reach" else Act(deed, path=value))
+            self.acts.append(Act("reach", host=value) if deed == "reach" else Act(deed, path=value, scope=scope))
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""

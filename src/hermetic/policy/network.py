@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 
 from hermetic.policy.tables import names
 
@@ -56,9 +57,10 @@ _LOCAL_HOST = re.compile(r"localhost$|127\.|\[?::1\]?$|0\.0\.0\.0$|host\.docker\
 
 
 def host_of(url: str) -> str:
-    """The host an address names."""
+    """The host an address names, in small letters, decoded, and without the dot at its end."""
     match = _HOST.match(url)
-    return match[1].strip("[]").lower() if match else ""
+    host = match[1].strip("[]").lower() if match else ""
+    return (urllib.parse.unquote(host) if "%" in host else host).rstrip(".")
 
 
 def is_local(url: str) -> bool:

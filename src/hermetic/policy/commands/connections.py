@@ -51,6 +51,8 @@ def judge_nc(call: Call) -> str | None:
     check_commands(call, call.stdin)
     check_engine(call, *words)
     local = bool(words) and is_local(words[0])
+    for host in words[:1] if not options.has("l", "listen", "U") else ():
+        check_address(call, host)
     if not options.has("l", "listen") and not local:
         check_sent(call, call.stdin or "", *words)
     return (LOCAL if local else NET) + "\n"
@@ -124,6 +126,11 @@ def judge_ssh(call: Call) -> str | None:
     words = options.operands
     if not words:
         return None
+    check_address(call, words[0])
+    for setting in options.values("o"):
+        name, _, value = setting.replace(" ", "=", 1).partition("=")
+        for host in value.split(",") if name.lower() in ("hostname", "proxyjump") else ():
+            check_address(call, host)
     check_sent(call, call.stdin or "")
     if len(words) > 1:
         text = " ".join(words[1:])
@@ -156,7 +163,10 @@ def judge_lookup(call: Call) -> str | None:
 def judge_telnet(call: Call) -> str | None:
     """telnet and openssl s_client are raw connections."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    check_sent(call, call.stdin or "")
+    for host in words[:1]:
+        check_address(call, host)
+    if not (words and is_local(words[0])):
+        check_sent(call, call.stdin or "")
     check_commands(call, call.stdin)
     return LOCAL if words and is_local(words[0]) else NET
 

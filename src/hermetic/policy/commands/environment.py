@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call, program_name
 from hermetic.policy.marks import is_known, shown
-from hermetic.policy.network import is_local
+from hermetic.policy.network import check_address, is_local
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -127,6 +127,8 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
     elif name == "HISTFILE" and value == "/dev/null":
         call.report(HISTORY_OFF, "stops the shell from recording its history")
     elif _TRUST.fullmatch(name):
+        if "PROXY" in name.upper() and name != "GOPROXY":
+            check_address(call, value)
         if (
             "://" in value
             and not is_known_registry(value)

@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import LOCAL, NET, SECRET, is_plain, shown
+from hermetic.policy.marks import LOCAL, NET, SECRET, UNSET, is_plain, shown
 from hermetic.policy.network import check_sent, is_local
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import is_env_file, resolve
@@ -262,11 +262,13 @@ def _clean(call: Call, verb: str, rest: list[str]) -> str | None:
     options = parse_options(rest, "e", ("exclude",))
     if options.has("n", "dry-run") or not (options.has("f", "force") or options.has("i")):
         return None
-    inside = call.place(".")[1] in ("workspace", "workspace root", "temp")
-    if inside:
-        call.report(LOCAL_UNDO, "deletes files git does not know")
-    else:
-        delete(call, ".", recursive=True)
+    for path in options.operands or ["."]:
+        full, place = call.place(path)
+        if place in ("workspace", "workspace root", "temp"):
+            call.machine.note("delete", f"{full}/{UNSET}", scope="tree")  # what git does not know of it
+            call.report(LOCAL_UNDO, f"deletes files git does not know: {shown(path)}")
+        else:
+            delete(call, path, recursive=True)
     return None
 
 

@@ -15,6 +15,7 @@ from hermetic.policy.options import parse_options
 from hermetic.policy.quoting import decode_backslashes
 from hermetic.policy.tables import names
 
+from .connections import judge_telnet
 from .unseen import EXHAUSTION, run_program
 
 MAX_REPEATS = 500
@@ -341,6 +342,9 @@ gzip bzip2 xz zstd lz4 lzma compress brotli openssl gpg gpg2 age qprint
 
 
 def _openssl(call: Call, decodes: bool) -> str | None:
+    if call.args[:1] == ["s_client"]:
+        named = [value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-connect", "-host")]
+        return judge_telnet(call.again(["telnet", *named]))
     from_file = [
         value for flag, value in zip(call.args, call.args[1:], strict=False) if flag in ("-in", "-inkey", "-key")
     ]

@@ -7,7 +7,19 @@ import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.effects import WORKSPACE_DELETE, delete, read, write
-from hermetic.policy.marks import ENDLESS, INPUT, LOCAL, NUMBER, PIDS, STAR, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import (
+    ENDLESS,
+    INPUT,
+    LOCAL,
+    NUMBER,
+    PIDS,
+    STAR,
+    UNSET,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
 from hermetic.policy.options import parse_options
 from hermetic.policy.tables import names
 from hermetic.policy.words import split_ifs
@@ -149,6 +161,9 @@ def _find_delete(call: Call, roots: list[str], patterns: list[str], found: list[
 def delete_found(call: Call, path: str, filtered: bool) -> None:
     """Judge find's own deletion: everything below a root, or what a test picked there."""
     full, place = call.place(path)
+    root, _, name = full.rpartition("/")
+    if filtered:  # at any depth
+        call.machine.note("delete", f"{root}/{UNSET}/{name}", scope="tree")
     if place == "workspace root" and filtered and not path.rstrip("/").endswith(STAR):
         call.report(WORKSPACE_DELETE, "deletes matching files in the workspace", full)
         return

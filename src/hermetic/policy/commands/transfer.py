@@ -7,7 +7,7 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, is_known, shown
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, shown
 from hermetic.policy.network import EXFIL, check_address, check_sent, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
@@ -54,6 +54,7 @@ mail-rcpt ciphers tls-max oauth2-bearer aws-sigv4 max-redirs proxy-user noproxy 
 create-file-mode variable etag-save libcurl egd-file engine
 """
 )
+_CONNECT_TO = re.compile(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
 _AUTH_HEADER = re.compile(
     r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|"
     r"cookie|proxy-authorization|x-goog-api-key|anthropic-\S+|openai-\S+|dd-api-key|circle-token|"
@@ -69,6 +70,7 @@ def judge_curl(call: Call) -> str | None:
     urls = [*options.operands, *options.values("url")]
     for url in urls:
         check_address(call, url)
+    _redirected(call, options)
     files = [url for url in urls if url.startswith("file:")]
     content = "".join(read(call, url) for url in files)
     check_engine(call, *options.values("unix-socket", "abstract-unix-socket"))
@@ -97,6 +99,22 @@ o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr
     if urls and all(url.startswith("file:") for url in urls):
         return content
     return "".join(_fetched(url) for url in urls) + "\n"
+
+
+def _redirected(call: Call, options: Options) -> None:
+    """Note the machines that are reached in place of those which addresses name."""
+    for value in options.values("connect-to"):
+        if (match := _CONNECT_TO.match(value)) and match[1]:
+            check_address(call, match[1])
+    for value in options.values("resolve"):
+        for address in value.split(":", 2)[-1].split(","):
+            check_address(call, address)
+            if not is_local(address):
+                call.machine.note("reach", UNSET)  # whose machine that is cannot be known
+    for value in options.values("H", "header"):
+        name, _, host = value.partition(":")
+        if name.strip().lower() == "host":
+            check_address(call, host.strip())
 
 
 def check_engine(call: Call, *addresses: str) -> None:

@@ -89,6 +89,7 @@ COMPARED: dict[str, float] = {
     "scripts.SPARE_SECONDS": limits.SPARE_INTERPRETER.value,
     "room.SPARE": limits.SPARE_PROCESSES.value,
     "server.CLIENTS": limits.CLIENTS.value,
+    "server.UNGREETED": limits.UNGREETED.value,
     "server.GREETING_SECONDS": limits.GREETING.value,
     "server.OPEN_REQUESTS": limits.OPEN_REQUESTS.value,
     "server.OUTGOING_BYTES": limits.UNSENT.value,

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 
 import hermetic
-from hermetic.environments import catalog, janitor
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.environments import catalog, janitor, janitor_process
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended as gone
 from tests.cli.program import eventually
@@ -203,3 +206,51 @@ async def test_asking_a_janitor_costs_little() -> None:
                 assert await watch.keep()
                 took.append(time.perf_counter() - began)
         assert median(took) < 0.02  # it is below 1 ms on a quiet machine
+
+
+def test_checks_that_cannot_look_grow_apart_and_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone for good: no check for ever, and the record says so."""
+    records, looks = Records(tmp_path), tmp_path / "looks"
+    records.make_directory("e-00")
+    written = EnvironmentRecord(
+        id="e-00", kind="ssh", task=None, options={}, created=time.time(), directory=str(tmp_path / "e-00"), spool=None,
+        socket="s", token=b"\x00\xff", resident="e-00.1", pid=1, guardian=None, notes=("weak",),
+    )  # fmt: skip
+    records.write(written)
+    waited: list[float] = []
+
+    def is_there_after(seconds: float, place: janitor_process.Place) -> bool:
+        waited.append(seconds)
+        return place.has_directory
+
+    monkeypatch.setattr(janitor_process, "is_there_after", is_there_after)
+    monkeypatch.setattr(janitor_process, "hear_of_removals", lambda root: None)
+    place = janitor_process.Place(str(tmp_path), "e-00")
+    place.made()
+    words = ["/bin/sh", "-c", f"echo look >> {looks}; exit {janitor_process.UNREACHABLE}"]
+    place.check = janitor_process.Check("\0\0".join(("0.2 0.2", "\0".join(words), "")))
+    janitor_process.check_later(str(tmp_path), place)
+    place.close()
+    assert looks.read_text().split() == ["look"] * janitor_process.MOST_FAILURES
+    assert all(later >= 2 * sooner for sooner, later in pairwise(waited))
+    noted = records.read("e-00")
+    assert noted is not None
+    assert noted.notes[0] == "weak"
+    assert "no more is tried; `hermetic gc e-00` looks again" in noted.notes[1]
+    assert msgspec.structs.replace(noted, notes=written.notes) == written
+
+
+def test_checks_of_what_lives_grow_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    def is_there_after(seconds: float, place: janitor_process.Place) -> bool:
+        waited.append(seconds)
+        return len(waited) < 40
+
+    monkeypatch.setattr(janitor_process, "is_there_after", is_there_after)
+    monkeypatch.setattr(janitor_process, "hear_of_removals", lambda root: None)
+    place = janitor_process.Place(str(tmp_path), "e-00")
+    place.check = janitor_process.Check("\0\0".join(("0.2 0.2", "/bin/true", "")))
+    janitor_process.check_later(str(tmp_path), place)
+    assert len(waited) == 40
+    assert waited[-1] == janitor_process.LONGEST_PAUSE + janitor_process.SLACK_SECONDS

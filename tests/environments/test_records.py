@@ -5,10 +5,11 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.environments.records import RECORD, Records, id_for_task, new_id
+from hermetic.environments.records import RECORD, DamagedRecord, Records, id_for_task, new_id
 
 
 def record(records: Records, id: str, task: str | None = None) -> EnvironmentRecord:
@@ -43,6 +44,38 @@ def test_records_are_listed_and_broken_ones_left_out(records: Records) -> None:
     records.write(record(records, ids[1]))
     (records.root / ids[2] / RECORD).write_bytes(b"{half")
     assert [one.id for one in records.all()] == ids[:2]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("id", "e-other"),
+        ("directory", "/etc"),
+        ("directory", "{root}"),
+        ("spool", "/srv"),
+        ("spool", "{root}/../e-1.{mark}.x/.."),
+        ("spool", "{root}/e-2.{mark}.0a"),
+        ("spool", "e-1.{mark}.0a"),
+    ],
+)
+def test_a_record_that_names_what_is_not_its_own_is_damaged(records: Records, field: str, value: str) -> None:
+    records.make_directory("e-1")
+    sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.mark}.0a1b")
+    records.write(sound)
+    assert records.read("e-1") == sound
+    changed = msgspec.to_builtins(sound) | {field: value.format(root=records.root, mark=records.mark)}
+    (records.root / "e-1" / RECORD).write_bytes(msgspec.json.encode(changed))
+    with pytest.raises(DamagedRecord, match="hermetic rm e-1") as caught:
+        records.read("e-1")
+    assert caught.value.state == "damaged"
+    assert (records.all(), records.damaged()) == ([], ["e-1"])
+
+
+def test_a_record_that_cannot_be_looked_at_is_not_taken_for_missing(records: Records) -> None:
+    records.make_directory("e-1")
+    (records.root / "e-1" / RECORD).mkdir()
+    with pytest.raises(OSError, match="directory"):
+        records.read("e-1")
 
 
 def test_a_discarded_record_is_gone(records: Records) -> None:

@@ -54,11 +54,16 @@ async def _ask(place: Place) -> Seen:
         return Seen(place, None)
 
 
+def _state(seen: Seen) -> str:
+    """alive, gone, or why it cannot be used now."""
+    return "alive" if seen.info else "gone" if seen.place.environment else seen.place.state
+
+
 def _row(seen: Seen) -> tuple[str, ...]:
     record, info = seen.place.record, seen.info
     known = (record.id, record.kind, record.task or "-")
     if info is None:
-        return (*known, "gone", age(record.created), "-", "-", "-", "-", "-")
+        return (*known, _state(seen), age(record.created), "-", "-", "-", "-", "-")
     memory = "-" if info.rss is None else size(info.rss)
     # We ourselves are attached while we look.
     attached_others = str(max(0, info.clients - 1))
@@ -70,6 +75,6 @@ def _as_data(seen: Seen) -> dict[str, object]:
     record = seen.place.record
     return {
         "id": record.id, "kind": record.kind, "task": record.task, "created": record.created,
-        "options": record.options, "alive": seen.info is not None, "info": seen.info,
-        "disk_bytes": seen.disk,
+        "options": record.options, "alive": seen.info is not None, "state": _state(seen),
+        "info": seen.info, "disk_bytes": seen.disk, "notes": record.notes,
     }  # fmt: skip

@@ -4,7 +4,10 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
+from hermetic.cli.dispatch import complain
 from hermetic.cli.report import one_line, print_json
+from hermetic.contract.fleet import Removed
+from hermetic.environments.janitor_process import UNREACHABLE
 from hermetic.environments.records import Records, runtime_root
 from hermetic.fleet.garbage import collect, collect_some
 
@@ -24,12 +27,18 @@ def add_parser(subparsers: "SubParsers") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what was taken away."""
+    """Prints what was removed; UNREACHABLE when an environment that was named could not be looked at."""
     records = Records(runtime_root())
-    removed = asyncio.run(collect_some(records, arguments.ids) if arguments.ids else collect(records))
+    removed, problems = asyncio.run(_collect(records, arguments.ids))
     if arguments.json:
         print_json(removed)
     else:
         for one in removed:
             print(f"{one.what:12} {one_line(one.name, 160)}")
-    return 0
+    for problem in problems:
+        complain(problem, UNREACHABLE)
+    return UNREACHABLE if problems else 0
+
+
+async def _collect(records: Records, ids: list[str]) -> tuple[list[Removed], list[str]]:
+    return await collect_some(records, ids) if ids else (await collect(records), [])

@@ -7,11 +7,17 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, UnknownProcess
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    UnknownProcess,
+    Unreachable,
+)
 from hermetic.contract.process import ProcessInfo
 from hermetic.environments.records import Records, runtime_root
 from hermetic.session.environment import Environment
-from hermetic.session.opening import attach
+from hermetic.session.opening import attach_environment
 
 
 class Place(NamedTuple):
@@ -20,6 +26,7 @@ class Place(NamedTuple):
     record: EnvironmentRecord
     environment: Environment | None
     problem: str = ""
+    state: str = "alive"  # or "gone", or why it cannot be used now, as Unreachable says it
 
     @property
     def name(self) -> str:
@@ -89,6 +96,8 @@ async def processes_of(place: Place) -> list[Found]:
 
 async def _attach(record: EnvironmentRecord) -> Place:
     try:
-        return Place(record, await attach(record.id))
+        return Place(record, await attach_environment(record.id, patience=0))
+    except Unreachable as error:
+        return Place(record, None, str(error), error.state)
     except ExecutionError as error:
-        return Place(record, None, str(error))
+        return Place(record, None, str(error), "gone")

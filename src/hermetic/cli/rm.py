@@ -8,15 +8,17 @@ from hermetic.cli.dispatch import BAD_USAGE, FAILED, complain
 from hermetic.cli.places import find_record
 from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
 from hermetic.environments import catalog
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import is_resident
+from hermetic.environments.records import DamagedRecord, Records, runtime_root
+from hermetic.fleet.garbage import end_damaged
 from hermetic.session.environment import forget
-from hermetic.session.opening import attach
+from hermetic.session.opening import attach, attach_environment
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
+
+MOST_SHOWN = 200  # characters
 
 
 def add_parser(subparsers: "SubParsers") -> None:
@@ -34,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if bool(arguments.names) == arguments.all:
         return complain("name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE)
     records = Records(runtime_root())
-    names = [record.id for record in records.all()] if arguments.all else arguments.names
+    names = [*(record.id for record in records.all()), *records.damaged()] if arguments.all else arguments.names
     return asyncio.run(_remove_all(records, names, arguments.session))
 
 
@@ -42,40 +44,47 @@ async def _remove_all(records: Records, names: list[str], session: str | None) -
     code = 0
     for name in dict.fromkeys(names):
         try:
-            record = find_record(records, name)
-            if session is None:
-                await _remove(records, record)
-            else:
-                await _reset(record, session)
-            print(one_line(record.task or record.id))
+            done = await (_remove(records, name) if session is None else _reset(records, name, session))
+            print(one_line(done, MOST_SHOWN))
         except ExecutionError as error:
             code = complain(error, FAILED)
     return code
 
 
-async def _remove(records: Records, record: EnvironmentRecord) -> None:
+async def _remove(records: Records, name: str) -> str:
+    """What was ended, and how where its resident did not help."""
     try:
-        environment = await attach(record.id)
+        record = find_record(records, name)
+    except DamagedRecord as error:
+        return f"{name}: its record was damaged; {await end_damaged(records, error.environment)}"
+    shown = record.task or record.id
+    try:
+        environment = await attach_environment(record.id, patience=0)
+    except Unreachable as error:
+        if error.state not in ("stalled", "full"):
+            raise
+        return f"{shown}: it was {error.state}; {await _end(records, record)}"
     except EnvironmentUnavailable:
-        await _forget(records, record)
+        await _end(records, record)
     else:
         await environment.close(remove=True)
+    return shown
 
 
-async def _reset(record: EnvironmentRecord, name: str) -> None:
+async def _reset(records: Records, name: str, session_name: str) -> str:
+    """Ends one session; its environment, by name."""
+    record = find_record(records, name)
     async with attach(record.id) as environment:
-        session = environment.session(name) if name else environment
+        session = environment.session(session_name) if session_name else environment
         if not await session.reset():
-            what = f"session {name!r}" if name else "default session"
+            what = f"session {session_name!r}" if session_name else "default session"
             raise InvalidArgument(f"no {what} runs in {record.task or record.id}", argument="session")
+    return record.task or record.id
 
 
-async def _forget(records: Records, record: EnvironmentRecord) -> None:
-    """Takes away the record of an environment that is gone."""
-    if is_resident(record.pid, born_before=record.created):
-        raise EnvironmentUnavailable(
-            f"environment {record.id} does not answer; end its resident with: kill {record.pid}", environment=record.id
-        )
+async def _end(records: Records, record: EnvironmentRecord) -> str:
+    """Ends an environment without its resident's help; what was done."""
     async with records.lock(record.id):
-        await catalog.find(record.kind)(record.options).remove(record)
+        done = await catalog.find(record.kind)(record.options).remove(record)
         forget(record, records)
+    return done or "it was ended from outside"

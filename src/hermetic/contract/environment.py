@@ -104,6 +104,12 @@ class Backend(Protocol):
     it ends, also without any caller: at once where it listens in `directory`, after its lease where it is elsewhere.
     `variables`: beginnings of names of the opener's variables that whoever looks there for the janitor needs.
     `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease begins then.
+    `async def is_gone(self, record: EnvironmentRecord) -> bool`: whether the resident's process or container has ended;
+    only that proves that an environment is gone when its socket is missing. Raises OSError or Unreachable where it
+    cannot be seen. Without it, a missing socket is taken as proof.
+    `async def is_paused(self, record: EnvironmentRecord) -> bool`: whether the place is held on purpose; then a
+    resident that does not answer is not ended when its lease is over.
+    `answers_within`: how many seconds a living resident may take to answer a ping over this transport.
     `option_shape`: the Struct of its options, by which settings are checked before anything is opened.
     `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
     `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this
@@ -130,12 +136,16 @@ class Backend(Protocol):
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A connected, non-blocking stream socket to the resident.
 
-        Raises: OSError where nobody listens, so that the resident is gone; Unreachable when the way there is broken,
-        so that trying again may help; EnvironmentUnavailable when trying again will not.
+        Raises: ConnectionRefusedError where the socket is and nobody listens, so that the resident is gone;
+        FileNotFoundError where there is no socket; Unreachable when the transport is broken, so that trying again may
+        help; EnvironmentUnavailable when trying again will not.
         """
 
-    async def remove(self, record: EnvironmentRecord) -> None:
-        """Takes away what is left of the place when its resident is gone."""
+    async def remove(self, record: EnvironmentRecord) -> str | None:
+        """Ends the resident and all that runs there without its help, and removes what is left; may say what it did.
+
+        It removes only what was made for this record, whatever the record says. Raises Unreachable.
+        """
 
 
 class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,16 @@ ExecutionError
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
 │  └─ ApprovalRequired                   it waits for somebody's answer                             request
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
-│  └─ Unreachable                        the way there is broken; it may live on                    environment
+│  └─ Unreachable                        it cannot be used now; it may live on                      environment, state
 ├─ Unsupported                           this place cannot do that; says what could                 capability
 ├─ UnknownProcess, InputClosed                                                                      process_id
 ├─ UnknownApproval                       no question with that id waits
 └─ BridgeError                           a script broke the call protocol
 """
+
+from typing import Literal
+
+State = Literal["broken", "stalled", "full", "busy", "damaged"]
 
 
 class ExecutionError(Exception):
@@ -82,7 +86,16 @@ class EnvironmentUnavailable(ExecutionError):
 
 
 class Unreachable(EnvironmentUnavailable):
-    """The way to the environment is broken; what runs there may live on, and is found again when the way is mended."""
+    """The environment cannot be used now. What runs there may live on, and nothing was ended or replaced.
+
+    `state` says why, and the message what to do: "broken", the transport to it fails; "stalled", its resident does not
+    answer; "full", it has as many clients as it takes; "busy", this program or machine has no descriptors or memory
+    left to connect; "damaged", its record cannot be used.
+    """
+
+    def __init__(self, message: str, *, environment: str = "", state: State = "broken") -> None:
+        super().__init__(message, environment=environment)
+        self.state = state
 
 
 class Unsupported(ExecutionError):

@@ -22,7 +22,8 @@ FIRST_FRAME = Limit("first_frame", 4096, "bytes", "longest frame before the gree
 FRAME_DEPTH = Limit("frame_depth", 8, "levels", "deepest nesting in a header")
 FRAME_ITEMS = Limit("frame_items", 65536, "items", "most items in one array or map of a frame")
 GREETING = Limit("greeting", 5.0, "seconds", "time for the greeting of a new connection")
-CLIENTS = Limit("clients", 64, "connections", "most connections to one resident; one more is closed at once")
+CLIENTS = Limit("clients", 64, "connections", "most clients of one resident; one more is refused as full")
+UNGREETED = Limit("ungreeted", 64, "connections", "beside them, of clients that have yet to greet or are refused")
 OPEN_REQUESTS = Limit("open_requests", 1024, "requests", "most open requests of one connection; one more closes it")
 UNSENT = Limit("unsent", 1 << 20, "bytes", "answers waiting to be sent before nothing new is read from that connection")
 
@@ -80,7 +81,11 @@ SYNC_BACK = Limit("sync_back", 2 << 30, "bytes", "most changed files that come b
 SYNC_TRIES = Limit("sync_tries", 3, "tries", "for files to come back; the pauses between them are 2 and 4 seconds")
 RECONNECT = Limit("reconnect", 300.0, "seconds", "a broken way to a resident is tried anew for so long")
 RECONNECT_PAUSE = Limit("reconnect_pause", 5.0, "seconds", "longest pause between two tries; the first is a fiftieth")
-UNANSWERED = Limit("unanswered", 3, "greetings", "in a row without an answer, before a resident counts as gone")
+UNANSWERED = Limit("unanswered", 3, "greetings", "that were cut off in a row, before a resident counts as gone")
+OVERDUE = Limit("overdue", 2.0, "seconds", "for an answer beyond what was asked for; then the resident is pinged")
+STALL = Limit("stall", 8.0, "seconds", "without a frame after a ping, before an environment counts as stalled")
+PING = Limit("ping", 5.0, "seconds", "between two pings while an answer is overdue")
+REACH = Limit("reach", 15.0, "seconds", "for a known environment to be attached to; then it is stalled, full or busy")
 INSTANCE = Limit("instance", 120.0, "seconds", "time for an apptainer container and the resident in it to be ready")
 CALLED_START = Limit("called_start", 180.0, "seconds", "for a place reached by calls alone to be made and to answer")
 RUNTIME = Limit("runtime", 3600.0, "seconds", "for which such a place is made")
@@ -195,7 +200,8 @@ PATCH_MISSES = Limit("patch_misses", 3, "misses", "of edits of one file in a row
 MODEL_OUTPUT = Limit("model_output", 50_000, "characters", "most output in a tool's result; a line says how to read on")
 
 LIMITS: tuple[Limit[int] | Limit[float], ...] = (
-    FRAME_BODY, FRAME_HEADER, FIRST_FRAME, FRAME_DEPTH, FRAME_ITEMS, GREETING, CLIENTS, OPEN_REQUESTS, UNSENT,
+    FRAME_BODY, FRAME_HEADER, FIRST_FRAME, FRAME_DEPTH, FRAME_ITEMS, GREETING, CLIENTS, UNGREETED,
+    OPEN_REQUESTS, UNSENT,
     INLINE_OUTPUT, INLINE_INPUT, RETURNED_OUTPUT, READ, FOLLOW_CREDIT, FOLLOW_PIECE, FOLLOW_HOLD, EVENTS,
     LOG_HEAD, SPOOL, SPOOL_FALLBACK, SECRETS, SECRET_LENGTH, KEPT_COMMANDS, KEPT_PROCESSES, KEPT_MEMORY, KEPT_SPOOL,
     ERROR_LOG,
@@ -203,7 +209,8 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     LISTED, ID_LENGTH, TAG, TERMINAL, DURATION,
     GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
     CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
-    RECONNECT, RECONNECT_PAUSE, UNANSWERED, INSTANCE, CALLED_START, RUNTIME, CALL, BUILD,
+    RECONNECT, RECONNECT_PAUSE, UNANSWERED, OVERDUE, STALL, PING, REACH,
+    INSTANCE, CALLED_START, RUNTIME, CALL, BUILD,
     COPIES, COPY_REPORT, BESIDE_REPORT, MOVE, NESTING, LARGE_COMMAND, READABLE_COMMAND, PIPED_COMMAND,
     SPARE_PROCESSES, MARKS,
     READ_BUFFER, READS_AT_ONCE, FLOOD_PIPE, AWAKE, PATIENCE, POLLED,

@@ -22,12 +22,13 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside
+from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.checkup import probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
 from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
+from hermetic.environments.records import check_own
 from hermetic.environments.scratch import SETTING as SCRATCH
 from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.seccomp import bpf
@@ -252,13 +253,20 @@ class Apptainer:
         """A socket connected to the resident's, which lies in a folder of ours."""
         return await connect(record.socket)
 
-    async def remove(self, record: EnvironmentRecord) -> None:
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the process on this host that the container ends with has ended."""
+        return is_gone_beside(record) if is_bare(record) else not Keeper.parse(record.place["keeper"]).is_alive
+
+    async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the container and what it had on this host are gone."""
+        work = record.place["work"]
+        check_own(record, work, os.path.basename(work).startswith(f"work-{record.id}."))
         if is_bare(record):
             await end_beside(record)
         else:
             await Keeper.parse(record.place["keeper"]).see_ended()
-        await asyncio.to_thread(remove_tree, record.place["work"])
+        await asyncio.to_thread(remove_tree, work)
+        return "killed the container's processes"
 
 
 def find_program() -> str:

@@ -14,7 +14,7 @@ from hermetic.contract.environment import EnvironmentRecord, Isolation, Resident
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.beside import end_beside, new_life, start_beside
+from hermetic.environments.beside import end_beside, is_gone_beside, new_life, start_beside
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.unix_socket import connect
@@ -102,6 +102,10 @@ class BareBackend:
         """A socket connected to the resident's."""
         return await connect(record.socket)
 
-    async def remove(self, record: EnvironmentRecord) -> None:
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the resident's process, on this machine, has ended."""
+        return is_gone_beside(record)
+
+    async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the resident and its guardian have ended, and with them all that ran in the place."""
-        await end_beside(record)
+        return await end_beside(record)

@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,18 @@ import msgspec
 from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.limits import START
-from hermetic.environments.starting import ended, is_resident, start_resident
+from hermetic.environments.starting import (
+    comm_of,
+    end_descendants,
+    ended,
+    is_resident,
+    is_stopped,
+    parent_of,
+    start_resident,
+)
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
+GUARDIAN = "hermetic-guardian"[:15]  # as the kernel names its process
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
 
 
@@ -40,11 +50,31 @@ async def start_beside(config: ResidentConfig, boot: str | None = None, *, secon
     return started
 
 
-async def end_beside(record: EnvironmentRecord) -> None:
-    """Returns when the resident and its guardian have ended."""
-    for pid in (record.pid, record.guardian):
-        if pid is not None:
-            await _see_ended(pid, record.created)
+async def end_beside(record: EnvironmentRecord) -> str:
+    """Returns when the resident and its guardian have ended, with what was done for that."""
+    done = await _see_ended(record.pid, record.created)
+    if record.guardian is not None:
+        await _see_ended(record.guardian, record.created)
+    return done
+
+
+async def end_listener(pid: int) -> None:
+    """Ends a resident that is known by its socket alone, and its guardian. Raises EnvironmentUnavailable."""
+    now = time.time()
+    guardian = parent_of(pid)
+    if not is_resident(pid, born_before=now):
+        raise EnvironmentUnavailable(f"process {pid} listens there and is no resident of ours; end it yourself")
+    try:
+        await _see_ended(pid, now, patience=0.0)
+    except PermissionError as error:
+        raise EnvironmentUnavailable(f"process {pid} listens there and may not be ended: {error.strerror}") from error
+    if guardian is not None and is_resident(guardian, born_before=now):
+        await _see_ended(guardian, now)
+
+
+def is_gone_beside(record: EnvironmentRecord) -> bool:
+    """True when the process of the resident has ended, which is proof. Raises OSError."""
+    return not is_resident(record.pid, born_before=record.created)
 
 
 async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
@@ -57,17 +87,27 @@ async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
             await ended(started.guardian)
 
 
-async def _see_ended(pid: int, born_before: float) -> None:
-    """Returns when a resident or guardian has ended: by itself, or because we help."""
-    for help_with in (0, signal.SIGTERM, signal.SIGKILL):
+async def _see_ended(pid: int, born_before: float, patience: float = PATIENCE) -> str:
+    """Returns when a resident or guardian has ended: by itself, or because we help; what was done for that.
+
+    What is left of its tree is killed with it where it has to be killed: nothing else would end that.
+    """
+    done = f"process {pid} had ended"
+    for number, seconds in ((0, patience), (signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
         if not is_resident(pid, born_before=born_before):
-            return
+            return done
+        if number and is_stopped(pid):
+            number = signal.SIGKILL
+        if number:
+            done = f"sent {signal.Signals(number).name} to process {pid}"
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, help_with)
+            if number == signal.SIGKILL and comm_of(pid).startswith(GUARDIAN):
+                end_descendants(pid)
+            os.kill(pid, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(seconds):
                 await ended(pid)
-                return
+    return done
 
 
 def _interpreter() -> str:

@@ -32,6 +32,7 @@ from hermetic.environments.calling_scripts import (
 from hermetic.environments.calling_stream import Calls, carry
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.records import check_own, is_own_life
 from hermetic.environments.ssh import REMOVE
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import NotReady, ready
@@ -106,6 +107,11 @@ class CallingBackend:
         return self.longest_call + self.silence
 
     @property
+    def answers_within(self) -> float:
+        """How many seconds a living resident may take to answer a ping over calls."""
+        return self.noticed_after
+
+    @property
     def options(self) -> dict[str, Any]:
         """All options, defaults filled in."""
         return msgspec.structs.asdict(self.chosen)
@@ -176,6 +182,8 @@ class CallingBackend:
         self.place = record.place["name"]
         calls = self._calls()
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
+        for path in filter(None, (record.place["directory"], record.place["spool"])):
+            check_own(record, path, is_own_life(record, path))
         words = (record.place["directory"], record.place["spool"], *pids)
         try:
             async with asyncio.timeout(ENDING_SECONDS):

@@ -6,16 +6,17 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import end, ended, said_in, spawn
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
+from hermetic.environments.starting import end, ended, is_scarce, memory_file, said_in, spawn
 
-ANSWER_SECONDS = 30.0  # for what an engine does at once
-REMOVAL_SECONDS = 30.0
+ANSWER_SECONDS = 12.0  # for what an engine does at once
+REMOVAL_SECONDS = 25.0
 MOST_OUTPUT = 1 << 24  # bytes of one answer
 LOOK_SECONDS = 2.0  # before a removal that tells nothing is asked about again
 
@@ -94,24 +95,29 @@ class Client:
 
     async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> Answer:
         """Runs the client to its end. Raises EnvironmentUnavailable when it does not get there in time."""
-        output, errors = os.memfd_create("output"), os.memfd_create("errors")
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        pid: int | None = None
-        try:
-            pid = spawn([self.program, *words], null, output, errors, self.environ)
-            async with asyncio.timeout(seconds):
-                await ended(pid)
-            code, pid = _exit_code(pid), None
-            return Answer(code, os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip(), said_in(errors))
-        except TimeoutError:
-            raise EnvironmentUnavailable(f"`{self.program} {words[0]}` did not end within {seconds:g} s") from None
-        except OSError as error:
-            raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
-        finally:
-            if pid is not None:
-                end(pid)
-            for fd in (output, errors, null):
-                os.close(fd)
+        with ExitStack() as opened:
+            output, errors = memory_file(opened, "output"), memory_file(opened, "errors")
+            null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, null)
+            pid: int | None = None
+            try:
+                pid = spawn([self.program, *words], null, output, errors, self.environ)
+                async with asyncio.timeout(seconds):
+                    await ended(pid)
+                code, pid = _exit_code(pid), None
+                said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
+                return Answer(code, said, said_in(errors))
+            except TimeoutError:
+                raise EnvironmentUnavailable(
+                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: the engine does not answer"
+                ) from None
+            except OSError as error:
+                if is_scarce(error):
+                    raise
+                raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
+            finally:
+                if pid is not None:
+                    end(pid)
 
     async def remove(self, container: str) -> None:
         """Returns when the container is gone, whoever removes it. Raises EnvironmentUnavailable."""
@@ -147,12 +153,27 @@ class Client:
             os.close(ours)
             os.close(null)
 
+    async def state(self, container: str) -> str:
+        """What the engine says of a container: running, paused, exited …; "": there is none. Raises Unreachable."""
+        try:
+            answer = await self.run("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{.State}}")
+        except EnvironmentUnavailable as error:
+            raise Unreachable(str(error)) from error
+        if answer.code != 0:
+            raise Unreachable(f"`{self.program} ps` failed: {answer.errors or answer.code}")
+        return answer.output
+
     async def trouble(self) -> str | None:
         """Why the engine cannot be used at all, and what to do; None when it answers."""
-        answer = await self.run("version", "--format", f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}")
-        if answer.code == 0:
-            return None
-        said = answer.errors or answer.output or f"exit code {answer.code}"
+        words = ("version", "--format", f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}")
+        try:
+            answer = await self.run(*words, seconds=ANSWER_SECONDS)
+        except EnvironmentUnavailable as error:
+            said = str(error)
+        else:
+            if answer.code == 0:
+                return None
+            said = answer.errors or answer.output or f"exit code {answer.code}"
         return f"the engine behind {self.program} does not answer; start it, or set DOCKER_HOST. It said: {said}"
 
     async def lacking_limits(self) -> set[str]:

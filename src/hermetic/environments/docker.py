@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside
+from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import (
@@ -38,6 +38,7 @@ from hermetic.environments.container_options import (
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
 from hermetic.environments.file_lock import busy
 from hermetic.environments.profile import told
+from hermetic.environments.records import check_own
 from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
 from hermetic.environments.unix_socket import connect
@@ -45,11 +46,17 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 
 SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
 PYTHON = ("-I", "-S", "-c")
-BRIDGE_SECONDS = 30.0
+BRIDGE_SECONDS = 12.0
+ALIVE = ("running", "paused", "restarting")  # states of a container that has not ended
 REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
+LOOK_SECONDS = 6.0  # of a start, before its engine is asked whether it answers
 SETTLE_SECONDS = 10.0  # for a start that nobody wants any more
 
 _NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
+
+
+class NoEngine(EnvironmentUnavailable):
+    """The engine does not answer."""
 
 
 class NoPython(EnvironmentUnavailable):
@@ -139,15 +146,28 @@ class Docker:
         try:
             return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
         except EnvironmentUnavailable as error:
-            if trouble := await client.trouble():  # the container may live on behind it
-                raise Unreachable(trouble) from error
-            raise
+            if await self.is_gone(record):
+                raise ConnectionRefusedError(f"container {record.place['container']} is gone") from error
+            raise Unreachable(str(error), environment=record.id) from error
 
-    async def remove(self, record: EnvironmentRecord) -> None:
-        """Returns when the container is gone."""
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the container has ended. Raises Unreachable when the engine cannot be asked."""
+        if is_bare(record) and not is_gone_beside(record):
+            return False
+        return await client_of(self.kind, record.place).state(record.place["container"]) not in ALIVE
+
+    async def is_paused(self, record: EnvironmentRecord) -> bool:
+        """Whether its engine was told to hold the container. Raises Unreachable when the engine cannot be asked."""
+        return await client_of(self.kind, record.place).state(record.place["container"]) == "paused"
+
+    async def remove(self, record: EnvironmentRecord) -> str:
+        """Returns when the container is gone; the engine kills what runs in it."""
+        name = record.place["container"]
+        check_own(record, name, name.startswith(f"hermetic-{record.id}-"))
         if is_bare(record):
             await end_beside(record)
-        await client_of(self.kind, record.place).remove(record.place["container"])
+        await client_of(self.kind, record.place).remove(name)
+        return f"killed and removed container {name}"
 
     @classmethod
     async def doctor(cls) -> Finding:
@@ -198,8 +218,10 @@ class Start:
             name = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}"
             errors = os.memfd_create("errors")
             try:
-                started = await _to_its_end(self._once(name, errors))
+                started = await _to_its_end(self._once(name, errors), self.client.trouble)
                 return await self._described(started, name, said_in(errors))
+            except NoEngine:  # it would not answer a removal either
+                raise
             except BaseException as error:
                 with contextlib.suppress(EnvironmentUnavailable):  # the engine is gone; the first error says so
                     await self.client.remove(name)
@@ -301,12 +323,16 @@ class Start:
         self.sees_host = False
 
 
-async def _to_its_end(attempt: Coroutine[Any, Any, Started]) -> Started:
-    """What the attempt gives. Cancelled, it is let go on for a while: an engine that is cut off while it makes a
-    container may finish it after everybody has looked."""
+async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:
+    """What the attempt gives. While it takes long, as the download of an image does, the engine is asked whether it
+    answers at all. Cancelled, it is let go on for a while: an engine that is cut off while it makes a container may
+    finish it after everybody has looked. Raises NoEngine."""
     task = asyncio.ensure_future(attempt)
     try:
-        return await asyncio.shield(task)
+        while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
+            if what := await trouble():
+                raise NoEngine(what)
+        return task.result()
     except asyncio.CancelledError:
         await asyncio.wait([task], timeout=SETTLE_SECONDS)
         raise

@@ -27,7 +27,7 @@ class HostProcess(msgspec.Struct, frozen=True):
         """The living process with this number."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):  # anything else, such as no descriptor left, proves nothing
             return None
         return None if fields[0] in "ZX" else cls(pid, fields[19])
 

@@ -66,6 +66,10 @@ class Watch:
         """
         self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id, variables)))))
 
+    def stalled(self) -> None:
+        """The resident does not answer: what `check` names is to look at it when its lease is over."""
+        self._say("stalled")
+
     async def keep(self) -> bool:
         """The resident lives; True when the janitor waits for its end, else it waits for us to let go."""
         for _ in range(ATTEMPTS if self._is_wanted else 0):

@@ -5,12 +5,14 @@ whose first message brings a descriptor that locks the runtime directory. Then e
 `open ID` before anything else, which is answered at once, `spool PATH` before that is made, `made` once the directory
 is there, `check LEASE UNATTENDED` and the words and variables of a program that looks whether the resident lives, `up`
 once it does, or `done` when there is nothing to look after. An opener whose resident this host cannot see stays
-connected; that program is run when a lease without it is over. The janitor wakes when a resident ends, or an opener
-goes away, and ends when there is none of either.
+connected; that program is run when a lease without it is over. `stalled` says that a resident does not answer: the same
+program is run when its lease is over. The janitor wakes when a resident ends, or an opener goes away, and ends when
+there is none of either.
 """
 
 import contextlib
 import fcntl
+import json
 import os
 import resource
 import select
@@ -26,6 +28,10 @@ NAME = b"hermetic-janitor"
 MESSAGE_BYTES = 1 << 16
 WAITING_OPENERS = 4096
 SLACK_SECONDS = 1.0  # a lease is over there a little later than here
+UNREACHABLE = 3  # the exit code of a check that could not look
+MOST_FAILURES = 12  # checks in a row that could not look, before no more is tried
+LONGEST_PAUSE = 86400.0  # seconds between two checks; it doubles each time up to this
+RECORD, STALLED = "env.json", "stalled"  # files in an environment's directory
 
 
 class Check:
@@ -37,11 +43,15 @@ class Check:
         self.words = words.split("\0")
         self.environ = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
 
-    def run(self) -> None:
-        """Returns when the program has ended; it takes away what a gone resident left."""
+    def run(self) -> bool:
+        """Runs the program, which removes what a gone resident left; False when it could not look."""
         null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.waitpid(os.posix_spawn(self.words[0], self.words, self.environ, file_actions=null), 0)
+        try:
+            pid = os.posix_spawn(self.words[0], self.words, self.environ, file_actions=null)
+        except OSError:
+            return False
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != UNREACHABLE
 
 
 class Place:
@@ -161,6 +171,9 @@ class Opener:
         elif word == "check" and self.place:
             with contextlib.suppress(ValueError):  # cut off, because its variables are very long
                 self.place.check = Check(rest)
+        elif word == "stalled" and self.place and self.place.check:
+            self.part()
+            self.janitor.apart(check_stalled, self.place)
         elif word == "up" and self.place and not self.is_up:
             self.up(self.place)
         else:
@@ -215,13 +228,43 @@ def clean_up_after_opener(root: str, place: Place) -> None:
 
 
 def check_later(root: str, place: Place) -> None:
-    """The opener let go of a resident elsewhere, which ends by its lease unless others use it or something runs."""
+    """The opener released a resident elsewhere, which ends by its lease unless others use it or something runs."""
     assert place.check is not None, "it is up there"
+    check_again(root, place, place.check, lambda: True)
+
+
+def check_stalled(root: str, place: Place) -> None:
+    """A resident does not answer. The check ends it from outside when that has lasted as long as its lease."""
+    assert place.check is not None, "it was sent before"
+    check_again(root, place, place.check, lambda: os.path.exists(f"{place.directory}/{STALLED}"))
+
+
+def check_again(root: str, place: Place, check: Check, is_needed: Callable[[], bool]) -> None:
+    """Checks until the place is gone, with growing pauses; gives up when too many in a row could not look."""
     hear_of_removals(root)
-    seconds = place.check.lease
-    while is_there_after(seconds + SLACK_SECONDS, place):
-        place.check.run()
-        seconds = max(place.check.lease, place.check.unattended)
+    pause, failures = check.lease, 0
+    while is_there_after(pause + SLACK_SECONDS, place) and is_needed():
+        failures = 0 if check.run() else failures + 1
+        if failures == MOST_FAILURES:
+            note(root, place, f"{failures} checks in a row could not reach it, so no more is tried")
+            return
+        longer = check.lease if failures else max(check.lease, check.unattended)
+        pause = max(longer, min(2 * (pause + SLACK_SECONDS), LONGEST_PAUSE))
+
+
+def note(root: str, place: Place, text: str) -> None:
+    """Adds a sentence to the notes of a record."""
+    with lock(root, place.id), contextlib.suppress(OSError, ValueError):
+        if place.has_directory:
+            path = f"{place.directory}/{RECORD}"
+            with open(path, "rb") as file:
+                record = json.load(file)
+            date = time.strftime("%Y-%m-%d %H:%M")
+            advice = f"`hermetic gc {place.id}` looks again, `hermetic rm {place.id}` ends it"
+            record["notes"] = [*record.get("notes", ()), f"{date}, the janitor: {text}; {advice}"]
+            with open(os.open(f"{path}.janitor", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                json.dump(record, file)
+            os.rename(f"{path}.janitor", path)
 
 
 def hear_of_removals(root: str) -> None:

@@ -11,7 +11,7 @@ from hermetic.contract.environment import EnvironmentRecord, Isolation, Resident
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
-from hermetic.environments.beside import end_beside, new_life, start_beside
+from hermetic.environments.beside import end_beside, is_gone_beside, new_life, start_beside
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import VARIABLE, HomeMode, at_home, choose, home_of
@@ -80,9 +80,13 @@ class Local:
         """A socket connected to the resident's."""
         return await connect(record.socket)
 
-    async def remove(self, record: EnvironmentRecord) -> None:
-        """Returns when the resident and its guardian have ended."""
-        await end_beside(record)
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the resident's process has ended."""
+        return is_gone_beside(record)
+
+    async def remove(self, record: EnvironmentRecord) -> str:
+        """Returns when the resident and its guardian have ended, and with them all that ran below."""
+        return await end_beside(record)
 
 
 def _whole_path(path: str) -> str:

@@ -3,20 +3,22 @@
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.contract.errors import ConfigError
+from hermetic.contract.errors import ConfigError, Unreachable
 from hermetic.environments.file_lock import locked, locked_at_once
 from hermetic.environments.private import make_private
 
 RECORD = "env.json"
+STALLED = "stalled"  # a file beside it while the resident does not answer
 SETTING = "HERMETIC_RUNTIME_DIR"
 LONGEST_ROOT = 70  # of the 107 bytes that the path of a Unix socket has; the rest is for what lies inside
 
@@ -40,6 +42,27 @@ def runtime_root() -> Path:
     return make_private(root, SETTING)
 
 
+def check_own(record: EnvironmentRecord, name: str, is_own: bool) -> None:
+    """Raises Unreachable unless what a record names was made for it: nothing else is removed with it."""
+    if not is_own:
+        message = f"the record of {record.id} names {name!r}, which was not made for it; nothing was removed there"
+        raise Unreachable(message, environment=record.id, state="damaged")
+
+
+def is_own_life(record: EnvironmentRecord, path: str) -> bool:
+    """Whether a directory on another machine is that of the record's resident, by its name."""
+    return os.path.basename(path) == record.resident and record.resident.startswith(f"{record.id}.")
+
+
+class DamagedRecord(Unreachable):
+    """A record cannot be read, or names what is not its own. The environment may live; its token is not known."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        id = path.parent.name
+        message = f"the record {path} is damaged ({why}); `hermetic rm {id}` ends what lives there"
+        super().__init__(message, environment=id, state="damaged")
+
+
 class Records:
     """The environments of one runtime directory."""
 
@@ -54,23 +77,73 @@ class Records:
         return self.of_task(task_or_id) or (self.read(task_or_id) if is_id(task_or_id) else None)
 
     def of_task(self, task: str) -> EnvironmentRecord | None:
-        """The environment of a task: made for it, or made ahead and given to it later."""
+        """The environment of a task: made for it, or made ahead and given to it later. Raises as `read` does."""
         if record := self.read(id_for_task(task)):
             return record
-        ahead = (self.read(name) for name in os.listdir(self.root) if is_id(name) and name.startswith("e-"))
-        return next((record for record in ahead if record is not None and record.task == task), None)
+        return next((record for record in self._usable("e-") if record.task == task), None)
 
     def read(self, id: str) -> EnvironmentRecord | None:
-        """The record with this id; None when there is none that can be read."""
+        """The record with this id; None when there is none. Raises DamagedRecord, and OSError where it is not seen."""
+        path = self.root / id / RECORD
         try:
-            return msgspec.json.decode((self.root / id / RECORD).read_bytes(), type=EnvironmentRecord)
-        except (OSError, msgspec.DecodeError):
+            record = msgspec.json.decode(path.read_bytes(), type=EnvironmentRecord)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise DamagedRecord(path, str(error)) from error
+        if fault := self._fault(record, id):
+            raise DamagedRecord(path, fault)
+        return record
+
+    def _fault(self, record: EnvironmentRecord, id: str) -> str | None:
+        """What a record names that was not made for it: what is removed with it must lie where we put it."""
+        if record.id != id:
+            return f"it names the id {record.id!r}"
+        if os.path.realpath(record.directory) != os.path.realpath(self.root / id):
+            return f"it names the directory {record.directory!r}"
+        if record.spool is not None:
+            name = rf"{id}\.{mark_of(Path(record.directory).parent)}\.\w+"
+            folder, _, last = record.spool.rpartition("/")
+            if os.path.normpath(record.spool) != record.spool or not folder or not re.fullmatch(name, last):
+                return f"it names the spool {record.spool!r}"
+        return None
 
     def all(self) -> list[EnvironmentRecord]:
-        """Every record there is, oldest first; whether its resident lives is not known from it."""
-        found = [self.read(entry.name) for entry in self.root.iterdir() if is_id(entry.name)]
-        return sorted((record for record in found if record), key=lambda record: record.created)
+        """Every record that can be used, oldest first; whether its resident lives is not known from it."""
+        return sorted(self._usable(), key=lambda record: record.created)
+
+    def _usable(self, start: str = "") -> Iterator[EnvironmentRecord]:
+        """The records whose ids begin so, without the damaged ones."""
+        for name in os.listdir(self.root):
+            with contextlib.suppress(DamagedRecord):
+                if name.startswith(start) and is_id(name) and (record := self.read(name)):
+                    yield record
+
+    def damaged(self) -> list[str]:
+        """The ids of records that cannot be used."""
+        found = []
+        for name in filter(is_id, os.listdir(self.root)):
+            try:
+                self.read(name)
+            except DamagedRecord:
+                found.append(name)
+        return found
+
+    def set_stalled(self, id: str, is_stalled: bool) -> None:
+        """Remembers since when an environment does not answer, for the next caller; or that it answers again."""
+        path = self.root / id / STALLED
+        with contextlib.suppress(OSError):  # the directory goes with the environment
+            if is_stalled:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            else:
+                path.unlink()
+
+    def stalled_since(self, id: str) -> float | None:
+        """When it was first seen that an environment does not answer, in seconds since 1970; None while it does."""
+        try:
+            return (self.root / id / STALLED).stat().st_mtime
+        except OSError:
+            return None
 
     def make_directory(self, id: str) -> Path:
         """A fresh directory for a resident; what an earlier one with this id left is taken away."""
@@ -99,7 +172,7 @@ class Records:
     @property
     def mark(self) -> str:
         """Tells what was made for this runtime directory, where others are at work too."""
-        return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return mark_of(self.root)
 
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncIterator[None]:
@@ -110,6 +183,11 @@ class Records:
     def lock_at_once(self, id: str) -> AbstractAsyncContextManager[bool]:
         """The same without waiting: False where another one holds it."""
         return locked_at_once(self.root / f"{id}.lock")
+
+
+def mark_of(root: Path) -> str:
+    """The mark of a runtime directory."""
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def id_for_task(task: str) -> str:

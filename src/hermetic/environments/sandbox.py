@@ -34,7 +34,7 @@ from hermetic.environments.private import spool_base
 from hermetic.environments.process_limits import ProcessLimits, limits_besides
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
 from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
-from hermetic.environments.records import runtime_root
+from hermetic.environments.records import check_own, runtime_root
 from hermetic.environments.sandbox_view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
 from hermetic.environments.seccomp import bpf
 from hermetic.environments.starting import start_resident
@@ -194,9 +194,18 @@ class Sandbox:
         """A socket connected to the resident's. Raises OSError where nobody listens."""
         return await connect(record.socket)
 
-    async def remove(self, record: EnvironmentRecord) -> None:
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the processes of the sandbox on this side have ended."""
+        return not any(process.is_alive for process in _kept(record).processes)
+
+    async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when resident and keeper have ended and nothing is left of what they kept."""
-        await clear(msgspec.json.decode(record.place["kept"], type=Kept))
+        kept = _kept(record)
+        check_own(record, kept.lock, _is_lock(kept.lock))
+        for path in kept.cgroups:
+            check_own(record, path, os.path.basename(path).startswith(f"hermetic-{record.id}-"))
+        await clear(kept)
+        return "killed the sandbox's processes"
 
     def _check_paths(self) -> None:
         private = [str(runtime_root()), *([str(base)] if (base := spool_base()) else [])]
@@ -278,6 +287,10 @@ def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
     )
 
 
+def _kept(record: EnvironmentRecord) -> Kept:
+    return msgspec.json.decode(record.place["kept"], type=Kept)
+
+
 def can_keep_own_sockets() -> bool:
     """Whether the kernel can close abstract sockets of others, which a network of its own would hide."""
     return bool(ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) >= SCOPES_SOCKETS)
@@ -287,6 +300,12 @@ def _home() -> str:
     """Where commands are at home: the path is the caller's, what lies there is not."""
     home = homes()[0]
     return "/tmp" if home == "/" else home
+
+
+def _is_lock(path: str) -> bool:
+    """Whether a path is that of some workspace's lock."""
+    name = os.path.basename(path)
+    return path == str(runtime_root() / name) and name.startswith("workspace-") and name.endswith(".lock")
 
 
 def _lock_of(workspace: str) -> str:

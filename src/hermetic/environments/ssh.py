@@ -12,7 +12,7 @@ import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import CONNECT, LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside
@@ -21,7 +21,7 @@ from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import choose, told, unsent
-from hermetic.environments.records import runtime_root
+from hermetic.environments.records import check_own, is_own_life, runtime_root
 from hermetic.environments.ssh_client import MARK, NO_PYTHON, Target, client_environment, explain, run_there
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
@@ -91,6 +91,7 @@ class Ssh:
     option_shape = SshOptions
     identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
     leaves_files = True
+    answers_within = ALIVE.value * (ALIVE_ASKED.value + 1.0)  # ssh itself notices a broken connection first
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SshOptions, options)
@@ -189,6 +190,8 @@ class Ssh:
             return
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         place = record.place
+        for path in filter(None, (place["directory"], place["spool"])):
+            check_own(record, path, is_own_life(record, path))
         try:
             await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START.value)
         except EnvironmentUnavailable as error:

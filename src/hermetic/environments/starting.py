@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
@@ -22,6 +24,7 @@ ENDING_SECONDS = 10.0  # for a program that is told to end gently
 SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 CLOCK_SLACK = 2.0  # seconds; what the clock was set meanwhile, and what the kernel rounds
+_SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
@@ -42,41 +45,53 @@ async def start_resident(
     `after` is noise. `gently`: it is told to end and given time for it, because it must not be cut off in the middle of
     what it does.
     """
-    ours, theirs = socket.socketpair()
-    # Files without a name: nobody has to write the input piece by piece or to read what it complains about.
-    stdin, stderr = os.memfd_create("input"), os.memfd_create("errors") if errors is None else os.dup(errors)
-    pid: int | None = None
-    try:
-        ours.setblocking(False)
-        _fill(stdin, given)
-        whole = [*BESIDE, *argv] if afterwards == "stays" else argv
-        pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {}, passed)
-        theirs.close()
-        async with asyncio.timeout(seconds):
-            await skip(ours, after)
-            started = await ready(ours)
-            if afterwards != "is ended":
-                await ended(pid)
-        return started
-    except BaseException as error:
-        if pid is not None and afterwards == "stays":
-            end_session(pid)
-        if isinstance(error, TimeoutError):
-            raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
-        if isinstance(error, NotReady | OSError):
-            raise _failure(str(error), stderr) from error
-        raise
-    finally:
-        for side in (ours, theirs):
-            side.close()
+    with ExitStack() as opened:
+        ours, theirs = map(opened.enter_context, socket.socketpair())
+        # Files without a name: no program has to write the input piece by piece, or to read what is complained about.
+        stdin = memory_file(opened, "input")
+        stderr = memory_file(opened, "errors", errors)
+        pid: int | None = None
         try:
-            if pid is not None and gently:
-                await _tell_to_end(pid)
+            ours.setblocking(False)
+            _fill(stdin, given)
+            whole = [*BESIDE, *argv] if afterwards == "stays" else argv
+            pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {}, passed)
+            theirs.close()
+            async with asyncio.timeout(seconds):
+                await skip(ours, after)
+                started = await ready(ours)
+                if afterwards != "is ended":
+                    await ended(pid)
+            return started
+        except BaseException as error:
+            if pid is not None and afterwards == "stays":
+                end_session(pid)
+            if isinstance(error, TimeoutError):
+                raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
+            if isinstance(error, NotReady | OSError) and not is_scarce(error):
+                raise _failure(str(error), stderr) from error
+            raise
         finally:
-            if pid is not None:
-                _end_group(pid) if afterwards == "is ended" else end(pid)
-            os.close(stdin)
-            os.close(stderr)
+            for side in (ours, theirs):
+                side.close()
+            try:
+                if pid is not None and gently:
+                    await _tell_to_end(pid)
+            finally:
+                if pid is not None:
+                    _end_group(pid) if afterwards == "is ended" else end(pid)
+
+
+def memory_file(opened: ExitStack, name: str, same_as: int | None = None) -> int:
+    """A file without a name, or another descriptor of one, that is closed with the stack."""
+    fd = os.memfd_create(name) if same_as is None else os.dup(same_as)
+    opened.callback(os.close, fd)
+    return fd
+
+
+def is_scarce(error: BaseException) -> bool:
+    """Whether descriptors or memory ran out: the caller can mend that, and what it opens may be well."""
+    return isinstance(error, OSError) and error.errno in _SCARCE
 
 
 async def skip(stream: socket.socket, mark: bytes) -> bool:
@@ -97,6 +112,12 @@ async def ended(pid: int) -> None:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
+    except OSError as error:
+        if not is_scarce(error):
+            raise
+        while _runs(pid):  # noqa: ASYNC110  # without a descriptor there is no event to wait for
+            await asyncio.sleep(0.02)
+        return
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_reader(handle, over.set)
@@ -107,18 +128,76 @@ async def ended(pid: int) -> None:
         os.close(handle)
 
 
-def is_resident(pid: int, *, born_before: float) -> bool:
-    """False when a resident or guardian has ended, and something else, perhaps a younger resident, has its number."""
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended; needs no descriptor."""
     try:
-        is_named_so = Path(f"/proc/{pid}/comm").read_text().startswith("hermetic")
-        return is_named_so and _born(pid) < born_before + CLOCK_SLACK
-    except OSError:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return os.path.exists(f"/proc/{pid}")
+
+
+def is_resident(pid: int, *, born_before: float) -> bool:
+    """False when a resident or guardian has ended, and something else, perhaps a younger resident, has its number.
+
+    Raises OSError where that cannot be seen: no descriptor may be left to look with.
+    """
+    seen = _stat(pid)
+    if seen is None or not seen.name.startswith("hermetic") or seen.fields[0] in "ZX":
         return False
+    return _born(int(seen.fields[19])) < born_before + CLOCK_SLACK
 
 
-def _born(pid: int) -> float:
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a tracer holds the process, so that it does nothing about other signals."""
+    seen = _stat(pid)
+    return seen is not None and seen.fields[0] in "Tt"
+
+
+def parent_of(pid: int) -> int | None:
+    """None for what has ended."""
+    seen = _stat(pid)
+    return None if seen is None else int(seen.fields[1])
+
+
+def comm_of(pid: int) -> str:
+    """What the kernel calls the process; "" for what has ended."""
+    seen = _stat(pid)
+    return "" if seen is None else seen.name
+
+
+class _Stat(NamedTuple):
+    """A process as /proc shows it."""
+
+    name: str
+    fields: list[str]  # those after the name: state, parent, group, session …
+
+
+def _stat(pid: int) -> _Stat | None:
+    """None for what has ended."""
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return _Stat(name, rest.split())
+
+
+def end_descendants(pid: int) -> None:
+    """Kills all that a process has started, directly or not, and that has not left it."""
+    for _ in range(SWEEPS):
+        parents = {one: parent_of(one) for one in map(int, filter(str.isdigit, os.listdir("/proc")))}
+        below, new = set[int](), {pid}
+        while new := {one for one, parent in parents.items() if parent in new} - below:
+            below |= new
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for one in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(one, number)
+        if not below:
+            return
+
+
+def _born(ticks: int) -> float:
     """When a process was started, in seconds since 1970, as exactly as the kernel tells."""
-    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
 

@@ -1,13 +1,19 @@
-"""A connection to a socket whose directory somebody else may write to."""
+"""A connection to a socket whose directory another user may write to."""
 
-import asyncio
+import contextlib
 import os
 import socket
 import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 
 async def connect(path: str) -> socket.socket:
-    """A connected, non-blocking stream. Never goes through a symbolic link at `path`. Raises OSError."""
+    """A connected, non-blocking stream. Never goes through a symbolic link at `path`. Never waits.
+
+    Raises OSError: ConnectionRefusedError where nobody listens, BlockingIOError where the listener's queue is full.
+    """
     handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISSOCK(os.fstat(handle).st_mode):
@@ -15,10 +21,46 @@ async def connect(path: str) -> socket.socket:
         stream = socket.socket(socket.AF_UNIX)
         try:
             stream.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(stream, f"/proc/self/fd/{handle}")
+            stream.connect(f"/proc/self/fd/{handle}")
         except BaseException:
             stream.close()
             raise
     finally:
         os.close(handle)
     return stream
+
+
+async def is_listened_in(directory: Path) -> bool:
+    """True when a program listens at a socket in the directory or below."""
+    for path in _sockets(directory):
+        try:
+            (await connect(path)).close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            continue
+        except OSError:
+            return True  # it cannot be told, such as when its queue is full
+        return True
+    return False
+
+
+def listeners(directory: Path) -> list[int]:
+    """The processes that listen at sockets in the directory or below, as far as this machine sees them."""
+    found = []
+    for path in _sockets(directory):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
+            stream.setblocking(False)
+            stream.connect(path)
+            pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            found += [pid] if pid > 0 else []
+    return sorted(set(found))
+
+
+def _sockets(directory: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    yield path
+            except FileNotFoundError:
+                continue

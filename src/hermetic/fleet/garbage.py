@@ -2,21 +2,23 @@
 
 import os
 import shutil
-import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from hermetic.contract.environment import EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
 from hermetic.contract.fleet import Removed
+from hermetic.contract.limits import LEASE
 from hermetic.environments import catalog
+from hermetic.environments.beside import end_listener
 from hermetic.environments.janitor import NAME as JANITOR
 from hermetic.environments.janitor import bury
 from hermetic.environments.private import spool_base
-from hermetic.environments.records import Records, is_id
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.records import DamagedRecord, Records, is_id
+from hermetic.environments.unix_socket import is_listened_in, listeners
 from hermetic.session.environment import forget
+from hermetic.session.reaching import reach
 
 LOCK = ".lock"
 
@@ -32,37 +34,68 @@ async def collect(records: Records) -> list[Removed]:
     ]
 
 
-async def collect_some(records: Records, ids: Sequence[str]) -> list[Removed]:
-    """The same for environments with these ids alone."""
-    return [removed async for removed in _environments(records, ids)]
+async def collect_some(records: Records, ids: Sequence[str]) -> tuple[list[Removed], list[str]]:
+    """The same for environments with these ids alone; and why some of them could not be looked at."""
+    problems: list[str] = []
+    return [removed async for removed in _environments(records, ids, problems)], problems
 
 
-async def _environments(records: Records, ids: Sequence[str] | None = None) -> AsyncIterator[Removed]:
-    """Records whose resident is gone."""
+async def _environments(
+    records: Records, ids: Sequence[str] | None = None, problems: list[str] | None = None
+) -> AsyncIterator[Removed]:
+    """Records whose resident is gone, or has not answered for as long as its lease."""
     for record in records.all():
         if ids is not None and record.id not in ids:
             continue
         async with records.lock_at_once(record.id) as is_ours:
-            if is_ours and records.read(record.id) == record and await _took_away(record, records):
-                yield Removed(what="environment", name=record.task or record.id)
+            try:
+                if is_ours and records.read(record.id) == record and await _took_away(record, records):
+                    yield Removed(what="environment", name=record.task or record.id)
+            except (OSError, ExecutionError) as error:  # it may live where we cannot get to now
+                if problems is not None:
+                    problems.append(f"{record.task or record.id}: {error}")
 
 
 async def _took_away(record: EnvironmentRecord, records: Records) -> bool:
+    """False where it lives. Raises EnvironmentUnavailable, ConfigError or OSError where it cannot be looked at."""
+    backend = catalog.find(record.kind)(record.options)
     try:
-        backend = catalog.find(record.kind)(record.options)
-        (await backend.reach(record)).close()
-    except (FileNotFoundError, ConnectionRefusedError):
-        pass
-    except (OSError, EnvironmentUnavailable, ConfigError):
-        return False  # it may live where we cannot get to now
-    else:
+        living = await reach(record, records, patience=0)
+    except Unreachable as error:
+        if error.state == "full":
+            return False
+        if error.state != "stalled" or not await _is_overdue(record, records, backend):
+            raise
+        living = None
+    if living is not None:
+        await living.link.close()
         return False
-    try:
-        await backend.remove(record)
-    except EnvironmentUnavailable:
-        return False
+    await backend.remove(record)
     forget(record, records)
     return True
+
+
+async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Backend) -> bool:
+    """Whether a stalled resident has not answered for as long as its lease; one that its engine paused is not."""
+    since = records.stalled_since(record.id)
+    if since is None or time.time() - since < record.options.get("lease", LEASE.value):
+        return False
+    is_paused = getattr(backend, "is_paused", None)
+    return is_paused is None or not await is_paused(record)
+
+
+async def end_damaged(records: Records, id: str) -> str:
+    """Ends what lives under a record that cannot be used, found by its socket, and removes what it had; what was done.
+
+    Raises EnvironmentUnavailable where the process cannot be ended.
+    """
+    async with records.lock(id):
+        pids = listeners(records.root / id)
+        for pid in pids:
+            await end_listener(pid)
+        records.discard(id)
+    await collect(records)  # its container and its spool, which are known by their names
+    return f"ended process {', '.join(map(str, pids))}" if pids else "nothing lived there"
 
 
 async def _directories(records: Records) -> AsyncIterator[Removed]:
@@ -73,7 +106,7 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
             yield Removed(what="directory", name=name)
         elif is_id(name):
             async with _abandoned(records, name) as it_is:
-                if it_is and not await _is_listened_in(records.root / name):
+                if it_is and not await is_listened_in(records.root / name):
                     shutil.rmtree(records.root / name, ignore_errors=True)
                     yield Removed(what="directory", name=name)
     if await bury(str(records.root)):
@@ -99,7 +132,7 @@ async def _spools(records: Records) -> AsyncIterator[Removed]:
         id, _, rest = path.name.partition(".")
         if is_id(id) and rest.startswith(f"{records.mark}."):
             async with _abandoned(records, id, spool=str(path)) as it_is:
-                if it_is and not await _is_listened_in(records.root / id):
+                if it_is and not await is_listened_in(records.root / id):
                     shutil.rmtree(path, ignore_errors=True)
                     yield Removed(what="spool", name=str(path))
 
@@ -117,24 +150,9 @@ async def _locks(records: Records) -> AsyncIterator[Removed]:
 async def _abandoned(records: Records, id: str, *, spool: str | None = None) -> AsyncIterator[bool]:
     """True when no record has this id, or not this spool, and nobody is opening it; its lock is held then."""
     async with records.lock_at_once(id) as is_ours:
-        record = records.read(id) if is_ours else None
-        yield is_ours and (record is None or (spool is not None and record.spool != spool))
-
-
-async def _is_listened_in(directory: Path) -> bool:
-    """True when a resident lives there, though nobody knows of it: it ends by its lease."""
-    for path in _sockets(directory):
         try:
-            (await connect(path)).close()
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def _sockets(directory: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            path = os.path.join(folder, name)
-            if stat.S_ISSOCK(os.lstat(path).st_mode):
-                yield path
+            record = records.read(id) if is_ours else None
+            is_unknown = record is None or (spool is not None and record.spool != spool)
+        except DamagedRecord:
+            is_unknown = not await is_listened_in(records.root / id)
+        yield is_ours and is_unknown

@@ -237,6 +237,7 @@ _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
     "ConfigError": lambda said: errors.ConfigError(said.message, setting=said.argument),
     "NotPermitted": lambda said: errors.NotPermitted(said.message),
     "EnvironmentUnavailable": lambda said: errors.EnvironmentUnavailable(said.message),
+    "Full": lambda said: errors.Unreachable(said.message, state="full"),
     "Unsupported": lambda said: errors.Unsupported(said.message, capability=said.capability),
     "UnknownProcess": lambda said: errors.UnknownProcess(said.message, process_id=said.process),
     "InputClosed": lambda said: errors.InputClosed(

@@ -12,11 +12,16 @@ from hermetic.resident import frames
 
 PACKAGE = "hermetic_resident"
 
+GIVEN_SECONDS = 30  # for the archive and the configuration to come: a container that is restarted gets none
+
 # Reads the archive from standard input and runs it from memory: the modules as they were compiled where this Python is
-# like the one that built it, else from their source. Looking for files would take longer than all the rest.
+# like the one that built it, else from their source. Looking for files would take longer than all the rest. The first
+# process of a container ignores signals that it has no handler for.
 _BOOT = f"""\
-import _frozen_importlib_external, gc, marshal, sys
+import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
+_signal.signal(_signal.SIGALRM, lambda *_: posix._exit(1))
+_signal.alarm({GIVEN_SECONDS})
 stream = sys.stdin.buffer
 magic, compiled, sources = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
 codes = marshal.loads(compiled) if magic == _frozen_importlib_external.MAGIC_NUMBER else {{}}

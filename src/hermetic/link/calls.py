@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 class Call(Generic[R]):
     """A request with one answer. `repeats`: asking twice does no more than asking once."""
 
-    __slots__ = ("body", "fields", "future", "id", "is_cancelled", "repeats", "reply")
+    __slots__ = ("body", "due", "fields", "future", "id", "is_cancelled", "repeats", "reply")
 
     def __init__(
         self, fields: dict[str, object], reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True
@@ -28,6 +28,7 @@ class Call(Generic[R]):
         self.reply = reply
         self.repeats = repeats
         self.is_cancelled = False
+        self.due: float | None = None  # by the loop's clock: an answer that comes later is overdue; None: never
         self.future: asyncio.Future[tuple[R, bytes]]
 
     def frame(self) -> bytes:
@@ -37,6 +38,15 @@ class Call(Generic[R]):
     def event(self, fields: msgspec.Raw, body: bytes) -> bytes | None:
         """Takes an event; what it returns is sent. Raises FrameError when this request has none."""
         raise FrameError(f"an event for {self.fields['op']!r}, which has none")
+
+    @property
+    def waits(self) -> float | None:
+        """Seconds that the resident was asked to take at most; None where its caller set no clock."""
+        if self.reply is answers.ran:
+            return cast("float | None", self.fields.get("timeout"))
+        if self.fields["op"] in ("wait", "claim"):
+            return None
+        return cast(float, self.fields.get("wait") or self.fields.get("seconds") or self.fields.get("grace") or 0.0)
 
     @property
     def is_awaited(self) -> bool:
@@ -56,6 +66,11 @@ class Following(Call[answers.FollowEnd]):
         super().__init__({"op": "follow", "log": log, "hold": True}, answers.follow_end)
         self.position = offset
         self._take = take
+
+    @property
+    def waits(self) -> None:
+        """None: it goes on as long as the log does."""
+        return
 
     def frame(self) -> bytes:
         """Asks from the byte behind the last one that came."""
@@ -81,6 +96,11 @@ class Standing(Call[answers.Done]):
         super().__init__(dict(fields), answers.done)
         self._again = again
         self._sent = False
+
+    @property
+    def waits(self) -> None:
+        """None: it stays open."""
+        return
 
     def frame(self) -> bytes:
         """The request; a second time means that the connection broke, and what it carried with it."""

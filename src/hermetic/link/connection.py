@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import GREETING
 from hermetic.link import answers
 from hermetic.link.wire import MALFORMED, Frame, FrameReader, pack_frame
@@ -27,7 +27,11 @@ class Misbehaved(EnvironmentUnavailable):
 
 
 class Unanswered(EnvironmentUnavailable):
-    """A greeting that had no answer: nobody is behind the stream, or it broke off just then."""
+    """The stream was closed instead of an answer to the greeting."""
+
+
+class Silent(Unreachable):
+    """A greeting that had no answer in time: the resident is stopped, or does not get to run."""
 
 
 class Connection(asyncio.Protocol):
@@ -52,7 +56,7 @@ class Connection(asyncio.Protocol):
                 hello = await self._greeting
         except TimeoutError:
             self.abort()
-            raise Unanswered(f"the resident did not answer within {GREETING.value:g} s") from None
+            raise Silent(f"the resident did not answer within {GREETING.value:g} s", state="stalled") from None
         except BaseException:
             self.abort()
             stream.close()

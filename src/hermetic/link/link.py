@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import RECONNECT, RECONNECT_PAUSE, UNANSWERED
+from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
+from hermetic.contract.limits import GRACE, GREETING, OVERDUE, PING, RECONNECT, RECONNECT_PAUSE, STALL, UNANSWERED
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.connection import Connection, Misbehaved, Unanswered
@@ -22,7 +24,10 @@ R = TypeVar("R")
 FRUITLESS_CONNECTIONS = 10
 AT_ONCE = 1.0  # seconds
 
+LOOK = 1.0  # seconds between two looks at what is overdue
+
 ENDED_BY_US = "the environment was closed"
+GONE = (ConnectionRefusedError, FileNotFoundError)  # after a connection was lost: the resident has ended
 
 
 class ResidentGone(EnvironmentUnavailable):
@@ -36,12 +41,23 @@ class ResidentGone(EnvironmentUnavailable):
 class GivenUp(ResidentGone, Unreachable):
     """The way to the resident stayed broken for as long as it was tried anew."""
 
-    def __init__(self, reason: str, *, environment: str = "") -> None:
+    def __init__(self, reason: str, *, environment: str = "", state: State = "broken") -> None:
         Unreachable.__init__(
             self, f"environment {environment} cannot be reached: {reason}; attach to it again when the way is mended",
-            environment=environment,
+            environment=environment, state=state,
         )  # fmt: skip
         self.reason = reason
+
+
+class Stalled(ResidentGone, Unreachable):
+    """The resident does not answer, so that the caller's own clock ended the request; it may be fulfilled yet."""
+
+    def __init__(self, *, environment: str = "", was_sent: bool = True) -> None:
+        self.reason = "its resident does not answer: it is stopped or traced, or does not get to run"
+        done = "what was asked may still be done, or not" if was_sent else "nothing was sent"
+        advice = f"wait and try again, or end it from outside: hermetic rm {environment}"
+        message = f"environment {environment} is stalled: {self.reason}; {done}; {advice}"
+        Unreachable.__init__(self, message, environment=environment, state="stalled")
 
 
 class BrokenOff(EnvironmentUnavailable):
@@ -53,10 +69,12 @@ class Link:
 
     def __init__(
         self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
-        patience: float = RECONNECT.value,
+        patience: float = RECONNECT.value, silence: float = STALL.value,
+        on_stall: Callable[[bool], None] = lambda is_stalled: None,
     ) -> None:  # fmt: skip
         self.environment = environment
         self.patience = patience  # seconds
+        self.silence = silence  # seconds without a frame after a ping, before it counts as stalled
         self.is_ending = False  # we told the resident to end: what still runs is ended with it
         self.connections = 0  # made so far: changes when the connection was made anew
         self.hello: answers.Hello
@@ -65,6 +83,13 @@ class Link:
         self._connection: Connection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._fruitless = 0
+        self._on_stall = on_stall
+        self._answers = asyncio.Event()  # not set while it is stalled
+        self._answers.set()
+        self._looking: asyncio.TimerHandle | None = None
+        self._unheard = 0  # looks since a ping without any frame
+        self._next_ping = -math.inf
+        self._is_greeting = False
         self._calls: dict[int, Call[Any]] = {}
         self._last_id = 0
         self._end: Callable[[], EnvironmentUnavailable] | None = None  # makes the error of every later request
@@ -89,15 +114,26 @@ class Link:
         return f"<Link to {self.environment}: {state}, {len(self._calls)} requests open>"
 
     async def open(self) -> answers.Hello:
-        """Connects for the first time. Raises OSError where nobody listens, EnvironmentUnavailable otherwise."""
+        """Connects for the first time; tried again when that failed. Raises OSError, EnvironmentUnavailable."""
         self._loop = asyncio.get_running_loop()
         self._connection, self.hello = await self._connect()
         return self.hello
 
     def send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
-        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when there is nobody to ask."""
+        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when nothing can be asked.
+
+        Nothing is sent to a stalled resident: what its caller was told is not done must not be done later.
+        """
         if self._end is not None:
             raise self._end()
+        if not self._answers.is_set():
+            raise Stalled(environment=self.environment, was_sent=False)
+        future = self._send(call)
+        if (waits := call.waits) is not None:
+            self.expect(call, waits)
+        return future
+
+    def _send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
         self._last_id = call.id = self._last_id + 1
         frame = call.frame()
         future: asyncio.Future[tuple[R, bytes]] = self._loop.create_future()
@@ -116,11 +152,21 @@ class Link:
     def mention(self, op: str, **fields: object) -> None:
         """Asks for something whose answer nobody waits for."""
         if self._end is None:
-            answer = self.send(Call({"op": op, **fields}, answers.done))
+            answer = self._send(Call({"op": op, **fields}, answers.done))
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whatever it is
+
+    async def recover(self) -> None:
+        """Returns when the resident answers; where it is stalled, a while is waited for that. Raises Stalled."""
+        if not self._answers.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GREETING.value):
+                    await self._answers.wait()
+            if not self._answers.is_set():
+                raise Stalled(environment=self.environment, was_sent=False)
 
     async def finish(self, call: Call[R]) -> tuple[R, bytes]:
         """Sends a request and waits for its answer, as `ask` does."""
+        await self.recover()
         try:
             return await self.send(call)
         except asyncio.CancelledError:
@@ -133,20 +179,25 @@ class Link:
             self._connection.send(pack_frame(EVENT, call.id, fields, body))
 
     def cancel(self, call: Call[Any]) -> None:
-        """Tells the resident that nobody wants the answer; one still comes."""
+        """Tells the resident that the answer is not wanted; one still comes, and soon."""
         call.is_cancelled = True
-        if call.id in self._calls and self._connection is not None:
-            self._connection.send(pack_frame(CANCEL, call.id, {}))
+        if call.id in self._calls:
+            self.expect(call, GRACE.value)
+            if self._connection is not None:
+                self._connection.send(pack_frame(CANCEL, call.id, {}))
 
     async def stop(self, call: Call[R]) -> tuple[R, bytes] | None:
         """Cancels a request and waits for its last answer, however often the waiter is cancelled meanwhile.
 
-        None when that answer is an error, or came before.
+        None when that answer is an error, came before, or does not come because the resident is stalled.
         """
         if call.id not in self._calls:
             return None
         last = call.future = self._loop.create_future()
         self.cancel(call)
+        if not self._answers.is_set():
+            last.cancel()
+            return None
         while not last.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([last])
@@ -167,6 +218,9 @@ class Link:
     async def close(self) -> None:
         """Closes the connection; open requests end with EnvironmentUnavailable."""
         self._finish(self._closed)
+        self._answers.set()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._reconnecting is not None:
             self._reconnecting.cancel()
             await asyncio.wait([self._reconnecting])
@@ -175,21 +229,75 @@ class Link:
             await self._connection.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Returns when the resident has closed the connection; it is not made anew."""
+        """Returns when the resident has closed the connection, which is not made anew, or is stalled."""
         if self._connection is not None:
             self._end = self._closed
-            await self._connection.wait_closed()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STALL.value):
+                    await self._connection.wait_closed()
 
     async def _connect(self) -> tuple[Connection, answers.Hello]:
         connection = Connection(self._receive, self._broken)
-        hello = await connection.greet(await self._dial(), self._token)
+        stream = await self._dial()
+        self._is_greeting = True
+        try:
+            hello = await connection.greet(stream, self._token)
+        finally:
+            self._is_greeting = False
         self.connections += 1
         self._connected = self._loop.time()
+        self._heard()
         return connection, hello
+
+    def expect(self, call: Call[Any], seconds: float = 0.0) -> None:
+        """From now on, the answer is overdue after so many seconds and a little more."""
+        call.due = self._loop.time() + seconds + OVERDUE.value
+        if self._looking is None:
+            self._looking = self._loop.call_later(LOOK, self._look)
+
+    def _look(self) -> None:
+        """Asks whether the resident lives where an answer is overdue; without a sign of it, the answer is given up.
+
+        Looks are counted, not seconds: a loop that was held up itself may have answers that it has not read yet.
+        """
+        self._looking = None
+        now = self._loop.time()
+        dues = [(call.due, call) for call in self._calls.values() if call.due is not None and call.is_awaited]
+        overdue = [call for due, call in dues if due <= now]
+        is_on_its_way = self._connection is None and not self._is_greeting  # the transport has a patience of its own
+        if self._answers.is_set() and (not overdue or is_on_its_way):
+            self._unheard = 0
+        elif self._unheard:
+            self._unheard += 1
+        elif now >= self._next_ping:
+            self._unheard, self._next_ping = 1, now + PING.value
+            self.mention("ping")
+        if self._unheard * LOOK > self.silence:
+            self._stalled(overdue)
+        if dues and self._end is None and self._looking is None:
+            self._looking = self._loop.call_later(LOOK, self._look)
+
+    def _stalled(self, overdue: list[Call[Any]]) -> None:
+        """The caller's clock ends what is overdue; should the resident go on, it finds that cancelled."""
+        if self._answers.is_set():
+            self._answers.clear()
+            self._on_stall(True)
+        for call in overdue:
+            self.cancel(call)
+            self._fail(call, Stalled(environment=self.environment))
+
+    def _heard(self) -> None:
+        """The resident lives."""
+        self._unheard = 0
+        if not self._answers.is_set():
+            self._answers.set()
+            self._on_stall(False)
 
     def _receive(self, frame: Frame) -> None:
         kind, number, fields, body = frame
         self._fruitless = 0
+        if self._unheard:
+            self._heard()
         try:
             call = self._calls.get(number)
             if call is None:
@@ -242,12 +350,14 @@ class Link:
         began = self._loop.time()
         try:
             connection, hello = await self._connect_patiently(began + self.patience)
-        except Unreachable as error:
+        except (EnvironmentUnavailable, OSError) as error:
             seconds = self._loop.time() - began
-            self._gone(f"{ended} and for {seconds:.0f} s no new one could be made ({error})", GivenUp)
-            return
-        except (OSError, EnvironmentUnavailable) as error:
-            self._gone(f"{ended} and a new one failed ({error})")
+            if isinstance(error, Unreachable) or not isinstance(error, (*GONE, EnvironmentUnavailable)):
+                state = error.state if isinstance(error, Unreachable) else "busy"
+                tried = f"{ended} and for {seconds:.0f} s no new one could be made ({error})"
+                self._gone(tried, partial(GivenUp, state=state))
+            else:
+                self._gone(f"{ended} and a new one failed ({error})")
             return
         if hello.resident != self.hello.resident:
             connection.abort()
@@ -266,7 +376,9 @@ class Link:
                 unanswered += 1
                 if unanswered == UNANSWERED.value:
                     raise
-            except Unreachable:
+            except GONE:
+                raise
+            except (OSError, Unreachable):  # also where this program has no descriptor left
                 unanswered = 0
                 if self.is_ending or self._loop.time() + pause > deadline:
                     raise
@@ -283,7 +395,7 @@ class Link:
             if call.is_cancelled:
                 connection.send(pack_frame(CANCEL, call.id, {}))
 
-    def _gone(self, reason: str, kind: type[ResidentGone] = ResidentGone) -> None:
+    def _gone(self, reason: str, kind: Callable[..., ResidentGone] = ResidentGone) -> None:
         self._reconnecting = None
         if self.is_ending:
             reason, kind = ENDED_BY_US, ResidentGone

@@ -47,6 +47,8 @@ def main(
 ) -> NoReturn:
     """Never returns: the process that was started becomes the resident, or ends once that stands on its own."""
     config = read_config(stream)
+    signal.alarm(0)  # it was set before anything was read
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     close_inherited()
     os.umask(0o077)
     if not config["directory"]:

@@ -107,6 +107,9 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         )
         self.loop.call_before_sleep(prepare)  # while the first shell starts
 
+    def do_ping(self, request: Request) -> None:
+        request.reply({})
+
     # -- processes
     def _job(self, request: Request) -> Job:
         return self.resident.job(take.text(request.fields, "process"))

@@ -26,6 +26,7 @@ GREETING_SECONDS = 5
 OPEN_REQUESTS = 1024  # of one client
 OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
 CLIENTS = 64
+UNGREETED = 64  # more connections, of clients that have yet to greet or are refused
 
 
 class Server:
@@ -44,7 +45,7 @@ class Server:
         if connection is None:
             return
         _, uid = stream.peer(connection)
-        if uid not in self.users or len(self.clients) >= CLIENTS:
+        if uid not in self.users or len(self.clients) >= CLIENTS + UNGREETED:
             connection.close()
             return
         self.clients.add(Client(self, connection))
@@ -172,9 +173,11 @@ class Client:
             self.loop.on_error()
 
     def greet(self, token: bytes) -> None:
-        """Whether the token is ours; a wrong one ends the connection."""
+        """Whether the token is ours; a wrong one ends the connection. Raises Refusal at the limit of clients."""
         if not _compare_digest(token, self.server.token):
             raise frames.FrameError("wrong token")
+        if not self.greeted and self.server.attached >= CLIENTS:
+            raise Refusal("Full", "%d clients are attached, the most: close one of them, then try again" % CLIENTS)
         if self.closed:  # its greeting had to wait
             return
         self.server.attached += not self.greeted

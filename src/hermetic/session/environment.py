@@ -14,7 +14,7 @@ from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentR
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
 from hermetic.environments.profile import CACHES, SKILLS
-from hermetic.environments.records import Records
+from hermetic.environments.records import DamagedRecord, Records
 from hermetic.link import answers
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_id
@@ -160,8 +160,12 @@ async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: 
 
 def forget(record: EnvironmentRecord, records: Records) -> None:
     """Takes away what the host remembers of an environment whose resident is gone."""
-    current = records.read(record.id)
-    if current is None or current.resident == record.resident:
+    try:
+        current = records.read(record.id)
+        is_its_own = current is None or current.resident == record.resident
+    except DamagedRecord:
+        is_its_own = True
+    if is_its_own:
         records.discard(record.id)
     if record.spool is not None:
         shutil.rmtree(record.spool, ignore_errors=True)

@@ -27,6 +27,7 @@ class LiveOutput:
     async def drain(self, totals: list[int]) -> None:
         """Returns when as many bytes of each log have been handed over."""
         for following, total in zip(self._followings, totals, strict=True):
+            self._link.expect(following)
             while following.position < total and not following.future.done():
                 self._moved.clear()
                 following.future.add_done_callback(self._wake)

@@ -5,31 +5,26 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unreachable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
-from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
-from hermetic.environments.starting import MOST_STDERR
+from hermetic.environments.records import DamagedRecord, Records, id_for_task, new_id, runtime_root
+from hermetic.environments.starting import MOST_STDERR, is_scarce
+from hermetic.environments.unix_socket import is_listened_in
 from hermetic.link.link import Link
 from hermetic.session.environment import Environment, end, forget
-
-
-class Living(NamedTuple):
-    """An environment that answers."""
-
-    backend: Backend
-    record: EnvironmentRecord
-    link: Link
+from hermetic.session.reaching import link_to, reach, scarce
 
 
 class LivesOtherwise(ConfigError):
@@ -79,14 +74,18 @@ def open(
     With `policy` ("ask", "deny" or "allow"), what this caller runs, types and writes there is judged first, and
     `approver` is asked about what is dangerous; without, the caller is trusted.
     Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
-    `replace=True`; EnvironmentUnavailable when it does not come up.
+    `replace=True`; EnvironmentUnavailable when it does not come up; Unreachable when the task's environment may live
+    and does not let this caller in: nothing is ended then, and nothing started.
     """
     return Opening(lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver))
 
 
 def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> Opening:
-    """The living environment of a task, or with this id, whoever opened it. Raises EnvironmentUnavailable."""
-    return Opening(lambda: _attach(task_or_id), _guarding(policy, approver))
+    """The living environment of a task, or with this id, whoever opened it.
+
+    Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let this caller in.
+    """
+    return Opening(lambda: attach_environment(task_or_id), _guarding(policy, approver))
 
 
 def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:
@@ -123,9 +122,9 @@ async def open_environment(
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     is_watched = getattr(backend, "leaves_files", False)
-    async with Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
-        if task is not None and (record := records.of_task(task)):
-            living = await _reach(record)
+    async with _no_bare_errors(), Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
+        if task is not None and (record := await _known(records, task)):
+            living = await reach(record, records)
             if living is not None:
                 differing = _differing(record, backend, options)
                 if not differing:
@@ -141,14 +140,16 @@ async def open_environment(
         return await (start or start_new)(Ordered(backend, records, id, task, watch))
 
 
-async def _attach(task_or_id: str) -> Environment:
+async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
+    """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy."""
     if not isinstance(task_or_id, str):
         raise InvalidArgument(
             f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
         )
-    records = Records(runtime_root())
-    record = records.find(task_or_id)
-    living = await _reach(record) if record else None
+    async with _no_bare_errors():
+        records = Records(runtime_root())
+        record = records.find(task_or_id)
+        living = await reach(record, records, patience) if record else None
     if living is None:
         known = ", ".join(other.task or other.id for other in records.all()) or "none"
         raise EnvironmentUnavailable(
@@ -159,28 +160,35 @@ async def _attach(task_or_id: str) -> Environment:
 
 async def is_living(task: str) -> bool:
     """Whether a task's environment answers, whoever opened it; nothing is started. Raises Unreachable."""
-    record = Records(runtime_root()).of_task(task)
-    living = await _reach(record) if record else None
+    records = Records(runtime_root())
+    async with _no_bare_errors():
+        record = await _known(records, task)
+        living = await reach(record, records) if record else None
     if living is None:
         return False
     await living.link.close()
     return True
 
 
-async def _reach(record: EnvironmentRecord) -> Living | None:
-    """The environment of a record, attached to; None when nobody answers there any more. Raises Unreachable."""
-    backend = catalog.find(record.kind)(record.options)
-    link = _link(backend, record)
+async def _known(records: Records, task: str) -> EnvironmentRecord | None:
+    """The record of a task. Raises DamagedRecord where that cannot be used and something lives there."""
     try:
-        await link.open()
-    except Unreachable:  # it may live: neither is it gone nor may another take its place
+        return records.of_task(task)
+    except DamagedRecord:
+        if await is_listened_in(records.root / id_for_task(task)):
+            raise
+        return None
+
+
+@asynccontextmanager
+async def _no_bare_errors() -> AsyncIterator[None]:
+    """An opener that has run out of descriptors or memory is told so by a typed error."""
+    try:
+        yield
+    except OSError as error:
+        if problem := scarce(error):
+            raise problem from error
         raise
-    except (OSError, EnvironmentUnavailable):
-        return None
-    if link.hello.resident != record.resident:
-        await link.close()
-        return None
-    return Living(backend, record, link)
 
 
 async def _take_away(stale: EnvironmentRecord, records: Records) -> None:
@@ -236,7 +244,7 @@ async def _started(
 
 async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, watch: Watch) -> Link:
     """Attached to a new resident, which is remembered from then on; else it is taken away again."""
-    link = _link(backend, record)
+    link = link_to(backend, record, records)
     try:
         records.write(record)
         await link.open()
@@ -245,7 +253,7 @@ async def _first_link(backend: Backend, record: EnvironmentRecord, records: Reco
         await link.close()
         await backend.remove(record)
         forget(record, records)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not is_scarce(error):
             raise EnvironmentUnavailable(
                 f"the new resident cannot be reached: {error}", environment=record.id
             ) from error
@@ -261,10 +269,6 @@ async def _set_up(environment: Environment, text: str | None) -> None:
     if result.exit_code != 0:
         said = f"; it said:\n{result.output[-MOST_STDERR:]}" if result.output else ""
         raise EnvironmentUnavailable(f"setup {result.ending}: correct its text{said}", environment=environment.id)
-
-
-def _link(backend: Backend, record: EnvironmentRecord) -> Link:
-    return Link(lambda: backend.reach(record), record.token, environment=record.id)
 
 
 def _differing(record: EnvironmentRecord, backend: Backend, given: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, F
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call
-from hermetic.link.link import ENDED_BY_US, Link, ResidentGone
+from hermetic.link.link import ENDED_BY_US, Link, ResidentGone, Stalled
 from hermetic.session.arguments import (
     check_callback,
     check_count,
@@ -172,7 +172,12 @@ class Session:
             if self._before is not None:
                 await self._before()
             mine = fields if known is None else {**fields, "known": known}
-            said = await self._with_command(mine, text, data, self._start)
+            try:
+                said = await self._with_command(mine, text, data, self._start)
+            except Stalled:
+                if id is None:  # its caller cannot know it: should the resident start it yet, it ends it
+                    self._link.mention("kill", process=chosen)
+                raise
             return Process(self._link, said.process, self._guard)
 
         return await attempt() if self._guard is None else await judged_again(attempt)
@@ -311,6 +316,7 @@ class Session:
             await self._guard.write(*paths)
 
     async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Result:
+        await self._link.recover()
         future = self._link.send(call)
         try:
             said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
@@ -355,6 +361,7 @@ class Session:
         self, call: Call[answers.Ran], most: int, takers: Takers, cancel: asyncio.Event | None
     ) -> Result:
         """Runs; the first taker gets the output as it comes, the second what goes to stderr where that is apart."""
+        await self._link.recover()
         future = self._link.send(call)
         live = LiveOutput(self._link, call)
         try:
@@ -376,6 +383,7 @@ class Session:
 
     async def _start(self, fields: Fields, body: bytes) -> answers.Described:
         call = Call(fields, answers.described, body)
+        await self._link.recover()
         future = self._link.send(call)
         try:
             said, _ = await future

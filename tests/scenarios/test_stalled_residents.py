@@ -1,0 +1,236 @@
+"""A resident that is stopped or traced: the caller's own clock ends its calls, and the host can end the environment."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hermetic
+from hermetic import Cancelled, Exited, Lost, TimedOut, Unreachable
+from hermetic.contract.limits import GRACE, GREETING, OVERDUE, STALL
+from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.starting import ended
+from hermetic.fleet.garbage import collect
+from tests.cli.program import hermetic as program
+from tests.environments.engines import ask, need_engine
+from tests.programs import need_variable
+from tests.scenarios.living import is_alive, with_argument
+from tests.sizes import scale
+
+TASK = "stalls"
+BOUND = OVERDUE.value + STALL.value + 2  # seconds from a call's own time to its answer, on a quiet machine
+SLACK = 20.0  # seconds, on a busy one
+
+
+def resident() -> int:
+    record = Records(runtime_root()).of_task(TASK)
+    assert record is not None
+    return record.pid
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[hermetic.Environment]:
+    environment = await hermetic.open("local", task=TASK, login=False, **options)
+    try:
+        yield environment
+    finally:
+        await environment.close(remove=True)
+
+
+async def test_the_callers_clock_ends_a_call_and_the_next_caller_is_told(tmp_path: Path) -> None:
+    async with opened(cwd=str(tmp_path)) as env:
+        await env.run("true")
+        os.kill(resident(), signal.SIGSTOP)
+        began = time.monotonic()
+        result = await env.run("echo x >> ran", timeout=1)
+        assert time.monotonic() - began < 1 + GRACE.value + BOUND + SLACK
+        assert isinstance(result.ending, Lost)
+        assert "does not answer" in str(result.ending)
+        assert Records(runtime_root()).stalled_since(env.id) is not None
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="nothing was sent") as caught:
+            await env.run("echo y >> ran", timeout=1)
+        assert time.monotonic() - began < GREETING.value + SLACK
+        assert caught.value.state == "stalled"
+        os.kill(resident(), signal.SIGCONT)
+        assert (await env.run("echo back")).output == "back\n"
+        assert Records(runtime_root()).stalled_since(env.id) is None
+        assert (tmp_path / "ran").exists() is False or (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_cancelling_and_interrupting_answer_though_the_resident_does_not() -> None:
+    async with opened() as env:
+        cancel = asyncio.Event()
+        told = asyncio.ensure_future(env.run("sleep 600", cancel=cancel))
+        cancelled = asyncio.ensure_future(env.run("sleep 600"))
+        asked = [asyncio.ensure_future(env.info()), asyncio.ensure_future(env.start("sleep 600"))]
+        await asyncio.wait(asked)
+        os.kill(resident(), signal.SIGSTOP)
+        asked = [asyncio.ensure_future(env.info()), asyncio.ensure_future(env.read_file("/etc/hosts"))]
+        cancel.set()
+        cancelled.cancel()
+        async with asyncio.timeout(GRACE.value + BOUND + SLACK):
+            assert isinstance((await told).ending, Lost)
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            for one in asked:
+                with pytest.raises(Unreachable):
+                    await one
+        os.kill(resident(), signal.SIGCONT)
+        assert (await env.run("echo back")).output == "back\n"
+
+
+async def test_a_call_without_a_clock_waits_for_the_resident() -> None:
+    async with opened() as env:
+        running = asyncio.ensure_future(env.run("sleep 1; echo done"))
+        await env.info()
+        os.kill(resident(), signal.SIGSTOP)
+        with pytest.raises(Unreachable):
+            await env.info()
+        assert not running.done()
+        os.kill(resident(), signal.SIGCONT)
+        assert (await running).output == "done\n"
+
+
+async def test_an_environment_that_is_stalled_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = f"77{os.getpid()}.25"
+    env = await hermetic.open("local", task=TASK, login=False)
+    info = await env.info()
+    await env.start(f"setsid sleep {odd}")
+    assert info.guardian is not None
+    for pid in (info.pid, info.guardian):
+        os.kill(pid, signal.SIGSTOP)
+    async with asyncio.timeout(BOUND + 60):
+        await env.close(remove=True)
+    assert not is_alive(info.pid)
+    assert not is_alive(info.guardian)
+    assert with_argument(odd) == []
+    assert os.listdir(runtime_root()) == []
+
+
+TRACER = """
+import ctypes, os, signal, sys, time
+PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+libc = ctypes.CDLL(None, use_errno=True)
+for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+    if libc.ptrace(request, int(sys.argv[1]), 0, 0):
+        sys.exit(os.strerror(ctypes.get_errno()))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
+    env = await hermetic.open("local", task=TASK, login=False)
+    pid = resident()
+    tracer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TRACER, str(pid), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert tracer.stdout is not None
+    if await tracer.stdout.readline() != b"held\n":
+        await tracer.wait()
+        await env.close(remove=True)
+        pytest.skip("this user may not trace its own processes")
+    try:
+        done = await asyncio.to_thread(program, "rm", TASK)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode() == f"{TASK}: it was stalled; sent SIGKILL to process {pid}\n"
+        assert not is_alive(pid)
+    finally:
+        tracer.kill()
+        await tracer.wait()
+    await env.close()
+    assert [name for name in os.listdir(runtime_root()) if name != "janitor"] == []
+
+
+async def test_rm_kills_the_container_of_a_stalled_resident() -> None:
+    need_engine("docker")
+    env = await hermetic.open("docker", task=TASK, image=need_variable("IMAGE_BASE"))
+    record = Records(runtime_root()).of_task(TASK)
+    assert record is not None
+    name = record.place["container"]
+    ask("docker", ["kill", "--signal", "STOP", name])
+    done = await asyncio.to_thread(program, "rm", TASK)
+    assert done.stdout.decode() == f"{TASK}: it was stalled; killed and removed container {name}\n"
+    assert done.returncode == 0
+    assert ask("docker", ["ps", "--all", "--quiet", "--filter", f"name={name}"]) == ""
+    await env.close()
+
+
+async def test_one_that_does_not_answer_for_its_lease_is_ended() -> None:
+    """The janitor looks when the lease is over, though the caller that noticed it is gone."""
+    env = await hermetic.open("local", task=TASK, login=False, lease=1)
+    pid = resident()
+    os.kill(pid, signal.SIGSTOP)
+    await env.close()
+    done = await asyncio.to_thread(program, "ps")
+    assert done.returncode == 0
+    async with asyncio.timeout(100):
+        await ended(pid)
+        while [name for name in os.listdir(runtime_root()) if name != "janitor"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_gc_leaves_one_that_stalls_for_less_than_its_lease() -> None:
+    async with opened(lease=300) as env:
+        await env.run("X=kept")
+        os.kill(resident(), signal.SIGSTOP)
+        assert await collect(Records(runtime_root())) == []
+        since = Records(runtime_root()).stalled_since(env.id)
+        assert since is not None
+        os.kill(resident(), signal.SIGCONT)
+        assert (await env.run("echo $X")).output == "kept\n"
+
+
+@pytest.mark.slow
+async def test_every_call_answers_within_its_bound_whenever_the_resident_is_stopped(tmp_path: Path) -> None:
+    """Stops of random length at random moments. Nothing runs twice, and nothing that is told as done is missing."""
+    chance = random.Random(7)
+    async with opened(cwd=str(tmp_path)) as env:
+        pid = resident()
+        over = asyncio.Event()
+
+        async def stop_now_and_then() -> None:
+            while not over.is_set():
+                await asyncio.sleep(chance.expovariate(8))
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    await asyncio.sleep(chance.choice((0.01, 0.1, 0.5, 2.0, BOUND + 4)))
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+
+        async def call(number: int) -> None:
+            timeout = chance.choice((0.2, 1.0, 5.0))
+            text = chance.choice(("", "sleep 0.3; ", "sleep 30; "))
+            began = time.monotonic()
+            try:
+                result = await env.run(f"echo {number} >> ran; {text}echo {number} >> done", timeout=timeout)
+            except Unreachable:
+                ending = None
+            else:
+                ending = result.ending
+            assert time.monotonic() - began < timeout + GREETING.value + GRACE.value + BOUND + SLACK
+            assert ending is None or isinstance(ending, Exited | TimedOut | Lost | Cancelled)
+            endings[number] = ending
+
+        endings: dict[int, object] = {}
+        stopping = asyncio.ensure_future(stop_now_and_then())
+        try:
+            for start in range(0, scale(120), 6):
+                await asyncio.gather(*map(call, range(start, start + 6)))
+        finally:
+            over.set()
+            await stopping
+        await env.run("true")
+        ran, done = ((tmp_path / name).read_text().split() for name in ("ran", "done"))
+        assert len(ran) == len(set(ran))
+        assert {str(number) for number, ending in endings.items() if ending == Exited(0)} <= set(done)
+        assert {str(number) for number, ending in endings.items() if ending is None}.isdisjoint(ran)

@@ -49,7 +49,7 @@ async def by_kill(env: hermetic.Environment, command: str) -> float:
     process = await env.start(command)
     await process.wait_for("ready", timeout=PATIENCE)
     started = time.perf_counter()
-    await process.kill()
+    await process.kill(GRACE.value)
     return time.perf_counter() - started
 
 

@@ -199,8 +199,9 @@ class Toolbox:
         for id in self._fleet.tasks if task_id is None else [task_id]:
             running = await self.running(id, since=since)
             async with self._place(id) as environment:
-                for process in await asyncio.gather(*map(environment.process, running)):
-                    await process.kill()
+                processes = await asyncio.gather(*map(environment.process, running))
+                await asyncio.gather(*(process.kill(self._limits.kill_grace) for process in processes))
+                for process in processes:
                     await self._notices.amend(process, ended_by="kill_all")
             count += len(running)
         return count
@@ -300,6 +301,7 @@ def _limits_of(settings: Settings) -> ToolLimits:
         longest_foreground=terminal.longest_timeout,
         output=terminal.output_characters,
         read=settings.files.read_characters,
+        kill_grace=terminal.kill_grace,
     )
 
 

@@ -99,7 +99,7 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec"),
-        ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: l"),
+        ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: k"),
         ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
         ("terminal.output_characters = 5", ":1: terminal.output_characters cannot be 5"),

@@ -14,7 +14,8 @@ from tests.config.test_page import KEYS
 
 LIMITS = {
     "environment.lease": 300, "environment.unattended": 86_400, "terminal.timeout": 180,
-    "terminal.longest_timeout": 600, "terminal.output_characters": 50_000, "files.read_characters": 100_000,
+    "terminal.longest_timeout": 600, "terminal.output_characters": 50_000, "terminal.kill_grace": 2,
+    "files.read_characters": 100_000,
     "code_execution.timeout": 300, "code_execution.max_tool_calls": 50, "approvals.session_seconds": 43_200,
     "approvals.always_days": 90,
 }  # fmt: skip

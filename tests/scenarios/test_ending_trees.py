@@ -9,7 +9,7 @@ import time
 import pytest
 
 import hermetic
-from hermetic import Cancelled, TimedOut
+from hermetic import Cancelled, Exited, TimedOut
 from tests.scenarios.living import begin, is_alive, with_argument
 from tests.sizes import scale
 
@@ -64,7 +64,7 @@ async def test_two_hundred_ends_of_trees_leave_no_survivor_and_come_soon() -> No
                 process = await env.start(command)
                 await process.wait_for("up", timeout=20)
                 moment = time.perf_counter()
-                await process.kill()
+                await process.kill(GRACE)
                 took = time.perf_counter() - moment
             assert with_argument(odd) == [], (kind, way)
             late.append(took - (GRACE if kind in IGNORES_TERM else 0))
@@ -101,3 +101,35 @@ async def test_commands_beside_each_other_end_apart() -> None:
         assert len(with_argument(kept)) >= before
         await keeper.kill(grace=0)
         assert with_argument(kept) == []
+
+
+SAVES = "trap 'sleep 0.7 && echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+async def test_a_killed_process_has_time_to_save_its_work() -> None:
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start(SAVES)
+        await process.wait_for("up", timeout=20)
+        assert await process.kill() == Exited(0)
+        assert (await process.read()).data.endswith(b"saved\n")
+
+
+async def test_what_a_term_handler_starts_gets_no_term() -> None:
+    """The handler's own helper, after the process that started it has ended."""
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start(
+            "trap '(sleep 0.7 && echo helped) & exit 0' TERM; echo up; while :; do sleep 0.05; done"
+        )
+        await process.wait_for("up", timeout=20)
+        await process.kill(grace=60)
+        assert (await process.read()).data.endswith(b"helped\n")
+
+
+async def test_the_time_between_term_and_kill_is_the_callers() -> None:
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start(SAVES.replace("0.7", "1000"))
+        await process.wait_for("up", timeout=20)
+        moment = time.perf_counter()
+        await process.kill(grace=0.1)
+        assert time.perf_counter() - moment < 1.5  # not the default
+        assert (await env.run(SAVES.replace("0.7", "1000"), timeout=0.2)).duration < 2.0  # 0.25 s after its time

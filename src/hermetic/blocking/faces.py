@@ -13,7 +13,7 @@ from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Isolation, SessionState
 from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.fleet import FleetInfo, Removed
-from hermetic.contract.limits import FRAME_BODY, GRACE
+from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
 from hermetic.fleet import fleet as fleets
 from hermetic.session import environment as environments
@@ -130,7 +130,7 @@ class Process:
         """Sends a signal, by number or name."""
         return self._portal.call(self._process.signal, signal, tree=tree)
 
-    def kill(self, grace: float = GRACE.value) -> Ending | None:
+    def kill(self, grace: float = KILL_GRACE.value) -> Ending | None:
         """Ends its whole tree, and returns when nothing is left."""
         return self._portal.call(self._process.kill, grace)
 

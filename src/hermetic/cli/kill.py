@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hermetic.cli.dispatch import FAILED, complain
 from hermetic.cli.places import Place, add_place_option, attached, find_process
 from hermetic.contract.errors import ExecutionError
-from hermetic.contract.limits import GRACE
+from hermetic.contract.limits import KILL_GRACE
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -18,7 +18,9 @@ def add_parser(subparsers: "SubParsers") -> None:
     parser = subparsers.add_parser(
         "kill", description="Ends processes with their whole trees: TERM, then KILL to what is left after the grace."
     )
-    parser.add_argument("--grace", metavar="S", type=float, default=GRACE.value, help="seconds (default: %(default)s)")
+    parser.add_argument(
+        "--grace", metavar="S", type=float, default=KILL_GRACE.value, help="seconds (default: %(default)s)"
+    )
     parser.add_argument("--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …")
     add_place_option(parser)
     parser.add_argument("ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one")

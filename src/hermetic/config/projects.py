@@ -149,6 +149,7 @@ CLASSES: Mapping[str, Class] = {
     "terminal.timeout": _NOT_MORE,
     "terminal.longest_timeout": _NOT_MORE,
     "terminal.output_characters": _NOT_MORE,
+    "terminal.kill_grace": _NOT_MORE,
     "files.write_root": Class(
         "tighten", "any directory, where you set none", lambda asked: asked.users in (None, asked.value)
     ),

@@ -10,6 +10,7 @@ from hermetic.contract.limits import (
     CODE_CALLS,
     CODE_TIME,
     FOREGROUND,
+    KILL_GRACE,
     LONGEST_FOREGROUND,
     MODEL_OUTPUT,
     READ_CHARACTERS,
@@ -40,6 +41,7 @@ class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Seconds = FOREGROUND.value  # for a command that says nothing else
     longest_timeout: Seconds = LONGEST_FOREGROUND.value  # most that a command may ask for
     output_characters: Characters = MODEL_OUTPUT.value  # most output in an answer
+    kill_grace: Seconds = KILL_GRACE.value  # between TERM and KILL, when the process tool kills
 
 
 class FilesSettings(msgspec.Struct, frozen=True, kw_only=True):

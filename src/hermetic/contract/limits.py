@@ -63,8 +63,9 @@ TAG = Limit("tag", 2048, "bytes", "longest text that is remembered with a proces
 TERMINAL = Limit("terminal", 10000, "cells", "largest terminal, in rows and in columns")
 DURATION = Limit("duration", 1e9, "seconds", "longest duration; one beyond it counts as this one")
 
-GRACE = Limit("grace", 0.25, "seconds", "between TERM and KILL, when a tree is ended")
-TERM_AGAIN = Limit("term_again", 0.02, "seconds", "before TERM is sent again to those that it ends")
+GRACE = Limit("grace", 0.25, "seconds", "between TERM and KILL, when a timeout or a cancel ends a command")
+KILL_GRACE = Limit("kill_grace", 2.0, "seconds", "between TERM and KILL of `kill`, unless told otherwise")
+TERM_AGAIN = Limit("term_again", 0.02, "seconds", "before TERM is sent again to a tree without a handler for it")
 KILL_LOOK = Limit("kill_look", 0.1, "seconds", "before a killed tree is looked at without any event")
 KILL = Limit("kill", 10.0, "seconds", "for the kernel to let a killed process go; then it counts as a survivor")
 LEASE = Limit("lease", 300.0, "seconds", "life with nobody attached and nothing running")
@@ -207,7 +208,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     ERROR_LOG,
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, WORKER_ANSWER, WORKERS, COMMAND, COMMAND_SHOWN, COMMAND_LISTED,
     LISTED, ID_LENGTH, TAG, TERMINAL, DURATION,
-    GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
+    GRACE, KILL_GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
     CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
     RECONNECT, RECONNECT_PAUSE, UNANSWERED, OVERDUE, STALL, PING, REACH,
     INSTANCE, CALLED_START, RUNTIME, CALL, BUILD,

@@ -33,7 +33,7 @@ class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     pattern: Annotated[bool, Meta(description="wait_for: data is a regular expression.")] = False
     on: Annotated[Literal["output", "screen"], Meta(description="wait_for: where to look.")] = "output"
     timeout: Annotated[float | None, Meta(description="Seconds for wait and wait_for; default 180.")] = None
-    grace: Annotated[float | None, Meta(description="kill: seconds between TERM and KILL; default 0.25.")] = None
+    grace: Annotated[float | None, Meta(description="kill: seconds between TERM and KILL; default 2.")] = None
     cursor: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="poll: where the last answer ended.")] = None
     offset: Annotated[int, Meta(description="log: first line to show; 0 shows the last ones.", ge=0)] = 0
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="log: most lines, default 200.")] = None

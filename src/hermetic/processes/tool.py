@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument, UnknownProcess
-from hermetic.contract.limits import FINAL_OUTPUT, GRACE, ID_LENGTH, LOG_LINES, PREVIEW
+from hermetic.contract.limits import FINAL_OUTPUT, ID_LENGTH, LOG_LINES, PREVIEW
 from hermetic.contract.tool import Fields, Tool
 from hermetic.processes.arguments import DESCRIPTION, ProcessArguments
 from hermetic.processes.describing import KILLED_HERE, described, listing
@@ -184,7 +184,7 @@ async def _kill(asked: Asked) -> Fields:
     if asked.process.info.ending is not None:
         return await _final(asked, FINAL_OUTPUT.value) | {"status": "already_exited"}
     with asked.task.watcher.attended(asked.process.id):
-        await asked.process.kill(GRACE.value if grace is None else grace)
+        await asked.process.kill(asked.task.limits.kill_grace if grace is None else grace)
         await asked.task.watcher.amend(asked.process, ended_by=KILLED_HERE)
         return await _final(asked, FINAL_OUTPUT.value) | {"status": "killed"}
 

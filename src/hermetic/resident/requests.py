@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .server import Request
 
 LISTED = 1500  # processes in one answer
+KILL_GRACE_SECONDS = 2.0
 
 OF_FILES = frozenset(
     (
@@ -210,7 +211,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     def do_kill(self, request: Request) -> None:
         job = self._job(request)
-        grace = take.seconds(request.fields, "grace", 0.25)
+        grace = take.seconds(request.fields, "grace", KILL_GRACE_SECONDS)
         if job.has_ended:  # what it left behind may live on
             job.end_members(grace, lambda _: request.reply({"process": job.describe()}))
             return

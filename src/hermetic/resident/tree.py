@@ -126,22 +126,23 @@ def send(pids: Iterable[int], number: int) -> list[int]:
     return refused
 
 
-def dies_of_term(pid: int) -> bool:
-    """Whether TERM is neither caught nor ignored there, so that a second one means no more than the first."""
-    masks = 0
+def catches_term(pid: int) -> bool:
+    """Whether a handler for TERM is installed there."""
     try:
         with open("/proc/%d/status" % pid) as file:
             for line in file:
-                if line.startswith(("SigIgn:", "SigCgt:")):
-                    masks |= int(line.split()[1], 16)
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
     except OSError:
-        return False
-    return not masks >> (signal.SIGTERM - 1) & 1
+        pass
+    return False
 
 
 class Sweep:
     """Ends a tree: TERM, after `grace` freeze and KILL until nobody is new; then calls `done(survivors)`.
 
+    TERM goes once to the tree as it is. What comes later may be at work for a handler of TERM and gets the KILL alone;
+    only where no process of the tree has such a handler, it gets TERM too.
     `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children
     wake us. Survivors are processes of another user, or stuck in the kernel for longer than LIMIT_SECONDS.
     """
@@ -154,11 +155,14 @@ class Sweep:
         self.awaited: set[int] = set()  # signalled, not known to be gone yet
         self.refused: set[int] = set()
         self.killing = False
+        self.catches = False  # a process of the tree has a handler for TERM
         self.turns = 0
         loop.reaped_listeners.add(self._reaped)
         self.timer = loop.call_later(grace, self._freeze)
         if grace > 0:
-            self._ask(self._reachable())
+            first = self._reachable()
+            self.catches = any(map(catches_term, first))
+            self._ask(first)
             loop.call_soon(self._look)
             loop.call_later(REPEAT_SECONDS, self._ask_again)
 
@@ -168,9 +172,9 @@ class Sweep:
         self.awaited.update(pids)
 
     def _ask_again(self) -> None:
-        """A TERM between a shell's fork and its child's exec is lost: to whom it would end, it is sent again."""
-        if self.done is not None and not self.killing:
-            self._ask([pid for pid in self._reachable() if dies_of_term(pid)])
+        """A TERM between a shell's fork and its child's exec is lost: it is sent again where no handler minds."""
+        if self.done is not None and not self.killing and not self.catches:
+            self._ask(self._reachable())
             self._look()
 
     def _reachable(self) -> list[int]:
@@ -195,6 +199,8 @@ class Sweep:
             self._finish()
         elif self.killing:
             self._freeze()
+        elif self.catches:
+            self.awaited.update(left)
         else:
             self._ask(left)  # they came after the first look
 

@@ -9,7 +9,7 @@ import msgspec
 
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
-from hermetic.contract.limits import FRAME_BODY, GRACE
+from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
 from hermetic.contract.process import Chunk, ProcessInfo, Shown, Status
 from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
@@ -130,7 +130,7 @@ class Process:
         number = _signal_number(signal)
         await self._link.ask("signal", answers.done, repeats=False, process=self.id, signal=number, tree=tree)
 
-    async def kill(self, grace: float = GRACE.value) -> Ending | None:
+    async def kill(self, grace: float = KILL_GRACE.value) -> Ending | None:
         """Ends its whole tree, TERM first and KILL after the grace, and returns when nothing is left."""
         check_duration(grace, "grace")
         said, _ = await self._link.ask("kill", answers.described, process=self.id, grace=float(grace))

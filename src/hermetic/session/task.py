@@ -13,6 +13,7 @@ from hermetic.contract.errors import ApprovalRequired, InvalidArgument, NotPermi
 from hermetic.contract.limits import (
     ACTIVITY,
     FOREGROUND,
+    KILL_GRACE,
     LONGEST_FOREGROUND,
     MODEL_OUTPUT,
     READ_CHARACTERS,
@@ -78,6 +79,7 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     command: int = TOOL_COMMAND.value  # characters
     running: int = RUNNING.value  # processes of one task
     read: int = READ_CHARACTERS.value  # characters of a file
+    kill_grace: float = KILL_GRACE.value  # seconds
 
 
 Judge = Callable[[Environment | Spot], Awaitable[None]]

@@ -147,7 +147,8 @@ class Apptainer:
             shown = await asyncio.to_thread(look, self._profile, work)
             argv = self._command(program, sif, Path(directory), spool, work, shown)
             config = ResidentConfig(
-                id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, spool=spool and SPOOL, label=label,
+                id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, label=label,
+                spool=spool and SPOOL, spool_name=spool or "",
                 environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
                 lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
                 guardian=False, foreground=True, seccomp=bpf(), shared=("/", HOME) if options.overlay else (),

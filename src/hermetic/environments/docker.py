@@ -132,6 +132,7 @@ class Docker:
         variables = {**home, **plan.variables, **forwarded, **texts}
         return ResidentConfig(
             id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
+            spool_name=f"{SPOOL} of the container",
             cwd=str(options.cwd), environ=child_environment({}, extra=variables), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
             guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting,

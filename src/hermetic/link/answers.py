@@ -1,6 +1,7 @@
 """What a resident may answer, as types: nothing it says is used before it has passed one of these."""
 
 import builtins
+import errno
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -198,6 +199,8 @@ class Refusal(msgspec.Struct, frozen=True):
     argument: str = ""
     capability: str = ""
     process: str = ""
+    errno: str = ""  # of a file's error, by name
+    path: str = ""
 
 
 hello = msgspec.msgpack.Decoder(Hello)
@@ -253,5 +256,8 @@ def error_for(said: Refusal) -> Exception:
         return make(said)
     kind = getattr(builtins, said.error, None)
     if isinstance(kind, type) and issubclass(kind, OSError):
+        number = getattr(errno, said.errno, None)
+        if isinstance(number, int):
+            return OSError(number, said.message.removeprefix(f"{said.path}: "), said.path)
         return kind(said.message)
     return errors.ExecutionError(f"{said.error}: {said.message}")

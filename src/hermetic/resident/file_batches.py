@@ -51,6 +51,8 @@ class Change:
             raise Refusal("PermissionError", "%s is %s: nothing was changed" % (self.place.path, what))
         if self.size is None:
             return
+        if self.old is not None:
+            changes.check_writable(self.place)
         fd = os.open(self.aside, _NEW, 0o600, dir_fd=self.place.directory)
         self.is_aside = True
         try:

@@ -95,12 +95,24 @@ def check_expected(place: Place, expect: str | None) -> os.stat_result | None:
     return status
 
 
+def check_writable(place: Place) -> None:
+    """Raises OSError where a program could not open the file for writing: replacing it needs the directory's rights
+    alone, and would go round the file's own."""
+    try:
+        os.close(place.open(os.O_WRONLY))
+    except OSError as error:
+        if error.errno != errno.ETXTBSY:  # a program that runs can be replaced, though not written
+            raise
+
+
 def write(place: Place, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
     """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
     old = check_expected(place, expect)
     if old is not None and not stat.S_ISREG(old.st_mode):
         what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
         raise Refusal("PermissionError", "%s is %s, not a file: nothing was written" % (place.path, what))
+    if old is not None:
+        check_writable(place)
     aside = ".hermetic-%s" % os.urandom(8).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(aside, flags, 0o600, dir_fd=place.directory)

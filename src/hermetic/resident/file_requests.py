@@ -233,7 +233,15 @@ class refusing:  # read as a verb: `with refusing(path):`
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
-            raise Refusal(_ERRORS.get(error.errno, "OSError"), "%s: %s" % (self.path, error.strerror)) from error
+            raise refusal_of(error, self.path) from error
+
+
+def refusal_of(error: OSError, path: str) -> Refusal:
+    """What a client gets as the same error: its number by name, since numbers differ between machines."""
+    name = errno.errorcode.get(error.errno or 0, "")
+    return Refusal(
+        _ERRORS.get(error.errno, "OSError"), "%s: %s" % (path, error.strerror or error), errno=name, path=path
+    )
 
 
 def answer(request: Request, path: str, work: Callable[[], Said]) -> None:

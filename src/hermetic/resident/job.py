@@ -272,6 +272,8 @@ class Job:
         for drain in self.drains:
             drain.flush()
         self.duration = self.elapsed
+        for trouble in sorted({log.trouble for log in self.logs()} - {""}):
+            self.notes.append("output was dropped: %s" % self.resident.spool_full(trouble))
         memory = self.resident.memory
         self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
         listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []

@@ -61,10 +61,12 @@ class Ring:
         self.cap = cap
         self.size = 0  # bytes ever written
         self.memory: bytearray | None = None
+        self.trouble = ""  # why less is kept than the cap allows
         try:
             self.fd: int | None = open_unnamed(folder)
-        except OSError:
+        except OSError as error:
             self.fd = None
+            self.trouble = os.strerror(error.errno or 0) if folder is not None else ""
             self._use_memory()
 
     def write(self, data: bytes | memoryview) -> None:
@@ -98,7 +100,8 @@ class Ring:
         assert self.fd is not None, "the ring is closed"
         try:
             return os.pwrite(self.fd, part, at)
-        except OSError:
+        except OSError as error:
+            self.trouble = os.strerror(error.errno or 0)
             # Only the first time round does the file grow, so what is kept lies in order from its start.
             if self.size < self.cap and self.size >= FALLBACK_BYTES:
                 self.cap = self.size
@@ -226,6 +229,12 @@ class OutputLog:
         if self.ring is None:
             return self.total, self.total
         return len(self.head), len(self.head) + self.ring.start
+
+    @property
+    def trouble(self) -> str:
+        """Why bytes fell out though the spool's cap was not reached; empty where none did."""
+        start, end = self.hole
+        return self.ring.trouble if self.ring is not None and start != end else ""
 
     @property
     def spooled_bytes(self) -> int:

@@ -76,6 +76,7 @@ class Resident:
         self.directory: str = config["directory"]
         self.shared: list[str] = config.get("shared", [])
         self.spool: str | None = config["spool"]
+        self.spool_name: str = config.get("spool_name") or self.spool or ""
         self.environ: dict[str, str] = config["environ"]
         self.cwd: str = config["cwd"]
         self.login: bool = config["login"]
@@ -157,6 +158,10 @@ class Resident:
     # -- starting things
     def new_log(self) -> OutputLog:
         return OutputLog(self.spool)
+
+    def spool_full(self, why: str) -> str:
+        """What a caller is told of a spool that cannot be written: where it is, and the remedy."""
+        return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
 
     def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
         """A command for a session's shell, ready to run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from . import fields as take
@@ -193,8 +194,14 @@ class StartingRequests:
         if size + len(request.body) > BLOB_BYTES:
             raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
         view = memoryview(request.body)
-        while view:
-            view = view[os.write(blobs[name], view) :]
+        try:
+            while view:
+                view = view[os.write(blobs[name], view) :]
+        except OSError as error:
+            os.close(blobs.pop(name))
+            why = self.resident.spool_full(os.strerror(error.errno or 0))
+            code = errno.errorcode.get(error.errno or 0, "")
+            raise Refusal("OSError", why, errno=code, path=self.resident.spool_name) from error
         request.reply({"size": size + len(request.body)})
 
     def do_drop_blob(self, request: Request) -> None:

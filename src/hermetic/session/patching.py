@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
@@ -43,7 +44,9 @@ class Patching:
         def think(found: Found) -> list[Change]:
             content = found[path]
             if content is None:
-                raise FileNotFoundError(f"{path}: there is no such file; look for its right path, or write it")
+                raise FileNotFoundError(
+                    errno.ENOENT, "there is no such file; look for its right path, or write it", path
+                )
             done[:], change = _replaced(path, content.data, old, new, replace_all)
             return [change]
 

@@ -1,0 +1,81 @@
+"""Errors of files: the kernel's own number and the file's name, also of what is full or may not be written."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from tests.environments.engines import need_engine
+from tests.environments.plugins import PLAIN, install
+from tests.environments.sandboxes import sandbox
+from tests.programs import need_variable
+
+SMALL = ("--tmpfs", "/small:size=1m,mode=1777", "--tmpfs", "/var/tmp:size=1m,mode=1777")
+PATCH = "*** Begin Patch\n*** Update File: f\n@@\n-one\n+two\n*** End Patch\n"
+
+
+async def test_an_error_has_the_number_and_the_name(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        for path, number in {"missing": errno.ENOENT, "f/x": errno.ENOTDIR, ".": errno.EISDIR}.items():
+            with pytest.raises(OSError, match=os.strerror(number)) as caught:
+                await env.read_file(path)
+            assert caught.value.errno == number
+            assert Path(caught.value.filename) == tmp_path / path
+        with pytest.raises(FileNotFoundError) as missing:
+            await env.patch("gone", "one", "two")
+        assert missing.value.errno == errno.ENOENT
+
+
+async def test_what_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("one\n")
+    file.chmod(0o444)
+    # Without capabilities root is bound by modes as everybody is.
+    async with sandbox(tmp_path) as env:
+        assert (await env.run("echo two > f")).exit_code == 1
+        for change in (env.write_file("f", "two"), env.write_file("f", b"x" * (2 << 20)), env.patch(patch=PATCH)):
+            with pytest.raises(PermissionError) as caught:
+                await change
+            assert (caught.value.errno, caught.value.filename) == (errno.EACCES, str(file))
+        assert file.read_text() == "one\n"
+        assert not [name for name in os.listdir(tmp_path) if name.startswith(".hermetic-")]
+        await env.run("chmod 644 f")
+        await env.write_file("f", "two")
+        assert file.read_text() == "two"
+
+
+async def test_without_python_what_may_not_be_written_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
+    (tmp_path / "f").write_text("one\n")
+    (tmp_path / "f").chmod(0o444)
+    may = os.access(tmp_path / "f", os.W_OK)
+    async with hermetic.open("plain", cwd=str(tmp_path)) as env:
+        try:
+            await env.write_file("f", "two")
+        except PermissionError:
+            assert not may
+        else:
+            assert may
+
+
+async def test_a_full_disk_is_told_by_its_number_and_a_full_spool_by_its_directory() -> None:
+    need_engine("docker")
+    async with hermetic.open("docker", image=need_variable("IMAGE_BASE"), extra_args=SMALL, login=False) as env:
+        for size in (1_500_000, 900_000):  # by way of a child that writes it, and at once
+            await env.run("rm -f /small/*; head -c 500000 /dev/zero > /small/fill")
+            with pytest.raises(OSError, match="No space left") as full:
+                await env.write_file("/small/f", b"x" * size)
+            assert full.value.errno == errno.ENOSPC
+        assert full.value.filename == "/small/f"
+        with pytest.raises(OSError, match="free space there") as spool:
+            await env.write_file("/root/f", b"x" * 5_000_000)
+        assert (spool.value.errno, spool.value.filename) == (errno.ENOSPC, "/var/tmp of the container")
+        result = await env.run("head -c 9000000 /dev/zero")
+        assert (result.exit_code, result.total_bytes) == (0, 9_000_000)
+        assert any("/var/tmp of the container: No space left" in note for note in result.notes)
+        assert (await env.run("head -c 100000 /dev/zero")).notes == ()

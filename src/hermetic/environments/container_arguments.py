@@ -37,6 +37,7 @@ class Plan:
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
         self.shown = Shown()  # of a profile; known once `look_at_profile` has looked
+        self.mounts_cwd = False  # the image has no such directory, and its user cannot make one
         self._temporary = Path(spool or directory)
 
     def __repr__(self) -> str:
@@ -110,10 +111,32 @@ class Plan:
         if self.options.host_cwd is not None and not os.path.isdir(self.options.host_cwd):
             raise ConfigError(f"host_cwd {self.options.host_cwd!r} is no directory; give one", setting="host_cwd")
         for volume in self._own_mounts():
-            Path(volume.source).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_own(Path(volume.source))
         # Who runs inside may be anybody; the directory above is closed to all but the opener.
         self.socket_directory.mkdir()
         self.socket_directory.chmod(0o1777)
+
+    def _make_own(self, path: Path) -> None:
+        """A directory for the container's user; those above it are closed to all but the opener."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.options.user is None or self.keeps_rights:
+            return
+        uid, _, gid = self.options.user.partition(":")
+        if os.geteuid() == 0 and uid.isdigit() and (gid or "0").isdigit():
+            os.chown(path, int(uid), int(gid or 0))
+        else:
+            path.chmod(0o777)
+
+    def mount_cwd(self) -> None:
+        """Lets the next try mount a directory of the user's own where cwd is missing."""
+        self.mounts_cwd = True
+        self._make_own(self._temporary / "cwd")
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Notes on directories that were made for the container's user."""
+        own = [] if self.kept is not None else [volume.target for volume in self._own_mounts()]
+        return tuple(f"{path} was made for user {self.user}, and goes with the environment" for path in own)
 
     def look_at_profile(self) -> None:
         """Finds what of a profile is shown. Raises ConfigError for a link that leads out."""
@@ -133,12 +156,15 @@ class Plan:
             for name, target in (("home", HOME), ("workspace", WORKSPACE)):
                 if target not in explicit:
                     yield Volume(str(self.kept / name), target, ())
-        elif self.reaches_host and self.options.user is None and os.geteuid() != 0 and HOME not in explicit:
+        elif not self.keeps_rights and self.user not in ("0:0", None) and HOME not in explicit:
             yield Volume(str(self._temporary / "home"), HOME, ())  # the image's own is root's alone
+        if self.mounts_cwd:
+            yield Volume(str(self._temporary / "cwd"), str(self.options.cwd), ())
 
     def words(self, name: str, *, without: Collection[str], sees_host: bool, is_podman: bool) -> list[str]:
         """Everything between `run` and the image's name; limits in `without` are left out."""
-        words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", str(self.options.cwd)]
+        # The resident makes a cwd that is missing, as its own user; the engine would make it as root.
+        words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", "/"]
         words += [*self._labels(), *self._security(is_podman), *self._mounts(sees_host), *self._limits(without)]
         if self.fences and FENCES not in without:
             words += ["--cap-add", "NET_ADMIN"]  # the resident gives it up before anything runs
@@ -175,7 +201,10 @@ class Plan:
         else:
             yield from ("--tmpfs", f"{RESIDENT}:rw,nosuid,nodev,noexec,size={MIB},mode=1777")
         for volume in self._own_mounts():
-            yield from ("--mount", _bind(volume.source, volume.target))
+            if sees_host:
+                yield from ("--mount", _bind(volume.source, volume.target))
+            else:
+                yield from ("--tmpfs", f"{volume.target}:rw,nosuid,nodev,exec,mode=1777")
         if self.options.host_cwd is not None and WORKSPACE not in {volume.target for volume in self.volumes}:
             yield from ("--mount", _bind(self.options.host_cwd, WORKSPACE))
         for text in self.options.volumes:

@@ -132,8 +132,8 @@ class Docker:
         variables = {**home, **plan.variables, **forwarded, **texts}
         return ResidentConfig(
             id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
-            spool_name=f"{SPOOL} of the container",
-            cwd=str(options.cwd), environ=child_environment({}, extra=variables), inherit=True,
+            spool_name=f"{SPOOL} of the container", cwd=str(options.cwd), make_cwd=True, home=HOME,
+            environ=child_environment({}, extra=variables), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
             guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting,
         )  # fmt: skip
@@ -237,7 +237,8 @@ class Start:
         name, client = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}", self.client
         self.without.add(FENCES)  # there is no resident inside to put them up
         words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
-        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", BASH[0]]
+        words = ["run", "--interactive", "--sig-proxy=false", *words, "--workdir", str(self.plan.options.cwd)]
+        words += ["--entrypoint", BASH[0]]
         words += [self.plan.options.image, *BASH[1:]]
         try:
             started = await start_bare(
@@ -278,7 +279,7 @@ class Start:
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
         lacking = sorted(self.without - {FENCES})
-        notes += self._not_shown()
+        notes += (*self._not_shown(), *self.plan.made)
         notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in lacking]
         return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._beyond_reach(), *notes))
 
@@ -305,6 +306,9 @@ class Start:
             raise EnvironmentUnavailable(trouble) from error
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
+            return
+        if "MissingDirectory" in str(error) and not self.plan.mounts_cwd:
+            self.plan.mount_cwd()
             return
         if self.plan.fences and FENCES not in self.without and "Unfenced" in str(error):
             self.without.add(FENCES)

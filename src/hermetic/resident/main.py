@@ -120,17 +120,21 @@ def read_config(stream: BinaryIO) -> Fields:
         "fences": [],
         "outside": 0,
         "shared": [],
+        "home": "",
     }
     config = dict(defaults, **config)
     if config["inherit"]:
-        config["environ"] = dict(inherited(), **config["environ"])
+        config["environ"] = dict(inherited(config["home"]), **config["environ"])
     config["guardian"] = config["guardian"] and not config["foreground"]
     return config
 
 
-def inherited() -> dict[str, str]:
+def inherited(home: str) -> dict[str, str]:
     """The variables of the place itself, without those that belong to the shell or prompt we were started by."""
-    return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    found = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    if home and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK) and os.access(home, os.W_OK | os.X_OK):
+        found["HOME"] = home
+    return found
 
 
 def close_inherited() -> None:

@@ -66,6 +66,10 @@ class Refusal(Exception):
         self.kind, self.message, self.fields = kind, message, fields
 
 
+class MissingDirectory(OSError):
+    """The cwd is missing, and this user cannot make it."""
+
+
 class Resident:
     weak: tuple[str, ...] = ()  # what a place of this kind cannot do well, for people
     cannot: tuple[str, ...] = ()  # the same for programs
@@ -79,6 +83,7 @@ class Resident:
         self.spool_name: str = config.get("spool_name") or self.spool or ""
         self.environ: dict[str, str] = config["environ"]
         self.cwd: str = config["cwd"]
+        self.make_cwd: bool = config.get("make_cwd", False)
         self.login: bool = config["login"]
         self.login_timeout: float = config["login_timeout"]
         self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
@@ -111,8 +116,18 @@ class Resident:
 
     def check_place(self) -> None:
         """Raises OSError where commands could not even begin."""
+        if not os.path.exists(self.cwd) and self.make_cwd:
+            try:
+                os.makedirs(self.cwd)
+                os.chmod(self.cwd, 0o755)
+            except OSError as error:
+                raise MissingDirectory("cwd %r cannot be made there: %s" % (self.cwd, error.strerror)) from error
         if not os.path.isdir(self.cwd):
             raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
+        if not os.access(self.cwd, os.X_OK):
+            raise OSError(
+                "cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid())
+            )
 
     # -- sessions
     def session(self, name: str) -> Session:

@@ -200,6 +200,7 @@ CLASSES: Mapping[str, Class] = {
             "environments.ssh.cwd", "environments.ssh.env", "environments.ssh.setup",
             "environments.*.config", "environments.*.credential_files", "environments.*.extra_args",
             "environments.*.forward_env", "environments.*.home", "environments.*.host", "environments.*.host_cwd",
+            "environments.*.init_files",
             "environments.*.key", "environments.*.overlay", "environments.*.passthrough", "environments.*.persistent",
             "environments.*.port", "environments.*.profile", "environments.*.protect", "environments.*.readable",
             "environments.*.settings", "environments.*.sync", "environments.*.user", "environments.*.volumes",

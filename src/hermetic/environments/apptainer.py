@@ -151,7 +151,8 @@ class Apptainer:
                 spool=spool and SPOOL, spool_name=spool or "",
                 environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
                 lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
-                guardian=False, foreground=True, seccomp=bpf(), shared=("/", HOME) if options.overlay else (),
+                guardian=False, foreground=True, seccomp=bpf(), keep_path=True,
+                shared=("/", HOME) if options.overlay else (),
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             try:

@@ -135,7 +135,7 @@ class Docker:
             spool_name=f"{SPOOL} of the container", cwd=str(options.cwd), make_cwd=True, home=HOME,
             environ=child_environment({}, extra=variables), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
-            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting,
+            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting, keep_path=True,
         )  # fmt: skip
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:

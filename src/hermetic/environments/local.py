@@ -31,6 +31,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = LEASE.value
     unattended: Seconds = UNATTENDED.value
     login: bool = True  # take the user's profile in
+    init_files: tuple[str, ...] = ("~/.bashrc",)  # what is read besides the profile, unless that reads it itself
 
 
 class Local:
@@ -72,7 +73,7 @@ class Local:
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
-            guardian=True,
+            guardian=True, init_files=options.init_files, keep_path=True,
         )  # fmt: skip
         return await start_beside(config)
 

@@ -269,7 +269,8 @@ class Sandbox:
             id=f"{id}.{secrets.token_hex(4)}", token=token, directory=INSIDE, spool=None if spool is None else SPOOL,
             environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
             unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False, label=label,
-            foreground=True, own_cgroup=cgroup.memory is not None, shared=(self._workspace,), spool_name=spool or "",
+            foreground=True, own_cgroup=cgroup.memory is not None, shared=(self._workspace,),
+            keep_path=True, spool_name=spool or "",
             own_sockets=options.network and can_keep_own_sockets(),
         )  # fmt: skip
         return starting_input(build_archive(), msgspec.msgpack.encode(config))

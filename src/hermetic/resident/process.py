@@ -9,6 +9,7 @@ import struct
 from .feed import INPUT_BYTES, Feed, InputClosed
 from .job import Drain, Job, ending_of
 from .lean import signal
+from .login import prologue
 from .shell import START
 from .waiting import place_of
 
@@ -236,6 +237,9 @@ def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd
         try:
             prepare_child((resident.null,) * 3, resident)
             os.chdir(cwd)
+            if login:
+                at = argv.index("-c") + 1
+                argv[at] = prologue(environ, resident.init_files, resident.keep_path) + argv[at]
             os.execvpe(resident.bash, argv, environ)
         finally:
             os._exit(127)

@@ -85,6 +85,8 @@ class Resident:
         self.cwd: str = config["cwd"]
         self.make_cwd: bool = config.get("make_cwd", False)
         self.login: bool = config["login"]
+        self.init_files: list[str] = config.get("init_files", [])
+        self.keep_path: bool = config.get("keep_path", False)
         self.login_timeout: float = config["login_timeout"]
         self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
         self.label: str = config.get("label") or ""
@@ -125,9 +127,7 @@ class Resident:
         if not os.path.isdir(self.cwd):
             raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
         if not os.access(self.cwd, os.X_OK):
-            raise OSError(
-                "cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid())
-            )
+            raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
 
     # -- sessions
     def session(self, name: str) -> Session:

@@ -10,7 +10,10 @@ import termios
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+import pytest
+
 import hermetic
+from hermetic.cli.terminal_modes import TerminalModes
 from tests.cli.program import COMMAND, running
 
 
@@ -148,3 +151,98 @@ async def test_without_a_terminal_it_follows_and_passes_input_on() -> None:
             attached.stdin.close()
             assert await asyncio.to_thread(attached.stdout.readline) == b"got it\n"
             assert await asyncio.to_thread(attached.wait, 20) == 4
+
+
+# An editor's beginning: another screen, no cursor, mouse, colours, keypad, a scroll region.
+FULL_SCREEN = r"printf '\033[?1049h\033[?25l\033[?1000;1006h\033[?2004h\033=\033[2;10r\033[1;31mup'"
+TAKEN_BACK = (
+    b"\x1b[?1000l", b"\x1b[?1006l", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b>", b"\x1b[r", b"\x1b[m", b"\x1b[?1049l",
+)  # fmt: skip
+
+
+async def test_a_detach_takes_back_what_the_process_made_of_the_terminal() -> None:
+    async with started(f"{FULL_SCREEN}; sleep 300", pty=True):
+        with terminal("attach", "shown") as shown:
+            await shown.until(b"up")
+            shown.type(b"\x1d")
+            await shown.until(b"detached")
+            for sequence in TAKEN_BACK:
+                assert sequence in shown.before, sequence
+            assert await shown.left() == 0
+
+
+async def test_the_end_of_a_process_that_was_killed_takes_it_back_too() -> None:
+    async with started(f"{FULL_SCREEN}; read -r line; kill -9 $$", pty=True):
+        with terminal("attach", "shown") as shown:
+            await shown.until(b"up")
+            shown.type(b"\r")
+            await shown.until(b"SIGKILL")
+            assert shown.before.index(b"\x1b[?25h") < shown.before.index(b"\x1b[?1049l")
+            assert await shown.left() == 137
+
+
+async def test_a_terminal_that_was_left_alone_gets_nothing() -> None:
+    async with started(r"printf '\033[31mred\033[0m plain'; sleep 300", pty=True):
+        with terminal("attach", "shown") as shown:
+            await shown.until(b"plain")
+            shown.type(b"\x1d")
+            await shown.until(b"detached")
+            assert b"\x1b" not in shown.before
+
+
+async def test_ctrl_c_detaches_from_a_process_on_pipes() -> None:
+    async with started("echo up; read -r line; echo got $line") as process:
+        with terminal("attach", "shown") as shown:
+            await shown.until(b"up")
+            shown.type(b"\x03")
+            await shown.until(b"detached; `hermetic attach shown` comes back")
+            assert await shown.left() == 0
+        assert (await process.status()).state == "running"
+
+
+async def test_another_signal_is_no_detach() -> None:
+    async with started("echo up; sleep 300") as process:
+        with running("attach", "shown", stdin=subprocess.PIPE) as attached:
+            assert attached.stdout is not None
+            assert await asyncio.to_thread(attached.stdout.readline) == b"up\n"
+            attached.terminate()
+            assert await asyncio.to_thread(attached.wait, 20) == 130
+        assert (await process.status()).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("output", "undone"),
+    [
+        (b"plain \xe2\x86\x92 text\n", b""),
+        (b"\x1b[?1049h\x1b[?25l\x1b[?25h\x1b[?1049l", b""),
+        (b"\x1b[?47h", b"\x1b[?47l"),
+        (b"\x1b[?1049h", b"\x1b[?1049l"),
+        (b"\x1b[?25l", b"\x1b[?25h"),
+        (b"\x1b[?7l", b"\x1b[?7h"),
+        (b"\x1b[?1002;1006h\x1b[?1002l", b"\x1b[?1006l"),
+        (b"\x1b[0;31m\x1b[m", b""),
+        (b"\x1b[38;5;4m", b"\x1b[m"),
+        (b"\x1b(0qqq\x1b(B", b""),
+        (b"\x1b(0qqq", b"\x1b(B"),
+        (b"\x0eqqq", b"\x0f"),
+        (b"\x1b[4h", b"\x1b[4l"),
+        (b"\x1b[3 q", b"\x1b[0 q"),
+        (b"\x1b[?1049h\x1b[31m\x1b[?25l\x1bc", b""),
+        (b"\x1b[?1049h\x1b[31m\x1b[!p", b"\x1b[?1049l"),
+        (b"\x1b[?99999999999999999h\x1b[?;;h\x1b[?h", b""),
+    ],
+)
+def test_only_what_is_set_is_taken_back_however_the_output_is_cut(output: bytes, undone: bytes) -> None:
+    for cut in range(len(output) + 1):
+        modes = TerminalModes()
+        modes.feed(output[:cut])
+        modes.feed(output[cut:])
+        assert modes.undo() == undone, cut
+
+
+def test_a_sequence_without_an_end_is_not_kept() -> None:
+    modes = TerminalModes()
+    for _ in range(1000):
+        modes.feed(b"\x1b[" + b"1;" * 1000)
+    assert len(modes._pending) <= 256
+    assert modes.undo() == b""

@@ -8,16 +8,17 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import settings_here
 from hermetic.cli.copying import LogCopy, pieces
-from hermetic.cli.dispatch import INTERRUPTED
+from hermetic.cli.dispatch import FAILED, INTERRUPTED
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.places import Found, add_place_option, attached, find_process
 from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
+from hermetic.cli.terminal_modes import TerminalModes
 from hermetic.contract.errors import ExecutionError, InputClosed, NotPermitted
 from hermetic.session.process import Process
 
@@ -42,35 +43,49 @@ def add_parser(subparsers: "SubParsers") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Attaches; the process' exit code, or 0 after a detach."""
+    shown: list[str] = []
     try:
-        return run_interruptibly(lambda interrupts: _attach(arguments, interrupts))
-    except Interrupted:
-        return INTERRUPTED
+        return run_interruptibly(lambda interrupts: _attach(arguments, interrupts, shown))
+    except Interrupted as error:
+        if not shown or error.signal != signal.SIGINT:
+            return INTERRUPTED
+        return _detached(shown[0])
 
 
-async def _attach(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _attach(arguments: argparse.Namespace, interrupts: Interrupts, shown: list[str]) -> int:
+    """As `run`; `shown` gets the id of the process once it is on our terminal."""
     ruled = Ruled(settings_here())
     async with attached(arguments.place) as places:
         found = await find_process(places, arguments.id)
         ruled.put_before(found.environment)
         process = await found.environment.process(found.info.id)
         is_raw = found.info.pty and os.isatty(STDIN)
-        with _raw_terminal() if is_raw else _plain_terminal():
+        shown.append(process.id)
+        with _raw_terminal() if is_raw else nullcontext(), _restored_modes() as modes:
             if is_raw:
                 await _follow_size(process)
-            is_over = await _until_over(found, process, interrupts)
+            is_over = await _until_over(found, process, interrupts, modes)
         ending = (await process.status()).ending
     if not is_over or ending is None:
-        sys.stderr.write(f"detached; `hermetic attach {process.id}` comes back\n")
-        return 0
-    sys.stderr.write(f"{process.id} {ending}\n")
-    return 1 if ending.exit_code is None else ending.exit_code
+        return _detached(process.id)
+    sys.stderr.write(f"{one_line(process.id)} {ending}\n")
+    return FAILED if ending.exit_code is None else ending.exit_code
 
 
-async def _until_over(found: Found, process: Process, interrupts: Interrupts) -> bool:
+def _detached(id: str) -> int:
+    sys.stderr.write(f"detached; `hermetic attach {one_line(id)}` comes back\n")
+    return 0
+
+
+async def _until_over(found: Found, process: Process, interrupts: Interrupts, modes: TerminalModes) -> bool:
     """True when the process has ended, False when the person detached."""
     start = max(0, found.info.out - SHOWN_BYTES) if found.info.pty else 0
-    copy = LogCopy(found.environment, process.id, lambda data: interrupts.write(STDOUT, data), start)
+
+    def show(data: bytes) -> None:
+        modes.feed(data)
+        interrupts.write(STDOUT, data)
+
+    copy = LogCopy(found.environment, process.id, show, start)
     output = asyncio.create_task(copy.to_the_end())
     typed = asyncio.create_task(_type(process, found.info.pty))
     try:
@@ -139,5 +154,12 @@ def _raw_terminal() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_terminal() -> Iterator[None]:
-    yield
+def _restored_modes() -> Iterator[TerminalModes]:
+    """Takes back at the end what the process made of our terminal: its screen, cursor, mouse, colours."""
+    modes = TerminalModes()
+    try:
+        yield modes
+    finally:
+        if os.isatty(STDOUT):
+            with suppress(OSError):  # the terminal is gone
+                os.write(STDOUT, modes.undo())

@@ -16,6 +16,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupted(Exception):
     """A signal asked us to leave; everything that was cancelled has been cleaned up."""
 
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
 
 class Interrupts:
     """Signals turned into the cancelling of one task."""
@@ -23,6 +27,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._is_writing = False
         self._is_told = False
+        self.signal = 0  # the one that came
         self._cancel: Callable[[], object] | None = None
 
     def write(self, fd: int, data: bytes) -> None:
@@ -41,15 +46,15 @@ class Interrupts:
         if self._is_told:
             self._cancel()
 
-    def take(self, _number: int, _frame: FrameType | None) -> None:
+    def take(self, number: int, _frame: FrameType | None) -> None:
         """A signal came. The first one counts: what it cancels ends in bounded time."""
         if self._is_told:
             return
-        self._is_told = True
+        self._is_told, self.signal = True, number
         if self._cancel is not None:
             self._cancel()
         if self._is_writing:
-            raise Interrupted
+            raise Interrupted(number)
 
 
 def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
@@ -66,7 +71,7 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
         try:
             return runner.run(watched())
         except asyncio.CancelledError:
-            raise Interrupted from None
+            raise Interrupted(interrupts.signal) from None
 
 
 async def in_any_case(work: Coroutine[Any, Any, T]) -> T:

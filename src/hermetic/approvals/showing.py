@@ -1,26 +1,7 @@
 """A request as a person reads it: whole, nothing hidden, the dangerous part first."""
 
-import unicodedata
-
 from hermetic.contract.approval import ApprovalRequest
-
-_KEPT = {"\n", "\t"}
-
-
-def escaped(text: str) -> str:
-    """The text with all that a terminal would act on, hide or turn around made visible."""
-    return "".join(char if _is_plain(char) else _spelled(char) for char in text)
-
-
-def _is_plain(char: str) -> bool:
-    if char in _KEPT or " " <= char <= "~":
-        return True
-    return char > "\x9f" and unicodedata.category(char) not in ("Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
-
-
-def _spelled(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+from hermetic.contract.printable import escaped
 
 
 def described(request: ApprovalRequest) -> str:

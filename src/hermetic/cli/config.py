@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermetic.cli.report import print_json, print_table
+from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [(name, _shown(value), settings.places.get(name, "default")) for name, value in listed.items()]
     print_table(("SETTING", "VALUE", "FROM"), rows)
     for note in settings.notes:
-        print(f"note: {note}")
+        print(f"note: {one_line(note)}")
     return 0
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.dispatch import FAILED, complain
 from hermetic.cli.places import Place, add_place_option, attached, find_process
+from hermetic.cli.report import one_line
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import KILL_GRACE
 
@@ -36,7 +37,7 @@ async def _kill_all(arguments: argparse.Namespace) -> int:
     async with attached(arguments.place) as places:
         for wanted in arguments.ids:
             try:
-                print(await _kill(places, wanted, arguments))
+                print(one_line(await _kill(places, wanted, arguments)))
             except ExecutionError as error:
                 code = complain(error, FAILED)
     return code

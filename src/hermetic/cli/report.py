@@ -1,32 +1,58 @@
 """What commands print for people and for machines: tables, ages, sizes, JSON."""
 
+import json
+import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160)), "�") | {9: " ", 10: "⏎", 13: "⏎"}
+from hermetic.contract.printable import is_printable
+
+_SPECIAL = re.compile(r"[^\n -~]")
+LEAST_COLUMNS = 20  # of the last column of a table
+MOST_COLUMNS = 1000
+_SPELLED = {"\t": " ", "\n": "⏎", "\r": "⏎"}
 
 
 def print_json(value: object) -> None:
-    """Prints a value as indented JSON; Structs become objects, bytes base64."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    """Prints a value as indented JSON; Structs become objects, bytes base64. What is not printable is escaped."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    keeps = _is_unicode(sys.stdout.encoding)
+    text = _SPECIAL.sub(lambda found: found[0] if keeps and is_printable(found[0]) else _escape(found[0]), text)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
+def _is_unicode(encoding: str | None) -> bool:
+    return (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def _escape(char: str) -> str:
+    """As JSON spells a character in a string; outside of strings there are none of these."""
+    return json.dumps(char)[1:-1]
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints rows with their columns aligned; the last column is as long as it likes."""
+    """Prints rows with their columns aligned; on a terminal the last column ends where the line does."""
     lines = [headings, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings) - 1)]
+    room = _columns() - sum(widths) - 2 * len(widths)
     for line in lines:
         padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        print("  ".join([*padded, line[-1]]).rstrip())
+        print("  ".join([*padded, one_line(line[-1], max(room, LEAST_COLUMNS))]).rstrip())
+
+
+def _columns() -> int:
+    """Columns of the terminal; plenty where there is none."""
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """Text from elsewhere as one line that no terminal takes for a control sequence."""
-    plain = text.translate(UNPRINTABLE)
+    """Text from elsewhere as one line in which a terminal finds nothing to act on, hide or turn around."""
+    plain = "".join(char if is_printable(char) else _SPELLED.get(char, "�") for char in text[: most + 1])
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import settings_here
 from hermetic.cli.places import add_place_option, attached, find_process
+from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
 from hermetic.contract.errors import InputClosed, InvalidArgument
 
@@ -29,7 +30,7 @@ def add_parser(subparsers: "SubParsers") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Asks and passes it on."""
     id = asyncio.run(_look(arguments))  # before anybody types
-    secret = _ask(f"secret for {id}: ")
+    secret = _ask(f"secret for {one_line(id)}: ")
     if not secret:
         raise InvalidArgument("the line is empty: nothing was typed into the process", argument="secret")
     asyncio.run(_type(arguments, secret))

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Awaitable
 
-from hermetic.cli.report import span
+from hermetic.cli.report import one_line, span
 from hermetic.contract.command import Result
 from hermetic.session.environment import Environment
 
@@ -88,10 +88,10 @@ class Story:
         print(f"  {self._bold}$ {text}{self._plain}{limited}")
         result = await self._environment.run(text, timeout=timeout)
         for line in result.output.splitlines():
-            print(f"  {line}")
+            print(f"  {one_line(line)}")
         print(f"  {self._dim}→ {result.ending}, {span(result.duration)}{self._plain}")
         for note in result.notes:
-            print(f"  {self._dim}  note: {note}{self._plain}")
+            print(f"  {self._dim}  note: {one_line(note)}{self._plain}")
         return result
 
     def _title(self, text: str) -> None:

@@ -13,8 +13,8 @@ import msgspec
 from hermetic.cli.choosing import add_environment_options, given_options, in_words_of_the_shell, settings_here
 from hermetic.cli.dispatch import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
+from hermetic.cli.progress import slow_start, tell_progress
 from hermetic.cli.report import one_line, print_json
-from hermetic.cli.streams import tell_progress
 from hermetic.codemode.answer import STDERR
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.config import Settings
@@ -96,9 +96,11 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
         )  # fmt: skip
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
     interrupted: dict[str, Any] = {}
+    opened = {**settings.options, **given_options(arguments)}
     try:
         try:
-            await asyncio.wait([call])
+            with slow_start(settings.environment.kind, opened, lambda: task in toolbox.fleet.tasks):
+                await asyncio.wait([call])
         except asyncio.CancelledError:  # what it has printed is shown all the same
             toolbox.interrupt(task)
             interrupted = {"exit_code": INTERRUPTED}

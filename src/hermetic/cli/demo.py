@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import add_environment_options, choose, in_words_of_the_shell
+from hermetic.cli.progress import slow_start
+from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
 from hermetic.cli.story import Story
 from hermetic.contract.errors import ExecutionError
@@ -45,7 +47,7 @@ async def _open(arguments: argparse.Namespace) -> tuple[Environment, float]:
     clock = asyncio.get_running_loop().time
     began = clock()
     chosen = choose(arguments)
-    with in_words_of_the_shell():
+    with in_words_of_the_shell(), slow_start(chosen.kind, chosen.options):
         environment = await open_environment(chosen.kind, **chosen.options)
     Ruled(chosen.settings).put_before(environment)
     return environment, clock() - began
@@ -75,8 +77,8 @@ def _run_one(runner: asyncio.Runner, environment: Environment, text: str) -> Non
         print("\n  cancelled; its whole tree has ended")
         return
     except ExecutionError as error:
-        print(f"  {type(error).__name__}: {error}")
+        print(f"  {type(error).__name__}: {one_line(str(error))}")
         return
-    print(f"  {result.ending} after {result.duration * 1000:.2f} ms, in {result.cwd}")
+    print(f"  {result.ending} after {result.duration * 1000:.2f} ms, in {one_line(result.cwd)}")
     for note in result.notes:
-        print(f"  note: {note}")
+        print(f"  note: {one_line(note)}")

@@ -2,17 +2,21 @@
 
 import argparse
 import contextlib
+import difflib
 import importlib
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-from hermetic.cli.streams import discard_output, open_missing_streams
+from hermetic.cli.report import one_line
+from hermetic.cli.streams import discard_output, open_missing_streams, print_what_can_be_printed
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+MOST_ERROR = 4000  # characters of a message
 FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 # A command's module is imported when the command is used: `hermetic version` does not wait for the others.
@@ -35,6 +39,14 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose mistakes are one line that says what to do next."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong and leaves."""
+        sys.exit(complain(f"{message}; `{self.prog} --help` tells more", BAD_USAGE))
+
+
 class Command(Protocol):
     """The module of a command."""
 
@@ -48,13 +60,22 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     open_missing_streams()
+    print_what_can_be_printed()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         words = ["version"]
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        near = _did_you_mean(words[0], COMMANDS)
+        return complain(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
     command = _module(words[0]) if words and words[0] in COMMANDS else None
-    arguments = _parser(words[0] if command else None, command).parse_args(words)
+    parser, options = _parser(words[0] if command else None, command)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        near = _did_you_mean(unknown[0].partition("=")[0], options)
+        tells = " ".join(["hermetic", *words[:1]]) if command else "hermetic"
+        return complain(f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE)
     if command is None:
-        _parser(None, None).print_help(sys.stderr)
+        parser.print_help(sys.stderr)
         return BAD_USAGE
     try:
         code = command.run(arguments)
@@ -82,7 +103,7 @@ def give_up_output(error: OSError, code: int) -> int:
 def complain(error: BaseException | str, code: int) -> int:
     """Says on stderr, in one line, what is wrong and what to do; returns the code."""
     with contextlib.suppress(OSError):  # nothing is left to say it to
-        sys.stderr.write("hermetic: " + " ".join(str(error).split("\n")) + "\n")
+        sys.stderr.write("hermetic: " + one_line(" ".join(str(error).split("\n")), MOST_ERROR) + "\n")
     return code
 
 
@@ -90,9 +111,14 @@ def _module(name: str) -> Command:
     return cast(Command, importlib.import_module(f"hermetic.cli.{name}"))
 
 
-def _parser(chosen: str | None, command: Command | None) -> argparse.ArgumentParser:
-    """The parser of all commands, in which only the chosen one knows its arguments."""
-    parser = argparse.ArgumentParser(
+def _did_you_mean(wrong: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wrong, names, n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[str]]:
+    """The parser of all commands, in which only the chosen one knows its arguments; and that one's options."""
+    parser = Parser(
         prog="hermetic",
         description="The execution layer for AI agents. `hermetic COMMAND --help` tells more.",
         allow_abbrev=False,
@@ -101,7 +127,8 @@ def _parser(chosen: str | None, command: Command | None) -> argparse.ArgumentPar
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for name, meaning in COMMANDS.items():
         if name == chosen and command is not None:
-            command.add_parser(subparsers)
+            command.add_parser(cast("SubParsers", subparsers))
         else:
             subparsers.add_parser(name, help=meaning)
-    return parser
+    helped = subparsers.choices[chosen] if chosen is not None else parser
+    return parser, sorted(set(re.findall(r"--[a-z][a-z-]*", helped.format_help())))

@@ -1,13 +1,14 @@
 """`hermetic policy`: the verdict on a command, and how well verdicts match a labelled file."""
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.verdict import Verdict
+from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.policy.assess import assess
 from hermetic.policy.scoring import Row, Score, score
 
@@ -37,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    verdict = assess(arguments.command_text, cwd=arguments.cwd, workspace=arguments.workspace)
+    home = os.environ.get("HOME", "")
+    state = ShellState(home=home) if home.startswith("/") else None
+    verdict = assess(arguments.command_text, cwd=arguments.cwd, workspace=arguments.workspace, state=state)
     if arguments.json:
         print_json(verdict)
     else:
@@ -87,7 +90,7 @@ def _table(result: Score) -> str:
     ]
     for title, table in (("by category", result.by_category), ("by technique", result.by_technique)):
         lines.append(title)
-        lines += [f"  {name or '(none)':24} {hit}/{of}" for name, (hit, of) in table.items()]
+        lines += [f"  {one_line(name) or '(none)':24} {hit}/{of}" for name, (hit, of) in table.items()]
     lines += [f"missed: {one_line(text)}" for text in result.missed]
     lines += [f"false alarm: {one_line(text)}" for text in result.alarmed]
     return "\n".join(lines) + "\n"

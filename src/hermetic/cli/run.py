@@ -9,9 +9,10 @@ from hermetic.cli.choosing import Chosen, add_environment_options, choose, given
 from hermetic.cli.copying import has_input
 from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
+from hermetic.cli.progress import slow_start, tell_progress
+from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
-from hermetic.cli.streams import tell_progress
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
 from hermetic.session.opening import LivesOtherwise
@@ -27,14 +28,14 @@ PRIVATE_SECONDS = 30.0
 
 ABOUT = """\
 Runs COMMAND in a new environment that is ended afterwards, or with --task in that task's environment, whose shell
-keeps its state. One argument is shell text, several are a program and its arguments. Standard input is passed on when
-it is not a terminal. Exits with the command's code: 128+n after a signal, 124 when its time was over, 130 after
-Ctrl-C, 125 when the environment could not do its part, 2 when what was asked cannot be."""
+keeps its state. Options stand before COMMAND. One argument is shell text, several are a program and its arguments.
+Standard input is passed on when it is not a terminal. Exits with the command's code: 128+n after a signal, 124 when its
+time was over, 130 after Ctrl-C, 125 when the environment could not do its part, 2 when what was asked cannot be."""
 
 
 def add_parser(subparsers: "SubParsers") -> None:
     """Declares the arguments."""
-    parser = subparsers.add_parser("run", description=ABOUT, usage="hermetic run [OPTION…] -- COMMAND…")
+    parser = subparsers.add_parser("run", description=ABOUT, usage="hermetic run [OPTION…] [--] COMMAND…")
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
@@ -42,7 +43,7 @@ def add_parser(subparsers: "SubParsers") -> None:
     parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of streaming")
     parser.add_argument("-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …")
-    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    words: list[str] = arguments.command
+    words = _command(arguments.command)
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise InvalidArgument("--timeout is seconds above zero; leave it out for no limit", argument="timeout")
     wanted = Wanted(
         command=words[0] if len(words) == 1 else words,
         timeout=arguments.timeout,
@@ -79,7 +82,7 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     finally:
         await in_any_case(environment.close())
     if arguments.verbose:
-        sys.stderr.writelines(f"hermetic: {note}\n" for note in notes)
+        sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in notes)
     if code is None:
         return complain("; ".join(notes) or "the environment was lost while the command ran", NOT_DONE)
     return code
@@ -96,6 +99,14 @@ def _otherwise(arguments: argparse.Namespace, error: LivesOtherwise) -> str:
     return f"{problem}: {', '.join(error.differing)}; {advice}{removal}"
 
 
+def _command(words: list[str]) -> list[str]:
+    """The command's words: all that follows the options, with or without `--` before it."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        raise InvalidArgument("give the COMMAND to run: hermetic run [OPTION…] -- COMMAND…", argument="command")
+    return words
+
+
 async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: Wanted) -> Environment:
     """The environment, with the user's rules before it. What they deny is refused before anything is opened."""
     options = chosen.options
@@ -104,7 +115,8 @@ async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: Wanted) -
     ruled = Ruled(chosen.settings)
     with in_words_of_the_shell():
         await ruled.check_unopened(chosen.kind, options, arguments.task, wanted.command, wanted.cwd)
-        environment = await open_environment(chosen.kind, task=arguments.task, **options)
+        with slow_start(chosen.kind, options):
+            environment = await open_environment(chosen.kind, task=arguments.task, **options)
     ruled.put_before(environment)
     return environment
 

@@ -51,6 +51,7 @@ async def run_as_process(environment: Environment, wanted: Wanted, interrupts: I
             await asyncio.wait([feeding])
     if refused:
         raise refused[0]
+    _say_timeout(ending)
     return ending.exit_code, ()
 
 
@@ -83,6 +84,7 @@ async def run_in_session(environment: Environment, wanted: Wanted, interrupts: I
         dropped = await _write_apart(environment, result, interrupts)
     else:
         dropped = result.total_bytes - written
+    _say_timeout(result.ending)
     return _outcome(result, _dropped(dropped))
 
 
@@ -161,6 +163,12 @@ def _writer(interrupts: Interrupts, fd: int) -> Callable[[bytes], None]:
 def _outcome(result: Result, more: tuple[str, ...]) -> Outcome:
     lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
     return result.exit_code, (*lost, *result.notes, *more)
+
+
+def _say_timeout(ending: Ending) -> None:
+    """Said even without -v: else nothing but the code tells a timeout from an end."""
+    if isinstance(ending, TimedOut):
+        os.write(STDERR, f"hermetic: {ending}; all that it had started was ended\n".encode())
 
 
 def _dropped(count: int) -> tuple[str, ...]:

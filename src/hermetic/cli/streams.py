@@ -1,8 +1,13 @@
 """Our own standard streams: there even when our starter closed them, and given up when they take no more."""
 
-import logging
+import codecs
+import io
 import os
 import sys
+
+SPELLING = "hermetic-spelled"
+# What we print ourselves beyond ASCII.
+PLAIN = {"…": "...", "→": "->", "⏎": "\\n", "�": "?", "–": "-", "’": "'", "×": "x"}
 
 
 def open_missing_streams() -> None:
@@ -20,17 +25,24 @@ def open_missing_streams() -> None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
+def print_what_can_be_printed() -> None:
+    """Characters that our output's encoding lacks are spelled in others: `…` as three dots, the rest as escapes."""
+    codecs.register_error(SPELLING, _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=SPELLING)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    plain = "".join(PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in wrong)
+    return plain, error.end
+
+
 def discard_output() -> None:
     """Nothing more goes to standard output; Python would complain about it once more when it flushes at the end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def tell_progress() -> None:
-    """From now on what takes its time, such as building an image, is told on stderr line by line."""
-    told = logging.StreamHandler()
-    told.setFormatter(logging.Formatter("hermetic: %(message)s"))
-    log = logging.getLogger("hermetic")
-    log.addHandler(told)
-    log.setLevel(logging.INFO)

@@ -5,6 +5,7 @@ grows by itself, shows there.
 """
 
 import asyncio
+import contextlib
 import io
 import json
 import random
@@ -20,7 +21,11 @@ from hermetic.edits.diff import unified_diff
 from hermetic.edits.replacing import replace
 from hermetic.edits.v4a import parse
 from hermetic.files.documents import as_text
-from hermetic.policy import assess
+from hermetic.policy import assess, examine_python
+from hermetic.policy.budget import Overflow
+from hermetic.policy.commands.catalog import all_judges
+from hermetic.policy.evaluator import Evaluator
+from hermetic.policy.shell import Shell
 from hermetic.session.screen import Screen
 from hermetic.terminal.ansi import Stripper, strip
 from hermetic.terminal.overwriting import settle
@@ -71,12 +76,12 @@ def drawn(data: bytes, rows: int = 24, cols: int = 80) -> Shown:
 DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
 NAMED: dict[str, Callable[[], object]] = {
     "nested paragraphs": lambda: read_document("a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)),
-    "empty paragraphs": lambda: read_document("a.docx", docx("<w:p/>" * 400_000)),
+    "empty paragraphs": lambda: read_document("a.docx", docx("<w:p/>" * 150_000)),
     "cells that refer to one long text": lambda: read_document(
         "a.xlsx", xlsx("<row>" + '<c t="s"><v>0</v></c>' * 50_000 + "</row>", f"<si><t>{'x' * 100_000}</t></si>")
     ),
     "many cells of a notebook": lambda: read_document(
-        "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 30_000}).encode()
+        "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 10_000}).encode()
     ),
     "combining marks on a cell": lambda: drawn(b"a" + "\u0301".encode() * 50_000),
     "combining marks on a cell, with moves between": lambda: drawn(b"a" + ("\u0301" * 8 + "b\b").encode() * 5000),
@@ -350,8 +355,23 @@ def patch(text: str) -> object:
         return error
 
 
+PROGRAMS = sorted({judge: name for name, judge in all_judges().items()}.values())
+PARTS = ("a", " ", "\n", "'", '"', "/", "\\", "(", "{{", "$(", "x=", "-", ";", "s/", "a b ", "http://", "!", "print ")
+
+
+def judge_programs(chance: random.Random, count: int) -> None:
+    """Programs with a long argument or input, past the reader of shell."""
+    for _ in range(count):
+        name, text = chance.choice(PROGRAMS), chance.choice(PARTS) * 2000
+        given = chance.choice(([text], ["-c", text], ["-e", text], [text[:2]] * 1000, []))
+        with contextlib.suppress(Overflow, RecursionError):
+            Evaluator(all_judges()).run_argv([name, *given], Shell(None, None, None), text if not given else None, {})
+
+
 READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
     "shell": lambda chance: lambda: assess(repeated(chance, STATEMENTS, 10_000)),
+    "programs": lambda chance: lambda: judge_programs(chance, 20),
+    "python": lambda chance: lambda: examine_python(repeated(chance, PYTHON, 6_000)),
     "screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 16_000).encode()),
     "large screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 1_000).encode(), 500, 500),
     "ansi": lambda chance: lambda: (strip(text := repeated(chance, CONTROLS, 60_000)), settle(text)),

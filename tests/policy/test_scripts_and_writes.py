@@ -34,7 +34,7 @@ def work(number):
     for turn in range(20):
         answer = terminal('echo %d %d' % (number, turn))
         sums[number] = sums.get(number, 0) + len(answer['output'])
-threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+threads = [threading.Thread(target=work, args=(number,)) for number in range(40)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """

@@ -62,12 +62,7 @@ def _joined_names(pieces: list[Piece]) -> list[Piece]:
 def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
     if depth > MAX_NESTED:
         return [[_UNSEEN]]
-    for start, atom in enumerate(atoms):
-        if atom != "{":
-            continue
-        end, commas = _matching(atoms, start)
-        if end < 0:
-            continue
+    for start, (end, commas) in sorted(_pairs(atoms).items()):
         choices = _choices(atoms, start, end, commas, depth)
         if choices is None:
             continue
@@ -98,20 +93,19 @@ def _choices(atoms: list[Atom], start: int, end: int, commas: list[int], depth: 
     return _sequence("".join(str(atom) for atom in inner))
 
 
-def _matching(atoms: list[Atom], start: int) -> tuple[int, list[int]]:
-    level = 0
-    commas: list[int] = []
-    for at in range(start, len(atoms)):
-        atom = atoms[at]
+def _pairs(atoms: list[Atom]) -> dict[int, tuple[int, list[int]]]:
+    """For each opening brace that is closed: where, and the commas that belong to it."""
+    found: dict[int, tuple[int, list[int]]] = {}
+    opened: list[tuple[int, list[int]]] = []
+    for at, atom in enumerate(atoms):
         if atom == "{":
-            level += 1
-        elif atom == "}":
-            level -= 1
-            if level == 0:
-                return at, commas
-        elif atom == "," and level == 1:
-            commas.append(at)
-    return -1, []
+            opened.append((at, []))
+        elif atom == "}" and opened:
+            start, commas = opened.pop()
+            found[start] = at, commas
+        elif atom == "," and opened:
+            opened[-1][1].append(at)
+    return found
 
 
 def _sequence(text: str) -> list[list[Atom]] | None:

@@ -19,7 +19,23 @@ from .paths import resolve
 from .python_files import UNHANDLED, FileCalls
 from .python_folding import TooLarge
 from .python_libraries import library_call, loads_unseen
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, element_of, marks_of, path_of, text_of
+from .python_values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Instance,
+    Method,
+    Name,
+    Obj,
+    OneOf,
+    Value,
+    choices,
+    element_of,
+    marks_of,
+    one_of,
+    path_of,
+    text_of,
+)
 from .sql import destruction
 
 MAX_SOURCE = 30_000
@@ -82,9 +98,9 @@ def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
         return
     try:
         try:
-            _Walker(call, depth).block(tree.body)
+            _Walker(call, depth).whole(tree)
         except TooLarge:  # read again, and loops that count only once
-            _Walker(call, depth, is_brief=True).block(tree.body)
+            _Walker(call, depth, is_brief=True).whole(tree)
     except (RecursionError, TooLarge):
         call.report(UNKNOWN_COMMAND, "runs Python code too large to be read")
 
@@ -98,21 +114,36 @@ class _Walker(FileCalls):
     """Judges the calls of a text."""
 
     def _call(self, node: ast.Call) -> Value:
-        function = self.value(node.func)
-        args = [self.value(arg) for arg in node.args if not isinstance(arg, ast.Starred)]
+        function = self.visit(node.func)
+        args: list[Value] = []
         for arg in node.args:
+            value = self.visit(arg)
             if isinstance(arg, ast.Starred):
-                value = self.value(arg.value)
                 args += value if isinstance(value, list) else [element_of(value)]
-        keywords = {keyword.arg or "**": self.value(keyword.value) for keyword in node.keywords}
+            else:
+                args.append(value)
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.visit(keyword.value)
+            keywords.update(value if keyword.arg is None and isinstance(value, dict) else {keyword.arg or "**": value})
         return self.invoke(function, args, keywords)
 
     def invoke(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        if isinstance(function, OneOf):
+            return one_of([self.invoke(one, args, keywords) for one in function.values])
+        if isinstance(function, Method):
+            return self.own(function.function, [function.owner, *args], keywords)
+        if isinstance(function, Class | Instance):
+            return self._of_class(function, args, keywords)
+        if isinstance(function, Name) and function.startswith("def:"):
+            return self.own(function, args, keywords)
+        for at, arg in enumerate(args[:4]):
+            if isinstance(arg, OneOf):
+                ways = [[*args[:at], one, *args[at + 1 :]] for one in arg.values]
+                return one_of([self.invoke(function, way, keywords) for way in ways])
         if isinstance(function, Bound):
             return self._bound(function, args, keywords)
         if isinstance(function, Name):
-            if function.startswith("def:"):
-                return self._own(function[4:], args, keywords)
             return self._named(str(function), args, keywords)
         if isinstance(function, Obj) and function is not UNKNOWN:
             if function.call.rpartition(".")[2] in (
@@ -127,35 +158,28 @@ class _Walker(FileCalls):
             if "." not in function.call:
                 self._unknown_call(args)
             return self._method(function, args, keywords)
-        self._unknown_call(args)
+        if function is not None:
+            self._unknown_call(args)
         return UNKNOWN
 
+    def _of_class(self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """A class makes an object; an object may be called itself."""
+        made = Instance(function) if isinstance(function, Class) else function
+        found = made.kind.find("__init__" if isinstance(function, Class) else "__call__")
+        given = [one for one in choices(found) if isinstance(one, Name) and one.startswith("def:")]
+        results = [self.own(one, [made, *args], keywords) for one in given]
+        return made if isinstance(function, Class) else one_of(results)
+
     def _unknown_call(self, args: list[Value]) -> None:
-        """A call of nobody knows what: arguments that are a dangerous command are taken for one."""
+        """A call of an unknown function: arguments that are a dangerous command are taken for one."""
         for arg in args[:2]:
+            is_text = isinstance(arg, str) and not isinstance(arg, Name) and " " in arg and is_plain(arg)
+            if is_text and self.call.machine.probe_text(text_of(arg), self.call.shell):
+                self.call.shell_text(text_of(arg))
             if isinstance(arg, list) and len(arg) > 1:
                 argv = [text_of(item) for item in arg]
                 if self.call.machine.probe_argv(argv, self.call.shell):
                     self.call.run(argv, stdin="")
-
-    def _own(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-        definition = self.functions[name]
-        if name in self.active:
-            return UNKNOWN
-        for parameter, value in zip(definition.args.args, args, strict=False):
-            self.names[parameter.arg] = value
-        self.names.update(keywords)
-        self.active.append(name)
-        result: Value = UNKNOWN
-        if isinstance(definition, ast.Lambda):
-            result = self.value(definition.body)
-        else:
-            self.block(definition.body)
-            for statement in definition.body:
-                if isinstance(statement, ast.Return):
-                    result = self.value(statement.value)
-        self.active.pop()
-        return result
 
     def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         first = args[0] if args else next(iter(keywords.values()), None)
@@ -406,6 +430,8 @@ types.FunctionType runpy.run_module
             self.call.shell.files[full] = self.call.shell.files.get(full, "") + sent
         if method == "decode" and isinstance(first, str) and re.match(r"rot|hex|base|zip|bz2|uu", first):
             return Obj(function.call, None, DECODED + function.text)
+        if method in ("extractall", "extract"):
+            self._unpack(args[method == "extract" :], keywords.get("path"))
         if method == "serve_forever":
             check_served(self.call, ".")
         if method in ("communicate", "stdin.write") and isinstance(first, str | bytes):

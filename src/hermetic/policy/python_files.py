@@ -93,6 +93,9 @@ os.renames
         if name in ("site.getusersitepackages", "site.getsitepackages", "sysconfig.get_path"):
             found = f"{self.call.shell.home}/.local/lib/python3" if "user" in name else "/usr/lib/python3/dist-packages"
             return [found] if name.endswith("getsitepackages") else found
+        if name == "shutil.unpack_archive":
+            self._unpack(args[1:], keywords.get("extract_dir"))
+            return None
         if name in ("os.truncate", "os.mkfifo", "os.mknod"):
             write(self.call, path_of(first))
             return None
@@ -115,6 +118,12 @@ os.renames
         if path.isdigit() or path == "0":
             return Obj("file", None, self.call.input())
         return Obj("file", None, read(self.call, path))
+
+    def _unpack(self, args: list[Value], path: Value) -> None:
+        """An archive that is unpacked to a directory, by place or by name."""
+        target = args[0] if args else path
+        if target is not None:
+            self.call.run(["tar", "-x", "-f", "archive.tar", "-C", path_of(target)])
 
     def _expand(self, text: str) -> str:
         if text.startswith("~/") or text == "~":

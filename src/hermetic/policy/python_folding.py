@@ -1,18 +1,42 @@
-"""Folds a Python text: statements are walked in order, names followed, constants computed."""
+"""Folds a Python text: every node of its tree is visited, names are followed, constants computed.
+
+A node without a method of its own is visited by its children, so that no part of a text is left out.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 
-from hermetic.policy.tables import names
-
+from .budget import MAX_TEXT, joined
 from .call import Call
-from .commands.unseen import UNKNOWN_COMMAND
 from .marks import SECRET, UNSET, unknown_like
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, bounded, element_of, marks_of, text_of
+from .python_values import (
+    MAX_ITEMS,
+    UNKNOWN,
+    Bound,
+    Class,
+    Instance,
+    Method,
+    Name,
+    Obj,
+    OneOf,
+    Value,
+    bounded,
+    choices,
+    element_of,
+    is_too_long,
+    items_in,
+    marks_of,
+    one_of,
+    text_of,
+)
 
-MAX_NODES = 6_000
+MAX_NODES = 12_000
+MAX_REPEATED = 10_000  # characters of a text times a number
+_WIDE = re.compile(r"\d{4}")
+_ENDLESS = ("iter", "itertools.count", "itertools.repeat", "itertools.cycle")
 
 
 class TooLarge(Exception):
@@ -27,107 +51,57 @@ class Folding:
         self.depth = depth
         self.is_brief = is_brief  # numbers that a loop goes through are one that is unknown, not each by itself
         self.names: dict[str, Value] = {}
-        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = {}
+        self.methods: dict[str, list[Name]] = {}  # by their names alone, of all classes
+        self.attributes: dict[str, Value] = {}  # what was assigned to an attribute of that name, of any object
         self.nodes = 0
-        self.active: list[str] = []
         self.socket = False
         self.loop = 0
 
-    def block(self, body: list[ast.stmt]) -> None:
-        for statement in body:
-            self.statement(statement)
-
-    def statement(self, node: ast.stmt) -> None:
+    # --- visiting
+    def visit(self, node: ast.AST | None) -> Value:
+        """What a node gives, as far as that can be known; UNKNOWN for a statement."""
+        if node is None:
+            return None
         self.nodes += 1
+        self.call.machine.spend(self.nodes % 2)
         if self.nodes > MAX_NODES:
             raise TooLarge
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                self.names[alias.asname or alias.name.split(".")[0]] = Name(
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if alias.name == "*":
-                    self._star(node.module or "")
-                self.names[alias.asname or alias.name] = Name(f"{node.module}.{alias.name}")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            self.functions[node.name] = node
-            for decorator in node.decorator_list:
-                self.value(decorator)
-                if not isinstance(decorator, ast.Call):
-                    self._decorated(decorator, node)
-        elif isinstance(node, ast.ClassDef):
-            self.block(node.body)
-        elif isinstance(node, ast.Assign):
-            value = self.value(node.value)
-            for target in node.targets:
-                self.assign(target, value)
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            value = self.value(node.value) if node.value else None
-            if isinstance(node, ast.AugAssign):
-                value = self.binary(self.value(_load(node.target)), value, node.op)
-            self.assign(node.target, value)
-        elif isinstance(node, ast.For | ast.AsyncFor):
-            self._for(node)
-        elif isinstance(node, ast.While):
-            self.value(node.test)
-            self.loop += 1
-            self.block(node.body)
-            self.loop -= 1
-            self.block(node.orelse)
-        elif isinstance(node, ast.If):
-            self.value(node.test)
-            self.block(node.body)
-            self.block(node.orelse)
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            for item in node.items:
-                value = self.value(item.context_expr)
-                if item.optional_vars is not None:
-                    self.assign(item.optional_vars, value)
-            self.block(node.body)
-        elif isinstance(node, ast.Try):
-            self.block(node.body)
-            for handler in node.handlers:
-                self.block(handler.body)
-            self.block(node.orelse)
-            self.block(node.finalbody)
-        else:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.expr):
-                    self.value(child)
-                elif isinstance(child, ast.stmt):
-                    self.statement(child)
+        method: Callable[[ast.AST], Value] | None = getattr(self, "_" + type(node).__name__.lower(), None)
+        if method is not None:
+            return self._sized(method(node))
+        return Obj("?", text="".join(marks_of(self.visit(child)) for child in ast.iter_child_nodes(node)))
 
-    def _star(self, module: str) -> None:
-        for name in names(
-            """
-system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chmod urlopen check_output move
-CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
-"""
-        ):
-            self.names.setdefault(name, Name(f"{module}.{name}"))
+    value = visit
 
-    def _decorated(self, decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        target = self.value(decorator)
-        if isinstance(target, Name) and target in ("exec", "eval", "os.system"):
-            self.call.report(UNKNOWN_COMMAND, "runs what a decorator is given")
+    def _sized(self, value: Value) -> Value:
+        """The value, or an unknown one where it has grown beyond what is looked at."""
+        if isinstance(value, list | dict | OneOf):
+            count = items_in(value)
+            self.call.machine.spend(count // 16)
+            return value if count <= MAX_ITEMS else Obj("list", text=UNSET)
+        return value if not is_too_long(value) else Obj("?", text=marks_of(value))
 
-    def _for(self, node: ast.For | ast.AsyncFor) -> None:
-        values = self.value(node.iter)
-        items = self._items(values, 24) if isinstance(values, list) and values else [element_of(values)]
-        endless = isinstance(values, Obj) and values.call in (
-            "iter",
-            "itertools.count",
-            "itertools.repeat",
-            "itertools.cycle",
-        )
-        self.loop += endless
-        for item in items:
-            self.assign(node.target, item)
-            self.block(node.body)
-        self.loop -= endless
-        self.block(node.orelse)
+    def block(self, body: Iterable[ast.AST]) -> None:
+        for statement in body:
+            self.visit(statement)
+
+    def _either(self, *ways: Callable[[], object]) -> None:
+        """Take each way from here; afterwards names have the values of any of them."""
+        before = self.names
+        ends: list[dict[str, Value]] = []
+        for way in ways:
+            self.call.machine.spend(len(before) // 16)
+            self.names = dict(before)
+            way()
+            ends.append(self.names)
+        self.names = self._joined(ends)
+
+    def _joined(self, ends: list[dict[str, Value]]) -> dict[str, Value]:
+        found = dict(ends[0])
+        for name in {name for end in ends for name in end}:
+            values = [end[name] for end in ends if name in end]
+            found[name] = values[0] if all(value is values[0] for value in values) else one_of(values)
+        return found
 
     def _items(self, values: list[Value], most: int) -> list[Value]:
         """What a loop goes through."""
@@ -141,70 +115,80 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
         elif isinstance(target, ast.Tuple | ast.List):
             for at, one in enumerate(target.elts):
                 self.assign(one, value[at] if isinstance(value, list) and at < len(value) else element_of(value))
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, [value])
         elif isinstance(target, ast.Subscript):
-            base = self.value(target.value)
-            key = self.value(target.slice)
-            if isinstance(base, dict) and isinstance(key, str):
-                base[key] = value
+            key = self.visit(target.slice)
+            for base in choices(self.visit(target.value)):
+                if isinstance(base, dict):
+                    base[key if isinstance(key, str) else f"?{len(base)}"] = value
+                elif isinstance(base, list):
+                    base.append(value)
+        elif isinstance(target, ast.Attribute):
+            self.visit(target.value)
+            self.attributes[target.attr] = one_of([*choices(self.attributes.get(target.attr, value)), value])
 
-    def value(self, node: ast.expr | None) -> Value:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise TooLarge
-        if node is None:
-            return None
-        method = getattr(self, "_" + type(node).__name__.lower(), None)
-        if method is not None:
-            found: Value = method(node)
-            return found
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self.value(child)
-        return UNKNOWN
-
+    # --- expressions
     def _constant(self, node: ast.Constant) -> Value:
         return node.value if not isinstance(node.value, complex) else UNKNOWN
 
     def _name(self, node: ast.Name) -> Value:
-        if node.id in self.names:
-            return self.names[node.id]
-        if node.id in self.functions:
-            return Name("def:" + node.id)
-        return Name(node.id)
+        return self.names[node.id] if node.id in self.names else Name(node.id)
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        return self.attribute(self.value(node.value), node.attr)
+        return self.attribute(self.visit(node.value), node.attr)
 
     def attribute(self, base: Value, attr: str) -> Value:
+        if isinstance(base, OneOf):
+            return one_of(self.attribute(one, attr) for one in base.values if one is not None)
+        if isinstance(base, Instance | Class):
+            return self._member(base, attr)
         if isinstance(base, Name):
-            full = f"{base}.{attr}"
-            if full in ("os.environ", "os.environb"):
-                return Obj("os.environ", text=SECRET)
-            if full in ("os.sep", "os.path.sep"):
-                return "/"
-            if full == "os.curdir":
-                return "."
-            if full == "sys.stdin":
-                return Obj("stdin", text=self.call.input())
-            if full == "sys.argv":
-                return Obj("sys.argv", text=UNSET)
-            if base.startswith("__builtins__") or base == "builtins":
-                return Name(attr)
-            return Name(full)
+            return self._of_module(base, attr)
         if isinstance(base, Obj):
             if base.path is not None and attr in ("parent", "parents"):
                 return Obj("Path", (base.path.rstrip("/").rpartition("/")[0] or "/"), "")
-            return Obj(f"{base.call}.{attr}", base.path, base.text)
-        return Obj("method:" + attr, None, "") if not isinstance(base, str | bytes | list | dict) else Bound(base, attr)
+            found = Obj(f"{base.call}.{attr}", base.path, base.text)
+            return one_of([found, *self._assigned(attr), *(Method(one, base) for one in self.methods.get(attr, ()))])
+        if isinstance(base, str | bytes | list | dict):
+            return Bound(base, attr)
+        return one_of([Obj("method:" + attr), *self._assigned(attr)])
+
+    def _member(self, base: Instance | Class, attr: str) -> Value:
+        found = (base.kind if isinstance(base, Instance) else base).find(attr)
+        values = self._assigned(attr)
+        for one in choices(found) if found is not None else []:
+            is_bound = isinstance(base, Instance) and isinstance(one, Name) and one.startswith("def:")
+            values.append(Method(one, base) if is_bound and isinstance(one, Name) else one)
+        return one_of(values) if values else Obj(f"object.{attr}")
+
+    def _assigned(self, attr: str) -> list[Value]:
+        return list(choices(self.attributes[attr])) if attr in self.attributes else []
+
+    def _of_module(self, base: Name, attr: str) -> Value:
+        full = f"{base}.{attr}"
+        if full in ("os.environ", "os.environb"):
+            return Obj("os.environ", text=SECRET)
+        if full in ("os.sep", "os.path.sep"):
+            return "/"
+        if full == "os.curdir":
+            return "."
+        if full == "sys.stdin":
+            return Obj("stdin", text=self.call.input())
+        if full == "sys.argv":
+            return Obj("sys.argv", text=UNSET)
+        if base.startswith("__builtins__") or base == "builtins":
+            return Name(attr)
+        return one_of([Name(full), *self._assigned(attr)])
 
     def _list(self, node: ast.List) -> Value:
         out: list[Value] = []
         for item in node.elts:
             if isinstance(item, ast.Starred):
-                value = self.value(item.value)
+                value = self.visit(item.value)
                 out += value if isinstance(value, list) else [element_of(value)]
             else:
-                out.append(self.value(item))
+                out.append(self.visit(item))
         return out
 
     _tuple = _set = _list
@@ -212,39 +196,42 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
     def _dict(self, node: ast.Dict) -> Value:
         found: dict[str, Value] = {}
         for key, item in zip(node.keys, node.values, strict=True):
-            name = self.value(key) if key is not None else None
-            value = self.value(item)
-            found[name if isinstance(name, str) else f"?{len(found)}"] = value
+            name = self.visit(key) if key is not None else None
+            value = self.visit(item)
+            if key is None and isinstance(value, dict):
+                found.update(value)
+            else:
+                found[name if isinstance(name, str) else f"?{len(found)}"] = value
         return found
 
     def _joinedstr(self, node: ast.JoinedStr) -> Value:
-        return "".join(text_of(self.value(part)) for part in node.values)
+        return joined([text_of(self.visit(part)) for part in node.values])
 
     def _formattedvalue(self, node: ast.FormattedValue) -> Value:
-        return text_of(self.value(node.value))
+        self.visit(node.format_spec)
+        return text_of(self.visit(node.value))
 
     def _binop(self, node: ast.BinOp) -> Value:
-        return self.binary(self.value(node.left), self.value(node.right), node.op)
+        return self.binary(self.visit(node.left), self.visit(node.right), node.op)
 
     def binary(self, left: Value, right: Value, op: ast.operator) -> Value:
+        if isinstance(left, OneOf):
+            return one_of(self.binary(one, right, op) for one in left.values)
+        if isinstance(right, OneOf):
+            return one_of(self.binary(left, one, op) for one in right.values)
         if isinstance(left, Obj) and left.path is not None and isinstance(op, ast.Div):
-            return Obj("Path", left.path.rstrip("/") + "/" + text_of(right))
+            return Obj("Path", joined((left.path.rstrip("/"), "/", text_of(right))))
         if isinstance(op, ast.Add):
             if isinstance(left, list) and isinstance(right, list):
-                return left + right
+                return left + right if len(left) + len(right) <= MAX_ITEMS else Obj("list", text=UNSET)
             if isinstance(left, bytes) and isinstance(right, bytes):
-                return left + right
+                return left + right if len(left) + len(right) <= MAX_TEXT else UNKNOWN
             if (isinstance(left, str) and not isinstance(left, Name)) or (
                 isinstance(right, str) and not isinstance(right, Name)
             ):
-                return text_of(left) + text_of(right)
-        if (
-            isinstance(op, ast.Mult)
-            and isinstance(left, str | bytes)
-            and isinstance(right, int)
-            and len(left) * right < 10_000
-        ):
-            return left * right
+                return joined((text_of(left), text_of(right)))
+        if isinstance(op, ast.Mult) and isinstance(left, str | bytes) and isinstance(right, int):
+            return left * right if len(left) * right < MAX_REPEATED else Obj("?", text=marks_of(left))
         if isinstance(op, ast.Mod) and isinstance(left, str):
             return self._percent(left, right)
         if isinstance(left, int) and isinstance(right, int):
@@ -264,88 +251,88 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
         return action() if action and abs(left) < 2**63 and abs(right) < 2**63 else UNKNOWN
 
     def _percent(self, template: str, values: Value) -> Value:
-        parts = values if isinstance(values, list) else [values]
+        given = values if isinstance(values, list) else [values]
+        parts = [part if isinstance(part, int | float) else text_of(part) for part in given]
+        if has_wide_field(template) or len(template) + sum(len(str(part)) for part in parts) > MAX_TEXT:
+            return unknown_like(template, *map(str, parts))
         try:
-            return template % tuple(text_of(part) if not isinstance(part, int | float) else part for part in parts)
+            return template % tuple(parts)
         except (TypeError, ValueError):
             return unknown_like(template)
 
     def _unaryop(self, node: ast.UnaryOp) -> Value:
-        value = self.value(node.operand)
-        if isinstance(node.op, ast.USub) and isinstance(value, int):
-            return -value
-        return UNKNOWN
+        value = self.visit(node.operand)
+        return -value if isinstance(node.op, ast.USub) and isinstance(value, int) else UNKNOWN
 
     def _ifexp(self, node: ast.IfExp) -> Value:
-        self.value(node.test)
-        first, second = self.value(node.body), self.value(node.orelse)
-        return first if first == second else UNKNOWN
+        self.visit(node.test)
+        return one_of([self.visit(node.body), self.visit(node.orelse)])
 
     def _boolop(self, node: ast.BoolOp) -> Value:
-        values = [self.value(part) for part in node.values]
-        return values[-1]
-
-    def _lambda(self, node: ast.Lambda) -> Value:
-        name = f"lambda{len(self.functions)}"
-        self.functions[name] = node
-        return Name("def:" + name)
+        return one_of([self.visit(part) for part in node.values])
 
     def _namedexpr(self, node: ast.NamedExpr) -> Value:
-        value = self.value(node.value)
+        value = self.visit(node.value)
         self.assign(node.target, value)
         return value
 
     def _starred(self, node: ast.Starred) -> Value:
-        return self.value(node.value)
+        return self.visit(node.value)
 
-    def _await(self, node: ast.Await) -> Value:
-        return self.value(node.value)
+    _await = _starred
 
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
-        generator = node.generators[0]
-        values = self.value(generator.iter)
+    def _comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+        first = node.generators[0]
+        values = self.visit(first.iter)
         items = self._items(values, 64) if isinstance(values, list) else [element_of(values)]
-        endless = isinstance(values, Obj) and values.call in (
-            "iter",
-            "itertools.count",
-            "itertools.repeat",
-            "itertools.cycle",
-        )
+        endless = is_endless(values)
         self.loop += endless
         out: list[Value] = []
         for item in items:
-            self.assign(generator.target, item)
+            self.assign(first.target, item)
+            self.block(first.ifs)
             for other in node.generators[1:]:
-                self.assign(other.target, element_of(self.value(other.iter)))
-            for test in generator.ifs:
-                self.value(test)
-            out.append(self.value(node.elt))
+                inner = self.visit(other.iter)
+                self.assign(other.target, one_of(inner) if isinstance(inner, list) and inner else element_of(inner))
+                self.block(other.ifs)
+            if isinstance(node, ast.DictComp):
+                self.visit(node.key)
+                out.append(self.visit(node.value))
+            else:
+                out.append(self.visit(node.elt))
         self.loop -= endless
         return out if isinstance(values, list) else Obj("list", text="".join(marks_of(one) for one in out))
 
-    _listcomp = _setcomp = _generatorexp = _comprehension
+    _listcomp = _setcomp = _generatorexp = _dictcomp = _comprehension_of
 
     def _subscript(self, node: ast.Subscript) -> Value:
-        base = self.value(node.value)
-        key = _slice(node.slice, self) if isinstance(node.slice, ast.Slice) else self.value(node.slice)
+        base = self.visit(node.value)
+        key = self._slice_of(node.slice) if isinstance(node.slice, ast.Slice) else self.visit(node.slice)
+        return one_of(self._item(one, key) for one in choices(base))
+
+    def _item(self, base: Value, key: Value) -> Value:
         if isinstance(base, str | bytes | list) and not isinstance(base, Name) and isinstance(key, int | slice):
             try:
                 return base[key]
             except (IndexError, ValueError):
                 return UNKNOWN
-        if isinstance(base, dict) and isinstance(key, str):
-            return base.get(key, UNKNOWN)
+        if isinstance(base, dict) and isinstance(key, str) and key in base:
+            return base[key]
+        if isinstance(base, dict | list):  # nobody knows which
+            return one_of([*(base.values() if isinstance(base, dict) else base), UNKNOWN])
         if isinstance(base, Obj) and base.call == "os.environ":
             return self._environment(key)
         if isinstance(base, Obj) and base.call in ("vars", "globals", "locals") and isinstance(key, str):
             return self.attribute(Name(base.path), key) if base.path else self.names.get(key, Name(key))
         if isinstance(base, Name) and isinstance(key, str) and base.endswith("__dict__"):
             return Name(f"{base[: -len('.__dict__')]}.{key}")
-        if isinstance(base, Name) and base in ("sys.modules",) and isinstance(key, str):
-            return Name(key)
-        if isinstance(base, Name) and base.startswith("__builtins__") and isinstance(key, str):
+        if isinstance(base, Name) and isinstance(key, str) and (base == "sys.modules" or base[:12] == "__builtins__"):
             return Name(key)
         return Obj("?", text=marks_of(base))
+
+    def _slice_of(self, node: ast.Slice) -> slice | None:
+        parts = [self.visit(part) for part in (node.lower, node.upper, node.step)]
+        return slice(*parts) if all(part is None or isinstance(part, int) for part in parts) else None
 
     def _environment(self, key: Value) -> Value:
         if isinstance(key, str) and not isinstance(key, Name):
@@ -357,12 +344,10 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
         raise NotImplementedError
 
 
-def _load(target: ast.expr) -> ast.expr:
-    return ast.Name(id=target.id, ctx=ast.Load()) if isinstance(target, ast.Name) else target
+def is_endless(values: Value) -> bool:
+    return isinstance(values, Obj) and values.call in _ENDLESS
 
 
-def _slice(node: ast.Slice, walker: Folding) -> slice | None:
-    parts = [walker.value(part) if part is not None else None for part in (node.lower, node.upper, node.step)]
-    if all(part is None or isinstance(part, int) for part in parts):
-        return slice(*parts)
-    return None
+def has_wide_field(template: str) -> bool:
+    """True when a template may ask for many characters by a number of few."""
+    return "*" in template or _WIDE.search(template) is not None

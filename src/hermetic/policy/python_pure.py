@@ -8,30 +8,54 @@ import re
 
 from hermetic.policy.tables import names
 
+from .budget import MAX_TEXT, joined
 from .marks import DECODED, is_plain, unknown_like
-from .python_folding import Folding
-from .python_values import UNKNOWN, Bound, Name, Obj, Value, bounded, decode_text, element_of, marks_of, text_of
+from .python_folding import has_wide_field
+from .python_statements import Statements
+from .python_values import (
+    MAX_ITEMS,
+    UNKNOWN,
+    Bound,
+    Class,
+    Instance,
+    Method,
+    Name,
+    Obj,
+    OneOf,
+    Value,
+    bounded,
+    decode_text,
+    element_of,
+    marks_of,
+    text_of,
+)
 
 
-class Computing(Folding):
+class Computing(Statements):
     """Calls without effects, on values that are known."""
 
     def _bound(self, function: Bound, args: list[Value], keywords: dict[str, Value]) -> Value:
         base, attr = function.base, function.attr
         if isinstance(base, str) and attr == "join" and args:
             parts = args[0] if isinstance(args[0], list) else [args[0]]
-            return base.join(text_of(part) for part in parts)
+            return joined((text_of(part) for part in parts), base)
         if isinstance(base, bytes) and attr == "join" and args and isinstance(args[0], list):
-            return base.join(part for part in args[0] if isinstance(part, bytes))
+            pieces = [part for part in args[0] if isinstance(part, bytes)]
+            is_short = sum(map(len, pieces)) + len(base) * len(pieces) <= MAX_TEXT
+            return base.join(pieces) if is_short else UNKNOWN
         if isinstance(base, str) and attr == "format":
+            given, named = [text_of(arg) for arg in args], {key: text_of(value) for key, value in keywords.items()}
+            longest = max(map(len, [*given, *named.values()]), default=0)
+            if has_wide_field(base) or len(base) + base.count("{") * longest > MAX_TEXT:
+                return unknown_like(base, *given, *named.values())
             try:
-                return base.format(
-                    *[text_of(arg) for arg in args], **{key: text_of(value) for key, value in keywords.items()}
-                )
+                return base.format(*given, **named)
             except (IndexError, KeyError, ValueError, AttributeError):
                 return unknown_like(base)
         if isinstance(base, list) and attr in ("append", "insert", "extend") and args:
-            base += args[-1] if attr == "extend" and isinstance(args[-1], list) else [args[-1]]
+            added = args[-1] if attr == "extend" and isinstance(args[-1], list) else [args[-1]]
+            if len(base) + len(added) <= MAX_ITEMS:
+                base += added
             return None
         if isinstance(base, dict):
             if attr == "get" and args and isinstance(args[0], str):
@@ -49,6 +73,7 @@ zfill
             isinstance(base, str | bytes)
             and attr in simple
             and all(isinstance(arg, str | int | bytes | dict) for arg in args)
+            and _result_size(base, attr, args) <= MAX_TEXT
         ):
             try:
                 result: Value = (
@@ -129,5 +154,14 @@ filter reduce partial submit Thread Timer call_soon apply starmap run_in_executo
     def _callback(self, args: list[Value], keywords: dict[str, Value]) -> None:
         target = keywords.get("target", args[0] if args else None)
         given = keywords.get("args", args[1:])
-        if isinstance(target, Name):
+        if isinstance(target, Name | OneOf | Method | Class | Instance):
             self.invoke(target, given if isinstance(given, list) else [], {})
+
+
+def _result_size(base: str | bytes, attr: str, args: list[Value]) -> int:
+    """A bound on the length of what a method of a text gives."""
+    if attr == "replace" and len(args) > 1 and isinstance(args[1], str | bytes):
+        return len(base) + (len(base) + 1) * len(args[1])
+    if attr == "translate" and args and isinstance(args[0], dict):
+        return len(base) * max((len(text_of(value)) for value in args[0].values()), default=1)
+    return len(base) + max((arg for arg in args if isinstance(arg, int)), default=0)

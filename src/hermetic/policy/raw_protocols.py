@@ -6,11 +6,11 @@ from .call import Call
 from .destroys import CLOUD_DESTROYS, SQL_DESTROYS
 
 _STORE = re.compile(
-    r"(?im)^\s*(FLUSHALL|FLUSHDB|FLUSH_ALL|SHUTDOWN|SWAPDB|REPLICAOF|SLAVEOF|CONFIG[ \t]+SET|SCRIPT[ \t]+FLUSH|"
+    r"(?im)^[ \t]*(FLUSHALL|FLUSHDB|FLUSH_ALL|SHUTDOWN|SWAPDB|REPLICAOF|SLAVEOF|CONFIG[ \t]+SET|SCRIPT[ \t]+FLUSH|"
     r"DEBUG[ \t]+SEGFAULT|MODULE[ \t]+LOAD|CLUSTER[ \t]+RESET|"
     r"(DROP|TRUNCATE|DELETE)[ \t]+(TABLE|DATABASE|FROM|SCHEMA)\b)"
 )
-_HTTP = re.compile(r"(?m)^\s*DELETE\s+/\S*\s+HTTP/")
+_HTTP = re.compile(r"(?m)^[ \t]*DELETE[ \t]+/\S*[ \t]+HTTP/")
 
 
 def check_commands(call: Call, text: str | None) -> None:

@@ -8,7 +8,7 @@ import re
 from .sql import destruction, statements
 
 SOMETHING = "x"  # stands for a part of a string that only the database knows
-_CLIENT_SET = re.compile(r"(?m)^\s*\\set\s+(\w+)\s+(.+?)\s*$")
+_CLIENT_SET = re.compile(r"(?m)^[ \t]*+\\set[ \t]++(\w++)[ \t]++(\S.*)$")
 _CLIENT_USE = re.compile(r"(?<![:\w]):(['\"]?)(\w+)\1")
 _RUNS = ("execute", "exec", "prepare", "immediate", "perform", "call")
 _RUNS_ARGUMENTS = frozenset(
@@ -21,6 +21,7 @@ def expand(text: str, given: dict[str, str]) -> str:
     """The text with the client's variables put in: those given on the command line, and those it sets itself."""
     variables = dict(given)
     for name, value in _CLIENT_SET.findall(text):
+        value = value.rstrip()
         variables[name] = _unquote(value) if value[:1] in "'\"" else value
     if not variables:
         return text

@@ -79,7 +79,7 @@ def _awk_program(call: Call, program: str, text: str, variables: dict[str, str])
     for match in _AWK_SYSTEM.finditer(program):
         if match[1]:
             _awk_command(call, program[match.end() :], variables)
-    for match in re.finditer(r'("(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\$\d+|\$0)\s*\|&?\s*getline', program):
+    for match in re.finditer(r'("(?:[^"\\]|\\.)*"|\b[A-Za-z_]\w*+|\$\d+|\$0)\s*+\|&?\s*+getline', program):
         _awk_command(call, match[1] + ")", variables)
     for match in re.finditer(r'\bprint(?:f)?\b[^;|}\n]*?\|&?\s*(?!\|)("(?:[^"\\]|\\.)*"|[A-Za-z_]\w*)', program):
         target = match[1]

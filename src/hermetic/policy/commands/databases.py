@@ -67,7 +67,7 @@ def _report(call: Call, text: str, *, local: bool) -> None:
     reason = destruction(text) or built_destruction(text)
     if reason:
         call.report(SQL_LOCAL if local else SQL_DESTROYS, reason)
-    for match in re.finditer(r"(?:^|\n|;|\\;)\s*(?:\\!|system\b|!)\s*([^\n;]+)", text):
+    for match in re.finditer(r"(?:^|\n|;|\\;)[ \t]*(?:\\!|system\b|!)\s*([^\n;]+)", text):
         run_code(call, match[1], call.name)
     for match in re.finditer(r"\\(?:copy|o|w|g)\b[^\n|]*\|\s*([^\n]+)|\bprogram\s+'([^']*)'", text, re.IGNORECASE):
         run_code(call, match[1] or match[2] or "", call.name)
@@ -140,16 +140,16 @@ def judge_sqlite(call: Call) -> str | None:
     texts = [*words[1:], *options.values("cmd"), *([call.stdin] if call.stdin else [])]
     for text in texts:
         _report(call, text, local=call.place(words[0])[1] in ("workspace", "temp", "null") if words else True)
-        for match in re.finditer(r"(?:^|\n)\s*\.(?:shell|system)\s+([^\n]+)", text):
+        for match in re.finditer(r"(?:^|\n)[ \t]*\.(?:shell|system)\s+([^\n]+)", text):
             run_code(call, match[1], "sqlite3")
-        for match in re.finditer(r"(?:^|\n)\s*\.(?:output|once|save|backup|dump|excel)\s+(\|?)\s*(\S[^\n]*)", text):
+        for match in re.finditer(r"(?:^|\n)[ \t]*\.(?:output|once|save|backup|dump|excel)\s+(\|?)\s*(\S[^\n]*)", text):
             if match[1]:
                 run_code(call, match[2], "sqlite3")
             else:
                 write(call, match[2])
         for match in re.finditer(r"(?:writefile|edit)\s*\(\s*'([^']+)'", text):
             write(call, match[1])
-        for match in re.finditer(r"load_extension\s*\(\s*'([^']+)'|(?:^|\n)\s*\.load\s+(\S+)", text):
+        for match in re.finditer(r"load_extension\s*\(\s*'([^']+)'|(?:^|\n)[ \t]*\.load\s+(\S+)", text):
             call.report(OPTION_RUNS, f"loads a library into sqlite3: {match[1] or match[2]}")
         if is_wholly_unseen(text):
             execute(call, text, "SQL")

@@ -120,7 +120,7 @@ def _judge(call: Call, text: str, language: str) -> None:
     if language == "python":
         judge_python(call, text)
     elif language == "sh":
-        for line in re.findall(r"^(?:\s+-?\s*@?(?:cmd:\s*)?)(\S.*)$", text, re.MULTILINE):
+        for line in re.findall(r"^(?:[ \t]++-?[ \t]*+@?(?:cmd:[ \t]*+)?)(\S.*)$", text, re.MULTILINE):
             run_code(call, line, "a recipe")
     else:
         judge_code(call, text, language)

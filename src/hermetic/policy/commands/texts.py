@@ -60,8 +60,8 @@ def _sed_script(call: Call, script: str, text: str) -> None:
     for command in re.split(r"[;\n]", script):
         match = re.match(
             (
-                r"\s*(?:(?:\d+|\$|/(?:[^/\\]|\\.)*/)(?:~\d+)?(?:,(?:\d+|\$|\+\d+|/(?:[^/\\]|\\.)*/))?)"
-                r"?\s*!?\s*\{?\s*([a-zA-Z])\s*(.*)"
+                r"\s*+(?:(?:\d+|\$|/(?:[^/\\]|\\.)*/)(?:~\d+)?(?:,(?:\d+|\$|\+\d+|/(?:[^/\\]|\\.)*/))?)"
+                r"?\s*+!?\s*+\{?\s*+([a-zA-Z])\s*(.*)"
             ),
             command,
             re.DOTALL,

@@ -16,7 +16,7 @@ from hermetic.environments import container_client, docker
 from hermetic.environments.records import Records, runtime_root
 from hermetic.link import archive
 from tests.cli.program import eventually
-from tests.environments.engines import ask, need_engine
+from tests.environments.engines import ENGINES, ask, need_engine
 from tests.programs import need, need_variable
 
 MOST_SECONDS = 30.0  # for any call of an engine to be reported, as long as nothing makes progress
@@ -58,6 +58,21 @@ async def test_every_call_of_an_engine_ends(ask_it: object) -> None:
     async with asyncio.timeout(MOST_SECONDS):
         with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer"):
             await ask_it(container_client.find_client("docker"))
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_the_state_of_a_container_is_what_its_engine_says(kind: str) -> None:
+    need_engine(kind)
+    async with hermetic.open(kind, task="state", image=need_variable("IMAGE_BASE")) as env:
+        record = Records(runtime_root()).of_task("state")
+        assert record is not None
+        client, name = container_client.client_of(kind, record.place), record.place["container"]
+        assert await client.state(name) == "running"
+        assert await client.state(name[:-1]) == ""
+        await env.close(remove=True)
+        assert await client.state(name) == ""
+        backend = docker.Docker(record.options) if kind == "docker" else docker.Podman(record.options)
+        assert await backend.is_gone(record)
 
 
 async def test_a_start_that_makes_progress_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import hermetic
 from hermetic.contract.environment import Abandoned, EnvironmentRecord
 from hermetic.environments import catalog
 from hermetic.environments.janitor import NAME as JANITOR
+from hermetic.environments.janitor_process import UNREACHABLE
 from hermetic.environments.local import Local
 from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
 from hermetic.environments.starting import ended as gone
@@ -191,3 +192,17 @@ def test_the_command_line_collects(records: Records, spool: Path) -> None:
     assert done.returncode == 0
     assert len(done.stdout.decode().splitlines()) == 4
     assert command("gc").stdout == b""
+
+
+def test_one_that_cannot_be_looked_at_is_left_and_said_so(records: Records) -> None:
+    id = new_id()
+    directory = records.make_directory(id)
+    records.write(EnvironmentRecord(
+        id=id, kind="ssh", task=None, options={"host": "nowhere.invalid"}, created=time.time(),
+        directory=str(directory), spool=None, socket="/s", token=b"t", resident=f"{id}.1", pid=1, guardian=None,
+    ))  # fmt: skip
+    done = command("gc", id)
+    assert done.returncode == UNREACHABLE, done.stderr
+    assert b"nowhere.invalid" in done.stderr
+    assert [record.id for record in records.all()] == [id]
+    records.discard(id)

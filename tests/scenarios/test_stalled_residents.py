@@ -1,6 +1,7 @@
 """A resident that is stopped or traced: the caller's own clock ends its calls, and the host can end the environment."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -19,9 +20,11 @@ from hermetic.contract.limits import GRACE, GREETING, OVERDUE, STALL
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended
 from hermetic.fleet.garbage import collect
+from tests.boxes import appears
+from tests.boxes import opened as opened_box
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
-from tests.programs import need_variable
+from tests.programs import need, need_variable
 from tests.scenarios.living import is_alive, with_argument
 from tests.sizes import scale
 
@@ -149,6 +152,50 @@ async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
         await tracer.wait()
     await env.close()
     assert [name for name in os.listdir(runtime_root()) if name != "janitor"] == []
+
+
+async def test_a_guardian_ends_a_resident_that_stays_stopped_though_no_caller_looks() -> None:
+    env = await hermetic.open("local", task=TASK, login=False, unattended=1)
+    info = await env.info()
+    await env.start("sleep 600")
+    await env.close()
+    os.kill(info.pid, signal.SIGSTOP)
+    assert info.guardian is not None
+    async with asyncio.timeout(60):
+        await ended(info.pid)
+        await ended(info.guardian)
+    assert os.listdir(runtime_root()) == []
+
+
+async def test_rm_ends_a_stalled_sandbox(tmp_path: Path) -> None:
+    need("bwrap")
+    env = await hermetic.open("sandbox", task=TASK, workspace=str(tmp_path), login=False)
+    record = Records(runtime_root()).of_task(TASK)
+    assert record is not None
+    inside = json.loads(record.place["kept"])["processes"][0]["pid"]
+    os.kill(inside, signal.SIGSTOP)
+    assert isinstance((await env.run("true", timeout=1)).ending, Lost)
+    done = await asyncio.to_thread(program, "rm", TASK)
+    assert done.stdout.decode() == f"{TASK}: it was stalled; killed the sandbox's processes\n", done.stderr
+    assert not is_alive(inside)
+    await env.close()
+
+
+async def test_a_tool_answers_in_time_and_so_does_its_interruption(tmp_path: Path) -> None:
+    async with opened_box(tmp_path) as box:
+        await box.terminal("true", task=TASK)
+        running = asyncio.ensure_future(box.terminal("touch begun; sleep 600", task=TASK, timeout=500))
+        await appears(tmp_path / "begun")
+        os.kill(resident(), signal.SIGSTOP)
+        try:
+            box.toolbox.interrupt(TASK)
+            async with asyncio.timeout(BOUND + SLACK):
+                assert (await running)["status"] in ("error", "interrupted")
+            async with asyncio.timeout(GREETING.value + SLACK):
+                assert "stalled" in (await box.terminal("echo x", task=TASK, timeout=1))["error"]
+        finally:
+            os.kill(resident(), signal.SIGCONT)
+        assert (await box.terminal("echo back", task=TASK))["output"] == "back\n"
 
 
 async def test_rm_kills_the_container_of_a_stalled_resident() -> None:

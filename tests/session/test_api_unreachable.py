@@ -17,6 +17,7 @@ import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CLIENTS, REACH
 from hermetic.environments.records import Records, runtime_root
+from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
 
@@ -82,6 +83,10 @@ async def test_one_client_too_many_is_refused_as_full(kind: str) -> None:
                 await attempt
             assert caught.value.state == "full"
             assert caught.value.environment == environment.id
+        done = await asyncio.to_thread(program, "ps")
+        assert b"64 clients" in done.stderr
+        done = await asyncio.to_thread(program, "attach", "proc_1")
+        assert b"64 clients" in done.stderr
         assert (await environment.run("echo $X")).output == "kept\n"
         await others.pop().close()
         assert await is_the_same(kind)

@@ -77,11 +77,18 @@ async def find_process(places: list[Place], wanted: str) -> Found:
     matching = [found for found in known if found.info.id == wanted]
     matching = matching or [found for found in known if wanted and found.info.id.startswith(wanted)]
     if not matching:
-        raise UnknownProcess(f"no process {wanted!r} is known here; `hermetic ps -a` lists them", process_id=wanted)
+        unseen = "".join(f"; {problem}" for problem in problems_of(places))
+        message = f"no process {wanted!r} is known here; `hermetic ps -a` lists them{unseen}"
+        raise UnknownProcess(message, process_id=wanted)
     if len(matching) > 1:
         ids = ", ".join(f"{found.info.id} in {found.environment.task or found.environment.id}" for found in matching)
         raise InvalidArgument(f"{wanted!r} fits several processes: {ids}; give more of it, or --in ENV", argument="id")
     return matching[0]
+
+
+def problems_of(places: list[Place]) -> list[str]:
+    """Why some environments that may live could not be looked into."""
+    return [place.problem for place in places if place.state not in ("alive", "gone")]
 
 
 async def processes_of(place: Place) -> list[Found]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermetic.cli.places import Found, add_place_option, attached, processes_of
+from hermetic.cli.dispatch import complain
+from hermetic.cli.places import Found, add_place_option, attached, problems_of, processes_of
 from hermetic.cli.report import age, print_json, print_table, size
 
 if TYPE_CHECKING:
@@ -22,20 +23,22 @@ def add_parser(subparsers: "SubParsers") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the processes."""
-    found = asyncio.run(_look(arguments.place))
+    """Prints the processes; and on stderr which environments could not be looked into, and why."""
+    found, problems = asyncio.run(_look(arguments.place))
     chosen = [one for one in found if arguments.all or one.info.state == "running"]
     if arguments.json:
         print_json([_as_data(one) for one in chosen])
     else:
         print_table(("ID", "ENVIRONMENT", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"), map(_row, chosen))
+    for problem in problems:
+        complain(problem, 0)
     return 0
 
 
-async def _look(wanted: str | None) -> list[Found]:
+async def _look(wanted: str | None) -> tuple[list[Found], list[str]]:
     async with attached(wanted) as places:
         listed = await asyncio.gather(*map(processes_of, places))
-    return [found for listing in listed for found in listing]
+    return [found for listing in listed for found in listing], problems_of(places)
 
 
 def _row(found: Found) -> tuple[str, ...]:

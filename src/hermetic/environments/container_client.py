@@ -155,12 +155,18 @@ class Client:
 
     async def state(self, container: str) -> str:
         """What the engine says of a container: running, paused, exited …; "": there is none. Raises Unreachable."""
+        if not await self._said("ps", "--all", "--quiet", "--filter", f"name=^/?{container}$"):
+            return ""
+        return await self._said("inspect", "--type", "container", "--format", "{{.State.Status}}", container)
+
+    async def _said(self, *words: str) -> str:
+        """What the client prints. Raises Unreachable when it fails."""
         try:
-            answer = await self.run("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{.State}}")
+            answer = await self.run(*words)
         except EnvironmentUnavailable as error:
             raise Unreachable(str(error)) from error
         if answer.code != 0:
-            raise Unreachable(f"`{self.program} ps` failed: {answer.errors or answer.code}")
+            raise Unreachable(f"`{self.program} {words[0]}` failed: {answer.errors or answer.code}")
         return answer.output
 
     async def trouble(self) -> str | None:

@@ -14,21 +14,26 @@ if TYPE_CHECKING:
 
 
 def guard(
-    resident_pid: int, directory: str, spool: str | None, farewell: list[str], environ: dict[str, str]
+    resident_pid: int, directory: str, spool: str | None, farewell: list[str], environ: dict[str, str], patience: float
 ) -> NoReturn:
     """Wait for the resident, then end what it leaves and remove its directory. Never returns.
 
-    `farewell` is a program that takes away what is elsewhere.
+    `farewell` is a program that takes away what is elsewhere. A resident that is stopped for `patience` seconds is
+    killed: its own clocks do not run.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
     inode = os.stat(directory).st_ino
     # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
+    signal.signal(signal.SIGALRM, lambda *_: tree.send([resident_pid], signal.SIGKILL))
     while True:
-        pid, _ = os.waitpid(-1, 0)
+        pid, status = os.waitpid(-1, os.WUNTRACED | os.WCONTINUED)
         if pid == resident_pid:
-            break
+            if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+                break
+            signal.setitimer(signal.ITIMER_REAL, patience if os.WIFSTOPPED(status) else 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     end_children()
     make_changes_whole(directory)
     if farewell:

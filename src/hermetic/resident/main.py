@@ -94,7 +94,8 @@ def leave_starter(config: Fields) -> None:
         set_title(b"hermetic-guardian")
         quiet()
         os.chdir("/")
-        guard(pid, config["directory"], config["spool"], config["farewell"], config["arm_environ"])
+        patience = max(config["unattended"], 1.0)
+        guard(pid, config["directory"], config["spool"], config["farewell"], config["arm_environ"], patience)
     if pid:
         os._exit(0)
 

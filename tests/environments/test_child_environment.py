@@ -3,14 +3,17 @@
 import pytest
 
 from hermetic.environments.child_environment import child_environment, is_credential
+from hermetic.terminal.known_secrets import secrets_of
 
 CREDENTIALS = (
     "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DB_PASSWD", "GPG_PASSPHRASE", "MYSQL_PWD",
     "GOOGLE_APPLICATION_CREDENTIALS", "SLACK_TOKENS", "apikey", "SSH_KEY", "NPM_AUTH", "SESSION_JWT", "MY_CREDS",
+    "GH_PAT", "STRIPE_SK", "BEARER", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "SESSION_COOKIE", "AZURE_SAS", "DB_CONN_STR",
+    "AZURE_STORAGE_CONNECTION_STRING",
 )  # fmt: skip
 ORDINARY = (
     "PATH", "HOME", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "XAUTHORITY",
-    "LANG", "SSH_ASKPASS", "AUTHOR", "COMPASS",
+    "LANG", "SSH_ASKPASS", "AUTHOR", "COMPASS", "PATTERN", "MANPATH", "DESKTOP_SESSION", "DATABASE_URL", "TASK", "DISK",
 )  # fmt: skip
 
 
@@ -43,3 +46,34 @@ def test_the_agents_own_virtual_environment_is_not_the_commands() -> None:
 
 def test_bytes_that_are_no_text_are_left_out() -> None:
     assert "BAD" not in child_environment({"BAD": "\udcff"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "postgres://app:s3cret@db:5432/app"),
+        ("CACHE", "redis://:s3cret@cache:6379/0"),
+        ("PIP_INDEX_URL", "https://bob:s3cret@pypi.internal/simple"),
+    ],
+)
+def test_a_url_with_a_password_stays_with_the_opener(name: str, value: str) -> None:
+    assert name not in child_environment({name: value})
+    assert child_environment({name: value}, passthrough=[name])[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "sqlite:///dev.db"),
+        ("API_URL", "https://bob@api.internal/x"),
+        ("https_proxy", "http://bob:s3cret@proxy:3128"),
+        ("TIMES", "http://h/a:b@c"),
+    ],
+)
+def test_a_url_without_one_and_a_proxy_are_passed_on(name: str, value: str) -> None:
+    assert child_environment({name: value})[name] == value
+
+
+def test_the_password_of_a_url_is_a_known_secret() -> None:
+    known = secrets_of({"DATABASE_URL": "postgres://app:s3cret-1234@db/x", "OTHER_URL": "https://x/y"})
+    assert [(secret.name, secret.value) for secret in known] == [("DATABASE_URL", "s3cret-1234")]

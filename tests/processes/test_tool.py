@@ -214,3 +214,29 @@ async def test_more_processes_at_once_than_are_remembered(tmp_path: Path) -> Non
         for _ in range(2):
             logs = await asyncio.gather(*(box.process("wait", id, timeout=20) for id in ids))
             assert [log["output"] for log in logs] == [f"{number}\n" for number in range(len(ids))]
+
+
+ECHO = 'stty -echo 2> /dev/null; while IFS= read -r -n 1 x; do printf %s "$x"; done'
+
+
+@pytest.mark.parametrize("with_cursor", [True, False])
+async def test_a_secret_that_comes_letter_by_letter_is_not_read_letter_by_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_cursor: bool
+) -> None:
+    secret = "s3cr3t-v4lue-0f-m1ne"
+    monkeypatch.setenv("APP_TOKEN", secret)
+    async with opened(tmp_path, policy="off") as box:
+        id = (await box.terminal(ECHO, background=True))["session_id"]
+        read, cursor = "", 0
+        for count, letter in enumerate(f"<{secret}>", 1):
+            await box.process("write", id, data=letter)
+            async with asyncio.timeout(20):
+                while True:
+                    answer = await box.process("poll", id, cursor=cursor if with_cursor else None)
+                    if answer["cursor"] + answer.get("more_bytes", 0) >= count:
+                        break
+            read = read + answer["output"] if with_cursor else answer["output_preview"]
+            cursor = answer["cursor"]
+            assert secret[:4] not in read, read
+        assert read.replace("[hidden by hermetic: value of APP_TOKEN]", "").strip("<>") in ("", secret[:3]), read
+        await box.process("kill", id)

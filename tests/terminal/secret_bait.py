@@ -127,6 +127,25 @@ BAIT: tuple[tuple[str, str], ...] = (
     ("output of tools", "phone +1 (415) 555-01{d2}, card ending {d4}, order {d12}"),
     ("output of tools", "https://x.example/?key=name&sort=token&page=2&id={d18}"),
     ("output of tools", "tests/test_login.py::test_wrong_password[token-1] PASSED"),
+    ("output of tools", "src/a.py:5432:5:E501:line too long\nb.c:12:3:warning:unused1"),
+    ("output of tools", "first_pass: step2b\nbypass=route66x\ntests_pass: 120a45\ncompass_pass=north1"),
+    (
+        "output of tools",
+        "Set-Cookie: theme=dark; Path=/; Expires=Thu, 01-Jan-2026\nCookie: lang=en-US; consent=accepted",
+    ),
+    ("output of tools", 'mysql -P 3306 -p app\nredis-cli -a $REDIS_PASS ping\nsshpass -p "$PASS" ssh h\nmysql -proot'),
+    ("output of tools", "00000000: {h4} {h4} {h4} {h4} {h4} {h4} {h4} {h4}  ................\n00000010: {h4} {h4}"),
+    ("output of tools", "{h2}:{h2}:{h2}:{h2}:{h2}:{h2} dev eth0"),
+    ("documentation", "The machine learning password policy; a default password for new users; machine x password y"),
+    (
+        "settings",
+        "<token>string</token><password></password><secret>${app.secret}</secret><tokenType>bearer</tokenType>",
+    ),
+    (
+        "settings",
+        "define('DB_PASSWORD', getenv('DB_PASSWORD')); define('SALT_ROUNDS', 12); define('WP_DEBUG_KEY', true);",
+    ),
+    ("settings", '{"auth": "required", "auth": "aHR0cHM6L", "auth": {"type": "basic"}}'),
 )
 
 # Literals that are right where they stand: a test's password belongs to the test.

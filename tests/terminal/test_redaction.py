@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import time
 from pathlib import Path
 from re import _parser as sre_parse  # type: ignore[attr-defined]
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermetic.terminal import secret_tokens
+from hermetic.terminal.content import content_of_command
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
 from hermetic.terminal.redaction import MARK, Content, Redactor, hidden_in
 from tests.docs.pages import read
+from tests.programs import need
 from tests.sizes import scale
 from tests.terminal.secret_corpus import KNOWN, VENDORS, as_table, bait, figures, fill, secrets
 
@@ -204,3 +207,47 @@ def test_no_repeated_piece_takes_more_than_linear_time(piece: str, times: int) -
 
 def test_a_mark_has_no_sign_that_would_break_what_is_around_it() -> None:
     assert not re.search(r"[\"'\\\n<>]", MARK)
+
+
+SECRET = "s3cr3t-v4lue-0f-m1ne"
+DUMPS = {
+    "xxd": "xxd",
+    "xxd -p": "xxd -p",
+    "xxd -u -p": "xxd -u -p",
+    "hexdump -C": "hexdump -C",
+    "od": "od -An -tx1",
+    "od with addresses": "od -Ax -tx1",
+}
+
+
+@pytest.mark.parametrize("before", ["", "x", "token: "])
+@pytest.mark.parametrize("program", DUMPS.values(), ids=list(DUMPS))
+def test_a_known_value_is_hidden_in_hexadecimal_dumps(program: str, before: str) -> None:
+    need(program.split()[0])
+    dump = subprocess.run(program.split(), input=f"{before}{SECRET}\n".encode(), capture_output=True, check=True)
+    shown = Redactor([KnownSecret("A", SECRET)]).redact(dump.stdout.decode())
+    digits = re.sub(r"[^0-9a-f]", "", shown.lower().replace(MARK, ""))
+    assert MARK in shown
+    assert SECRET[6:].encode().hex()[:12] not in digits
+    assert SECRET[:6] not in shown
+
+
+@pytest.mark.parametrize("separator", [":", " ", "\\x", ", 0x"])
+def test_separated_digits_of_a_known_value_are_hidden(separator: str) -> None:
+    text = separator.join(f"{byte:02x}" for byte in SECRET.encode())
+    assert Redactor([KnownSecret("A", SECRET)]).redact(text.removeprefix("\\x")).startswith(MARK)
+
+
+@pytest.mark.parametrize(
+    "command", ["sed -n 3,6p ~/.ssh/id_rsa", "head -c 900 server.key | tail -c 500", "cat deploy.p8"]
+)
+def test_lines_of_a_key_file_are_hidden_without_its_borders(command: str) -> None:
+    body = fill("{b64}\n{b64}\n{b64}", 7)
+    assert content_of_command(command) == "environment"
+    shown = Redactor().redact(body, content_of_command(command))
+    assert not any(line[:12] in shown for line in body.split("\n"))
+
+
+def test_a_certificate_beside_a_key_stays() -> None:
+    text = fill("-----BEGIN CERTIFICATE-----\n{b64}\n{b64}\n-----END CERTIFICATE-----\n", 3)
+    assert Redactor().redact(text, "environment") == text

@@ -30,9 +30,11 @@ _TEMPLATE_ENDINGS = (".example", ".sample", ".template", ".dist", ".tmpl")
 _VARIABLES_NAMES = frozenset(
     {".env", ".envrc", ".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".my.cnf",
      "credentials", "environ", "kubeconfig", "secrets.yml", "secrets.yaml", "secrets.json", "hosts.yml", ".s3cfg",
-     ".boto"}
+     ".boto", "wp-config.php", "auth.json", "cookies.txt"}
 )  # fmt: skip
-_VARIABLES_ENDINGS = (".env", ".tfvars")
+_VARIABLES_ENDINGS = (".env", ".tfvars", ".key", ".ppk", ".p8")
+_KEY_NAMES = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_")
+_VARIABLES_IN = ((".kube", "config"), (".docker", "config.json"), (".m2", "settings.xml"))
 
 _READERS = _words("cat head tail sed less more bat batcat nl tac grep egrep fgrep rg ag diff sdiff colordiff cut")
 _GIT_READS = frozenset({"diff", "show", "log", "blame", "grep", "cat-file", "stash"})
@@ -66,7 +68,9 @@ def content_of_file(path: str) -> Content:
         return "code"
     if name in _VARIABLES_NAMES or name.startswith(".env.") or name.endswith(_VARIABLES_ENDINGS):
         return "environment"
-    if (posixpath.basename(folder), name) in ((".kube", "config"), (".docker", "config.json")):
+    if (posixpath.basename(folder), name) in _VARIABLES_IN or (
+        name.startswith(_KEY_NAMES) and not name.endswith(".pub")
+    ):
         return "environment"
     return "code" if posixpath.splitext(name)[1] in _CODE or name in _CODE_NAMES else "output"
 

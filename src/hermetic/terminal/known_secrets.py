@@ -7,7 +7,8 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from hermetic.environments.child_environment import is_credential
+from hermetic.environments.child_environment import is_credential, password_in
+from hermetic.terminal.hex_dumps import find_dumped
 
 SHORTEST = 8  # characters of a variable's value; a shorter one would be found in ordinary words
 SHORTEST_GIVEN = 4  # characters of a value that somebody calls a secret
@@ -24,12 +25,10 @@ class KnownSecret(NamedTuple):
 
 
 def secrets_of(variables: Mapping[str, str]) -> list[KnownSecret]:
-    """The variables whose names say that they are credentials and whose values nothing ordinary looks like."""
-    return [
-        KnownSecret(name, value)
-        for name, value in variables.items()
-        if is_credential(name) and len(value) >= SHORTEST and not _ORDINARY.match(value)
-    ]
+    """Values of variables with a credential's name, and passwords in URLs, that nothing ordinary looks like."""
+    named = [KnownSecret(name, value) for name, value in variables.items() if is_credential(name)]
+    inside = [KnownSecret(name, password) for name, value in variables.items() if (password := password_in(value))]
+    return [one for one in (*named, *inside) if len(one.value) >= SHORTEST and not _ORDINARY.match(one.value)]
 
 
 class ValueFinder:
@@ -43,6 +42,11 @@ class ValueFinder:
                 needles.setdefault(spelling, secret.name)
         self._needles = needles
         self._values = {secret.value.strip(): secret.name for secret in known}
+        self._bytes = [
+            (value.encode("utf-8", "surrogateescape"), name)
+            for value, name in self._values.items()
+            if len(value) >= SHORTEST
+        ]
 
     def unfinished(self, text: str) -> int:
         """How many characters at the end of a text a value may begin with, of which the rest has not come."""
@@ -61,6 +65,8 @@ class ValueFinder:
             while at >= 0:
                 yield at, at + len(needle), name
                 at = text.find(needle, at + len(needle))
+        if self._bytes:
+            yield from find_dumped(text, self._bytes)
 
     def find_parts(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where at least half of a value stands, as it is spelled itself, and its name."""
@@ -86,6 +92,7 @@ def _spellings(value: str) -> Iterator[str]:
     if len(value) >= SHORTEST:
         yield from _in_base64(value.encode("utf-8", "surrogateescape"))
         yield value.encode("utf-8", "surrogateescape").hex()
+        yield value.encode("utf-8", "surrogateescape").hex().upper()
     yield from (line.strip() for line in value.splitlines()[1:-1] if len(line.strip()) >= 20)
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from hermetic.terminal import secret_contexts
+from hermetic.terminal import secret_contexts, secret_places
 from hermetic.terminal.known_secrets import KnownSecret, ValueFinder
 from hermetic.terminal.secret_tokens import TokenFinder
 
@@ -90,6 +90,8 @@ class Redactor:
             yield Secret(start, end, _hint(text[start:end]))
         for start, end in secret_contexts.find_private_keys(text):
             yield Secret(start, end, "private key")
+        for start, end in secret_places.find_key_lines(text, is_key_file=content == "environment"):
+            yield Secret(start, end, "private key")
         for start, end in self._in_context(text, content):
             yield Secret(start, end, "***")
 
@@ -97,8 +99,12 @@ class Redactor:
         lowered = secret_contexts.lower(text)
         yield from secret_contexts.find_headers(text, lowered)
         yield from secret_contexts.find_in_urls(text, lowered, weak=content == "environment")
+        yield from secret_places.find_in_files(text, weak=content == "environment")
+        yield from secret_places.find_cookies(text, lowered)
         if content != "code":
             yield from secret_contexts.find_assigned(text, lowered)
+            yield from secret_places.find_options(text)
+            yield from secret_places.find_elements(text, lowered)
         if content == "environment":
             yield from secret_contexts.find_variables(text)
 

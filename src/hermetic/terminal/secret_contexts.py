@@ -10,7 +10,7 @@ Span = tuple[int, int]
 
 # Names that a secret follows. They end like this: token_type, secret_name and password_file are something else.
 _NAME = (
-    r"passw(?:or)?d|passphrase|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
+    r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
     r"|consumer[_-]?key|credentials?"
 )
@@ -28,6 +28,12 @@ _FORMS = ("escaped", "double", "single", "back", "bare")
 _OPTION = re.compile(rf"--?(?P<name>{_NAME})[ \t]+(?P<bare>[^\s\-\"'`$<\[({{][^\s\"'`]{{5,255}})")
 # A name with one of these before it is no secret: nextToken, csrf_token in a form, a public key.
 _NOT_SECRET = re.compile(r"(?:next|page|continuation|sync|cancel(?:lation)?|public|max|num|cache)[_-]?$")
+# Whose password a name in small letters ends with.
+_PASS_OF = re.compile(
+    r"(?:db|database|user|smtp|mail|admin|root|mysql|pg|postgres|redis|ftp|ssh|sudo|login|http|proxy|auth|ldap|mongo|rabbit"
+    r"|api|app|service|svc|imap|wifi|vpn|key|cert)_$",
+    re.IGNORECASE,
+)
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 _VALUE = r"[A-Za-z0-9._~+/=|-]"
@@ -86,7 +92,9 @@ def find_assigned(text: str, lowered: str) -> Iterator[Span]:
     for match in _ASSIGNED.finditer(lowered) if ":" in lowered or "=" in lowered else ():
         form = next(form for form in _FORMS if match[form] is not None)
         start, end = match.span(form)
-        if is_literal(text[start:end], match["name"], quoted=form != "bare") and _means_secret(lowered, match.start()):
+        if not is_literal(text[start:end], match["name"], quoted=form != "bare"):
+            continue
+        if _means_secret(lowered, match.start()) and _is_password(text, match.span("name")):
             yield start, end
     for match in _OPTION.finditer(lowered) if "-" in lowered else ():
         start, end = match.span("bare")
@@ -146,6 +154,15 @@ def find_variables(text: str) -> Iterator[Span]:
         if (is_credential(name) or _MORE_NAMES.search(name)) and not _NO_VALUE.match(match[group].strip()):
             start, end = match.span(group)
             yield start, start + len(text[start:end].rstrip())
+
+
+def _is_password(text: str, name: Span) -> bool:
+    """False for `pass` alone and for names of runs: first_pass. DB_PASS and smtp_pass are passwords."""
+    start, end = name
+    if end - start != len("pass"):
+        return True
+    before = text[max(0, start - 24) : start]
+    return before.endswith("_") and (text[start:end] == "PASS" or _PASS_OF.search(before) is not None)
 
 
 def _means_secret(text: str, at: int) -> bool:

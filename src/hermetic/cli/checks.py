@@ -29,8 +29,18 @@ class Check(Finding, frozen=True, kw_only=True):
 async def all_checks() -> list[Check]:
     """Every check, in the order a person reads them."""
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
-    others = [kind for kind in catalog.kinds() if kind != "local"]
-    return [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
+    others = [kind for kind in catalog.kinds() if kind not in ("local", *catalog.ALIASES)]
+    checks = [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
+    return [*checks, *_aliases(checks)]
+
+
+def _aliases(checks: list[Check]) -> list[Check]:
+    """Other names of kinds: each is as its kind is, whose own line says what to do."""
+    states = {check.name: check.state for check in checks}
+    return [
+        Check(name=name, state=states[kind], found=f"another name of {kind}", advice=f"see {kind}")
+        for name, kind in catalog.ALIASES.items()
+    ]
 
 
 def _python() -> Check:

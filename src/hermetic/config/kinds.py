@@ -10,7 +10,6 @@ from hermetic.environments.options import choices
 
 # Used where a kind needs an image and nobody has named one.
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
-_ALIASES = {"singularity": "apptainer"}
 
 
 def checked(kind: str, place: str) -> str:
@@ -19,7 +18,7 @@ def checked(kind: str, place: str) -> str:
         raise ConfigError(
             f"{place}: unknown environment kind {kind!r}; {choices(kind, catalog.kinds())}", setting="kind"
         )
-    return _ALIASES.get(kind, kind)
+    return catalog.ALIASES.get(kind, kind)
 
 
 def option_types(kind: str) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
-from hermetic.environments.checkup import probe, try_program
+from hermetic.environments.checkup import NotInstalled, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
 from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
 from hermetic.environments.options import Lease, Seconds, read_options
@@ -238,8 +238,10 @@ class Apptainer:
         """Whether there is a program, user namespaces, and what mounts an image for an ordinary user."""
         try:
             program = find_program()
-        except (ConfigError, EnvironmentUnavailable) as error:
-            return Finding(state="missing", found=str(error), advice=f"install apptainer, or set {BINARY}")
+        except NotInstalled as error:
+            return error.finding
+        except ConfigError as error:
+            return Finding(state="missing", found=str(error), advice="install apptainer")
         found = await try_program((program,), ("--version",), install="install apptainer")
         if found.state != "ok":
             return found
@@ -278,9 +280,7 @@ def find_program() -> str:
         raise ConfigError(f"{BINARY}={chosen} is no program; set it to apptainer's path, or unset it", setting=BINARY)
     found = next(filter(None, map(shutil.which, (chosen,) if chosen else PROGRAMS)), None)
     if found is None:
-        raise EnvironmentUnavailable(
-            f"no {' or '.join(PROGRAMS)} on PATH; install apptainer, or set {BINARY} to where it is"
-        )
+        raise NotInstalled(f"no {' or '.join(PROGRAMS)} on PATH", f"install apptainer, or set {BINARY} to where it is")
     return found
 
 

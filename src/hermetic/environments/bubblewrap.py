@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.checkup import NotInstalled
 
 INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
 FOR_ITS_KEEPER = ("--info-fd", "7", "--seccomp", "9")  # the descriptors that keeper.py gives it
@@ -32,12 +33,12 @@ def find_program() -> str:
     """The path of bwrap. Raises EnvironmentUnavailable when there is none that can do what is needed."""
     program = shutil.which("bwrap")
     if program is None:
-        raise EnvironmentUnavailable(f"no bwrap on PATH; {INSTALL}")
+        raise NotInstalled("no bwrap on PATH", INSTALL)
     known = Path(program).read_bytes()
     if lacking := [option for option in _NEEDED if option.encode() not in known]:
-        raise EnvironmentUnavailable(
-            f"{program} is too old, it does not know {', '.join(lacking)}; use bubblewrap 0.7 or newer, "
-            "or open another kind"
+        raise NotInstalled(
+            f"{program} is too old, it does not know {', '.join(lacking)}",
+            "use bubblewrap 0.7 or newer, or open another kind",
         )
     return program
 

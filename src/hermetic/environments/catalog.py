@@ -18,6 +18,9 @@ KINDS: Mapping[str, str] = {
     "singularity": "hermetic.environments.apptainer:Apptainer",
 }
 
+# Other names of kinds.
+ALIASES: Mapping[str, str] = {"singularity": "apptainer"}
+
 PLUGINS = "hermetic.environments.plugins"
 
 

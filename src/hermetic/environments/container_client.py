@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
+from hermetic.environments.checkup import NotInstalled
 from hermetic.environments.starting import end, ended, is_scarce, memory_file, said_in, spawn
 
 ANSWER_SECONDS = 12.0  # for what an engine does at once
 REMOVAL_SECONDS = 25.0
 MOST_OUTPUT = 1 << 24  # bytes of one answer
 LOOK_SECONDS = 2.0  # before a removal that tells nothing is asked about again
+
+DOCKER_SOCKET = "/var/run/docker.sock"
 
 # Which program is the client, by kind: the first that is set, then the first that is found.
 SETTINGS = {"docker": ("HERMETIC_DOCKER_BINARY", "HERMES_DOCKER_BINARY"), "podman": ("HERMETIC_PODMAN_BINARY",)}
@@ -53,6 +56,14 @@ class Answer(NamedTuple):
     code: int
     output: str
     errors: str
+
+
+class Diagnosis(NamedTuple):
+    """Why an engine cannot be used."""
+
+    problem: str
+    advice: str
+    said: str  # by its client
 
 
 class Client:
@@ -171,6 +182,11 @@ class Client:
 
     async def trouble(self) -> str | None:
         """Why the engine cannot be used at all, and what to do; None when it answers."""
+        found = await self.diagnosis()
+        return found and f"{found.problem}; {found.advice}. It said: {found.said}"
+
+    async def diagnosis(self) -> "Diagnosis | None":
+        """The same in its parts."""
         words = ("version", "--format", f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}")
         try:
             answer = await self.run(*words, seconds=ANSWER_SECONDS)
@@ -180,7 +196,20 @@ class Client:
             if answer.code == 0:
                 return None
             said = answer.errors or answer.output or f"exit code {answer.code}"
-        return f"the engine behind {self.program} does not answer; start it, or set DOCKER_HOST. It said: {said}"
+        if closed := self._closed_socket():
+            problem = f"you may not use {self.program}: {closed} is closed to your user"
+            return Diagnosis(problem, "join the group that owns it (usually docker), then log in again", said)
+        return Diagnosis(f"the engine behind {self.program} does not answer", "start it, or set DOCKER_HOST", said)
+
+    def _closed_socket(self) -> str | None:
+        """The engine's socket on this machine, where it is there and this user may not write to it."""
+        setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
+        path = setting.removeprefix("unix://") or ("" if self.is_podman else DOCKER_SOCKET)
+        return path if os.path.exists(path) and not os.access(path, os.W_OK) else None
+
+    async def has_image(self, image: str) -> bool:
+        """Whether the engine has the image already, so that nothing has to be pulled."""
+        return (await self.run("image", "inspect", "--format", "{{.Id}}", image)).code == 0
 
     async def lacking_limits(self) -> set[str]:
         """Which of the options cpu, memory_bytes and pids this engine cannot set limits for on its kernel."""
@@ -225,15 +254,15 @@ def find_client(kind: str) -> Client:
     for setting in SETTINGS[kind]:
         if chosen := os.environ.get(setting):
             if not os.path.isfile(chosen):
-                raise EnvironmentUnavailable(f"{setting}={chosen} does not exist; set it to the engine's client")
+                raise NotInstalled(f"{setting}={chosen} does not exist", "set it to the engine's client")
             if not os.access(chosen, os.X_OK):
-                raise EnvironmentUnavailable(f"{setting}={chosen} is no program that may be run; chmod +x it")
+                raise NotInstalled(f"{setting}={chosen} is no program that may be run", "chmod +x it")
             return Client(os.path.abspath(chosen), environ)
     for name in PROGRAMS[kind]:
         if found := shutil.which(name):
             return Client(found, environ)
     advice = f"install {kind}, or set {SETTINGS[kind][0]} to its client"
-    raise EnvironmentUnavailable(f"no {kind} on PATH: {advice}. Nothing was run elsewhere instead")
+    raise NotInstalled(f"no {kind} on PATH; nothing was run elsewhere instead", advice)
 
 
 def client_of(kind: str, place: Mapping[str, str]) -> Client:

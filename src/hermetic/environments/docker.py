@@ -17,6 +17,7 @@ from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
+from hermetic.environments.checkup import NotInstalled
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import (
     FENCES,
@@ -37,6 +38,7 @@ from hermetic.environments.container_options import (
 )
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
 from hermetic.environments.file_lock import busy
+from hermetic.environments.podman_pause import no_new_pause
 from hermetic.environments.profile import told
 from hermetic.environments.records import check_own
 from hermetic.environments.seccomp import docker_profile
@@ -126,7 +128,7 @@ class Docker:
 
     def _config(self, plan: Plan, token: bytes, label: str) -> ResidentConfig:
         options = self._options
-        forwarded = {name: os.environ[name] for name in options.forward_env if name in os.environ}
+        forwarded = {name: os.environ[name] for name in options.forward_env if os.environ.get(name)}
         home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
         texts = {name: str(value) for name, value in options.env.items()}
         variables = {**home, **plan.variables, **forwarded, **texts}
@@ -175,11 +177,14 @@ class Docker:
         """Whether the engine answers, and which limits it can set."""
         try:
             client = find_client(cls.kind)
-        except EnvironmentUnavailable as error:
-            return Finding(state="missing", found=str(error), advice=f"install {cls.kind}")
-        if trouble := await client.trouble():
-            return Finding(state="broken", found=trouble, advice=f"start the engine; `{client.program} info` says more")
-        if lacking := await client.lacking_limits():
+        except NotInstalled as error:
+            return error.finding
+        with no_new_pause(client.environ) if client.is_podman else contextlib.nullcontext():
+            wrong = await client.diagnosis()
+            lacking = set() if wrong is not None else await client.lacking_limits()
+        if wrong is not None:
+            return Finding(state="broken", found=f"{wrong.problem}: {wrong.said}", advice=wrong.advice)
+        if lacking:
             found = f"{client.program} answers, without limits on {', '.join(sorted(lacking))}"
             return Finding(state="weak", found=found, advice="give the engine these cgroup controllers")
         return Finding(state="ok", found=f"{client.program} answers")
@@ -314,6 +319,11 @@ class Start:
             self.without.add(FENCES)
             return
         lacking = await self.client.lacking_limits() & self.plan.limits - self.without
+        if not lacking and not await self.client.has_image(image):
+            raise EnvironmentUnavailable(
+                f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "
+                f"or get it first: {self.client.program} pull {image}. The engine said: {_last_line(said)}"
+            ) from error
         if not lacking:
             raise error
         self.without |= lacking
@@ -326,6 +336,10 @@ class Start:
                 "host_cwd and persistent, or name volumes that the engine keeps"
             ) from error
         self.sees_host = False
+
+
+def _last_line(said: str) -> str:
+    return (said.strip().splitlines() or ["nothing"])[-1]
 
 
 async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:

@@ -18,7 +18,6 @@ from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bubblewrap import (
     FOR_ITS_KEEPER,
-    INSTALL,
     explained,
     find_program,
     may_mount,
@@ -26,7 +25,7 @@ from hermetic.environments.bubblewrap import (
     with_read_only_devices,
 )
 from hermetic.environments.cgroups import Cgroup, make_cgroup, remove_cgroup
-from hermetic.environments.checkup import probe
+from hermetic.environments.checkup import NotInstalled, probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
 from hermetic.environments.options import Lease, Seconds, read_options
@@ -114,8 +113,8 @@ class Sandbox:
         """Whether bwrap is there and may make namespaces, and whether all limits can be had."""
         try:
             program = find_program()
-        except EnvironmentUnavailable as error:
-            return Finding(state="missing", found=str(error), advice=INSTALL)
+        except NotInstalled as error:
+            return error.finding
         code, said = await probe([program, *namespaces(program, network=False), "--ro-bind", "/", "/", "true"])
         if code != 0:
             advice = str(explained(EnvironmentUnavailable(said))).partition("\n")[0]

@@ -9,6 +9,7 @@ import hermetic
 from hermetic.config import Settings, load
 from hermetic.config.kinds import DEFAULT_IMAGE
 from hermetic.config.settings import SECTIONS
+from hermetic.config.variables import ORIGINAL
 from hermetic.contract.errors import ConfigError
 from hermetic.environments import catalog
 
@@ -136,8 +137,9 @@ def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
     ],
 )
 def test_a_mistake_in_a_variable_is_told(machine: Machine, variable: str, value: str, says: str) -> None:
+    kind = {"TERMINAL_SSH_PORT": "ssh", "TERMINAL_DOCKER_ENV": "docker"}.get(variable)
     with pytest.raises(ConfigError) as caught:
-        machine.load(**{variable: value})
+        machine.load(**{variable: value, **({"TERMINAL_ENV": kind} if kind else {})})
     assert str(caught.value).startswith(says)
 
 
@@ -346,6 +348,12 @@ def test_what_models_may_not_see_is_gathered(machine: Machine) -> None:
     }  # fmt: skip
 
 
+OF_KINDS = [
+    *(old.variable for old in ORIGINAL if all(setting.startswith("environments.") for setting in old.settings)),
+    "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE", "TERMINAL_DOCKER_RUN_AS_HOST_USER", "HERMETIC_DOCKER_ENV",
+]  # fmt: skip
+
+
 class TestTheOriginalsVariables:
     """They mean what they meant."""
 
@@ -408,6 +416,19 @@ class TestTheOriginalsVariables:
         assert not machine.load(HERMES_REDACT_SECRETS="false").redaction.enabled
         assert machine.load(SUDO_PASSWORD="").sudo.password == ""
         assert machine.load().sudo.password is None
+
+    @pytest.mark.parametrize("variable", OF_KINDS)
+    def test_one_for_a_kind_that_is_not_chosen_is_no_mistake(self, machine: Machine, variable: str) -> None:
+        settings = machine.load(TERMINAL_ENV="local", **{variable: "{"})
+        assert (settings.environment.kind, settings.options) == ("local", {})
+
+    @pytest.mark.parametrize("text", ["false", "0", "No"])
+    def test_a_switch_that_is_off_leaves_the_users_file_alone(self, machine: Machine, text: str) -> None:
+        user = "[environments.docker]\nuser = 'me'\n"
+        variables = {"TERMINAL_ENV": "docker", "TERMINAL_DOCKER_RUN_AS_HOST_USER": text}
+        assert machine.load(user=user, **variables).options["user"] == "me"
+        with pytest.raises(ConfigError, match=r"TERMINAL_DOCKER_RUN_AS_HOST_USER: .* cannot be 'maybe'"):
+            machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_RUN_AS_HOST_USER="maybe")
 
     def test_an_empty_one_counts_as_unset(self, machine: Machine) -> None:
         empty = {"TERMINAL_ENV": "", "TERMINAL_TIMEOUT": " ", "TERMINAL_DOCKER_RUN_AS_HOST_USER": ""}

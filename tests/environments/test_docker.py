@@ -90,12 +90,13 @@ async def test_no_value_of_a_variable_is_told_to_the_engine(
     engine: str, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORWARDED", "hidden-forwarded")
+    monkeypatch.setenv("EMPTY", "")
     given = {"A": "hidden-given", "N": 5}
-    async with hermetic.open(engine, image=image, env=given, forward_env=["FORWARDED", "MISSING"]) as env:
+    async with hermetic.open(engine, image=image, env=given, forward_env=["FORWARDED", "MISSING", "EMPTY"]) as env:
         assert "hidden" not in json.dumps(inspect(engine, env))
         assert (
-            await env.run("echo $A $N $FORWARDED ${MISSING-none}")
-        ).output == "hidden-given 5 hidden-forwarded none\n"
+            await env.run("echo $A $N $FORWARDED ${MISSING-none} ${EMPTY-none}")
+        ).output == "hidden-given 5 hidden-forwarded none none\n"
         assert "hidden" not in (await env.run("tr '\\0' ' ' </proc/1/environ; tr '\\0' ' ' </proc/1/cmdline")).output
 
 

@@ -1,6 +1,6 @@
 """One setting as somebody gave it, and its conversion to the type it must have."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,10 +17,13 @@ class Given(NamedTuple):
     value: Any
     place: str  # file and line, or variable
     is_text: bool = False  # from a variable: numbers and lists are spelled
+    read: Callable[["Given"], Any] | None = None  # how the value is read; when it is used, not before
 
 
 def typed(given: Given, wanted: Any) -> Any:
     """The value as the type that is wanted. Raises ConfigError that says where the wrong one stands."""
+    if given.read is not None:
+        given = given._replace(value=given.read(given._replace(read=None)), read=None, is_text=False)
     if not given.is_text:
         return _convert(given, given.value, wanted)
     for candidate in _readings(given.value):

@@ -15,6 +15,7 @@ _PREFIX = "HERMETIC_"
 _KIND = "HERMETIC_ENVIRONMENT"
 _PROGRAMS = "_BINARY"  # HERMETIC_DOCKER_BINARY and its kin name programs; backends read them
 _MEBIBYTE = 1 << 20
+_NO = ("0", "false", "no", "off", "n")
 
 
 def ours(environ: Mapping[str, str]) -> Iterator[Given]:
@@ -60,7 +61,7 @@ class _Old(NamedTuple):
 
     variable: str
     settings: tuple[str, ...]
-    read: Callable[[Given], Any] = lambda given: given.value
+    read: Callable[[Given], Any] | None = None
 
 
 def _json(wanted: Any) -> Callable[[Given], Any]:
@@ -110,19 +111,33 @@ ORIGINAL: tuple[_Old, ...] = (
 
 
 def of_the_original(environ: Mapping[str, str], directory: str) -> Iterator[Given]:
-    """The original's variables as settings; an empty one counts as unset, except for a password."""
+    """The original's variables as settings; an empty one counts as unset, except for a password.
+
+    What a variable says is read when the setting is used: one for a kind that is not chosen is no mistake.
+    """
     for old in ORIGINAL:
         text = environ.get(old.variable)
         if text is None or (not text.strip() and old.variable != "SUDO_PASSWORD"):
             continue
         for setting in old.settings:
-            value = old.read(Given(setting, text, old.variable, is_text=True))
-            if not (setting.startswith("environments.apptainer.") and value == 0):  # 0 is no limit there
-                yield Given(setting, value, old.variable)
+            if not (setting.startswith("environments.apptainer.") and _is_zero(text)):  # 0 is no limit there
+                yield Given(setting, text, old.variable, is_text=old.read is not None, read=old.read)
     for variable, option, value in (
         ("TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE", "host_cwd", directory),
         ("TERMINAL_DOCKER_RUN_AS_HOST_USER", "user", f"{os.geteuid()}:{os.getegid()}"),
     ):
-        given = Given(option, environ.get(variable, ""), variable, is_text=True)
-        if given.value.strip() and typed(given, bool):
-            yield from (Given(setting, value, variable) for setting in _each(_ENGINES, option))
+        text = environ.get(variable, "").strip()
+        if text and text.lower() not in _NO:
+            for setting in _each(_ENGINES, option):
+                yield Given(setting, text, variable, is_text=True, read=_chosen(value))
+
+
+def _chosen(value: str) -> Callable[[Given], Any]:
+    return lambda given: value if typed(given, bool) else None
+
+
+def _is_zero(text: str) -> bool:
+    try:
+        return float(text) == 0
+    except ValueError:
+        return False

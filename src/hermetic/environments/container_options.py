@@ -39,7 +39,7 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: bool | str = True  # False: none; text: the name of one of the engine's networks
     volumes: tuple[str, ...] = ()  # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
     env: dict[str, str | bool | int | float] = {}
-    forward_env: tuple[str, ...] = ()  # names of the opener's variables that are passed on
+    forward_env: tuple[str, ...] = ()  # names of the opener's variables that are passed on, but for empty ones
     user: str | None = None  # None: the caller where files reach this machine, else as the image says
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace

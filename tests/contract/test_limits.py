@@ -104,6 +104,9 @@ COMPARED: dict[str, float] = {
 }
 
 NOT_LIMITS = {
+    "server.PAUSE_SECONDS": "a pause, while the system is out of descriptors",
+    "upkeep.LOOK_SECONDS": "a pause between two looks",
+    "upkeep.RECORD_BYTES": "more than any record has",
     "resident.EVENT_BYTES": "a number of the kernel: what a pipe holds",
     "exports.AGAIN_SECONDS": "a pause, while the system is out of descriptors",
     "starting.STARTS": "tries, while something kills each shell",

@@ -52,6 +52,7 @@ class Askpass:
         self.questions: dict[int, Question] = {}
         self.number = 0
         self.socket: Stream | None = None
+        self.watch: Watch | None = None
 
     def listen(self) -> None:
         if self.socket is not None:
@@ -60,7 +61,18 @@ class Askpass:
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
             file.write(_PROGRAM % (_quoted(sys.executable), PROMPT_BYTES, _quoted(place)))
         self.socket = stream.listen(place, 0o600, QUESTIONS)
-        self.loop.watch(self.socket.fileno(), self._accept)
+        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
+
+    def restore(self) -> None:
+        """Listen under its names again, once a cleaner has removed one. Raises OSError."""
+        names = (self.path, self.directory + "/a")
+        if self.socket is not None and self.watch is not None and not all(map(os.path.lexists, names)):
+            for name in filter(os.path.lexists, names):
+                os.unlink(name)
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self.socket = None
+            self.listen()
 
     def _accept(self) -> None:
         assert self.socket is not None, "it listens"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from _operator import _compare_digest
 from os import dup, getuid
+from os.path import lexists
 
 from . import stream
 from .feed import INPUT_BYTES, Feed, InputClosed
@@ -37,12 +38,12 @@ class Bridge:
         self.strangers: dict[int, Channel] = {}  # the oldest first
         self.number = 0
         self.socket: Stream | None = None
+        self.watch: Watch | None = None
 
     def open(self, token: bytes, request: Request) -> None:
         """From now on programs that know the token speak with this request's client."""
         if self.socket is None:
-            self.socket = stream.listen(self.path, 0o600, CHANNELS)
-            self.loop.watch(self.socket.fileno(), self._accept)
+            self._listen()
         old = self.spans.get(token)
         if old is not None:  # its client has come back by another connection
             old.close()
@@ -51,6 +52,17 @@ class Bridge:
         request.on_room = span.go_on
         request.on_event = span.hear
         request.event({"socket": self.path})
+
+    def _listen(self) -> None:
+        self.socket = stream.listen(self.path, 0o600, CHANNELS)
+        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
+
+    def restore(self) -> None:
+        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        if self.socket is not None and self.watch is not None and not lexists(self.path):
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self._listen()
 
     def find(self, token: bytes) -> Span | None:
         found = [span for known, span in self.spans.items() if _compare_digest(known, token)]

@@ -30,9 +30,14 @@ class Flock:
         self.proof_timer: Timer | None = None
 
     def new(self, depth: int) -> Shell:
-        """A shell that is to come, and its channel."""
+        """A shell that is to come, and its channel. Raises OSError."""
         age = self.resident.next_number()
-        shell = Shell("%s/%d" % (self.resident.directory, age), age, depth)
+        path = "%s/%s-%d" % (self.resident.directory, self.resident.id, age)
+        try:
+            shell = Shell(path, age, depth)
+        except FileNotFoundError:
+            self.resident.restore_directory()
+            shell = Shell(path, age, depth)
         self.shells[shell.path] = shell
         self.resident.channels[shell.channel] = self.session, shell
         return shell
@@ -75,10 +80,17 @@ class Flock:
         """The newest proven copy that lives, which is no copy from then on."""
         while self.copies:
             copy = self.copies.pop()
-            if copy.pid is not None and not is_gone(copy.pid):
+            if copy.pid is not None and self._lives(copy.pid):
                 return copy
             self.forget(copy, kill=False)
         return None
+
+    @staticmethod
+    def _lives(pid: int) -> bool:
+        try:
+            return not is_gone(pid)
+        except OSError:  # no descriptor to look with
+            return True
 
     def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Call `answer` with what the shell tells, or with None when it dies first."""

@@ -35,14 +35,19 @@ def make_private(bases: Iterable[str], name: str) -> str:
     for base in bases:
         try:
             os.makedirs(base, 0o700, exist_ok=True)
-            seen = os.lstat(base)
-            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
+            if not is_ours(base):
                 raise PermissionError("%s: others own it or may write to it" % base)
             os.mkdir(base + "/" + name, 0o700)
             return base + "/" + name
         except OSError as error:
             problems.append(str(error))
     raise OSError("no directory of our own can be made there: " + "; ".join(problems))
+
+
+def is_ours(base: str) -> bool:
+    """Whether a directory belongs to us, and nobody else may write to it."""
+    seen = os.lstat(base)
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o022
 
 
 def is_in_memory(path: str, mounts: str = "/proc/self/mounts") -> bool:

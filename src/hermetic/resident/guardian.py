@@ -24,7 +24,14 @@ def guard(
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
-    inode = os.stat(directory).st_ino
+    inode = inode_of(directory)
+
+    def made_anew(*_: object) -> None:
+        """The resident has made its directory again, after a cleaner of /tmp."""
+        nonlocal inode
+        inode = inode_of(directory)
+
+    signal.signal(signal.SIGUSR1, made_anew)
     # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
     signal.signal(signal.SIGALRM, lambda *_: tree.send([resident_pid], signal.SIGKILL))
     while True:
@@ -38,7 +45,7 @@ def guard(
     make_changes_whole(directory)
     if farewell:
         run(farewell, environ)
-    if inode == inode_of(directory):  # else another life of the same task has it
+    if inode is not None and inode == inode_of(directory):  # else another life of the same task has it
         remove(directory)
     if spool is not None:
         remove_empty(spool)

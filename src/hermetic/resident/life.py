@@ -79,6 +79,7 @@ class Life:
         self.ending = False
         self.listeners: list[Callable[[str, Job], None]] = []  # of starts and ends: callback(event, job)
         self.server: Server | None = None
+        self.look_after: Callable[[], None] = lambda: None  # its directory, now
         self.lease = Lease(self, lease, unattended, arrival)
         resident.on_change = self._changed
 

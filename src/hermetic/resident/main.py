@@ -19,6 +19,7 @@ from .requests import Requests
 from .resident import Resident
 from .scope import keep_own_sockets
 from .server import Server
+from .upkeep import Upkeep
 
 try:
     import ctypes
@@ -166,9 +167,9 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
-    life.attach(
-        Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
-    )
+    server = Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
+    life.attach(server)
+    Upkeep(resident, life, server)
     os.umask(config.get("umask", 0o022))
     for directory in config["shared"]:
         make_changes_whole(directory)
@@ -266,6 +267,13 @@ class ErrorLog:
         self.path, self.left = path, LOG_BYTES
 
     def write(self) -> None:
+        """Note the exception that is being handled. What cannot be noted is lost, and what runs goes on."""
+        try:
+            self._append()
+        except Exception:  # no descriptors, no directory, a full disk
+            pass
+
+    def _append(self) -> None:
         if self.left <= 0:
             return
         with open(self.path, "a") as file:

@@ -30,7 +30,10 @@ class Move:
         self.state_fd: int | None = None
         self.shell: Shell | None = None
         self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
-        session.flock.ask(lane, b"S", self._state_told)
+        try:
+            session.flock.ask(lane, b"S", self._state_told)
+        except OSError:  # no descriptors
+            session.loop.call_soon(self._fail)
 
     def _too_late(self) -> None:
         """The state holds something that keeps a fresh bash busy: the session stays where it is."""

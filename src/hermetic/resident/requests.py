@@ -107,6 +107,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
             }
         )
         self.loop.call_before_sleep(prepare)  # while the first shell starts
+        self.loop.call_before_sleep(self.life.look_after)
 
     def do_ping(self, request: Request) -> None:
         request.reply({})

@@ -50,7 +50,10 @@ class SparePipe:
 
     def prepare(self) -> None:
         if self.ends is None:
-            self.ends = _new_pipe()
+            try:
+                self.ends = _new_pipe()
+            except OSError:  # no descriptors: the next command tries again
+                pass
 
 
 def _new_pipe() -> tuple[int, int]:
@@ -114,7 +117,7 @@ class Resident:
         self.orphans: set[int] = set()
         self.sweeps = 0
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
-        self.closing = False
+        self.restore_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
 
     def check_place(self) -> None:
         """Raises OSError where commands could not even begin."""

@@ -26,7 +26,10 @@ class ProcessRoom:
                 self.most, self.current = most, folder + "/pids.current"
 
     def has_room(self) -> bool:
-        if not self._user_has_room():
+        try:
+            if not self._user_has_room():
+                return False
+        except OSError:  # no descriptor to look with, and none for a shell
             return False
         if self.current is None:
             return True

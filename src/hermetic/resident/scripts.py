@@ -90,9 +90,15 @@ class Script(Process):
         if self.has_ended:
             return
         self.own_ending = ending_of(status)
-        if self.sweep is None and (self.members() or self.members()):  # nobody is believed only the second time
+        if self.sweep is None and self._has_members():
             self.sweep = self.end_members(GRACE_SECONDS, self._swept)
         self._maybe_finish()
+
+    def _has_members(self) -> bool:
+        try:
+            return bool(self.members() or self.members())  # nobody is believed only the second time
+        except OSError:  # no descriptor to look with
+            return True
 
     def adopt(self, job_id: str, session: str, text: bytes, cwd: str) -> None:
         """Become the process of a script that has come."""

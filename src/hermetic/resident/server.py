@@ -26,6 +26,7 @@ GREETING_SECONDS = 5
 OPEN_REQUESTS = 1024  # of one client
 OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
 CLIENTS = 64
+PAUSE_SECONDS = 0.1  # before a connection is accepted again that there was no descriptor for
 UNGREETED = 64  # more connections, of clients that have yet to greet or are refused
 
 
@@ -37,11 +38,27 @@ class Server:
         self.attached = 0  # clients that have shown the token
         self.on_count: Callable[[], None] = lambda: None
         # Another user than ours can only open what everybody may; the directory and the token stand before it.
-        self.socket = stream.listen(path, 0o600 if self.users <= {0, os.getuid()} else 0o666, 64)
+        self.mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
+        self.socket = stream.listen(path, self.mode, 64)
         self.watch = loop.watch(self.socket.fileno(), self._accept)
 
+    def restore(self) -> None:
+        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        if not os.path.lexists(self.path):
+            fresh = stream.listen(self.path, self.mode, 64)
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self.socket = fresh
+            self.watch = self.loop.watch(fresh.fileno(), self._accept)
+
     def _accept(self) -> None:
-        connection = stream.accept(self.socket)
+        try:
+            connection = stream.accept(self.socket)
+        except OSError:  # no descriptors: who has come waits, and we do not look for it all the time
+            watch = self.watch
+            self.loop.want(watch, 0)
+            self.loop.call_later(PAUSE_SECONDS, lambda: self.loop.want(watch, READ))
+            return
         if connection is None:
             return
         _, uid = stream.peer(connection)

@@ -319,7 +319,10 @@ class Session:
             else:
                 self._cover(lane)
         if self.is_unmarked:
-            self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
+            try:
+                self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
+            except OSError:  # no descriptor to look with
+                pass
 
     def sweeps_done(self) -> None:
         if self.needs_copy:

@@ -134,7 +134,11 @@ class Shell:
         self.has_run = False  # a command, the first of which may have to put traps back
         self.last_order_bytes = 0
         os.mkfifo(path, 0o600)
-        self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            os.unlink(path)
+            raise
         self.pid: int | None = None
         self.command: Command | None = None
         self.answers: dict[int, Callable[[bool], None]] = {}  # number of an order that is no command: callback(alive)
@@ -152,6 +156,11 @@ class Shell:
         assert self.fd is not None, "the shell was dropped"
         count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
         return count
+
+    def restore(self) -> None:
+        """Give its channel a name again, once a cleaner has removed it. Raises OSError."""
+        if self.fd is not None and not os.path.lexists(self.path):
+            os.symlink("/proc/%d/fd/%d" % (os.getpid(), self.fd), self.path)
 
     def drop(self, kill: bool = True) -> None:
         if self.fd is None:

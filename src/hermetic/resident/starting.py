@@ -44,8 +44,10 @@ class FirstShell:
 
     def failed(self, shell: Shell, why: str, killed: bool = False) -> None:
         session, before = self.session, self.killed
-        if shell.pid is not None:
-            send(descendants(children(shell.pid)), signal.SIGKILL)  # what the profile waits for
+        try:
+            send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # what the profile waits for
+        except OSError:  # no descriptor to look with
+            pass
         session.flock.forget(shell)
         self.done()
         if killed and before + 1 < STARTS:

@@ -36,10 +36,10 @@ def listen(path: str, mode: int, waiting: int) -> Stream:
 
 
 def accept(listening: Stream) -> Stream | None:
-    """The next connection, or None when there is none after all."""
+    """The next connection, or None when there is none after all. Raises OSError where no descriptor can be had."""
     try:
         fd, _ = listening._accept()  # type: ignore[attr-defined]  # what the wrapper calls too
-    except OSError:
+    except (BlockingIOError, ConnectionError):
         return None
     stream = Stream(fileno=fd)
     stream.setblocking(False)

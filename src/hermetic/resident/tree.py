@@ -7,6 +7,7 @@ it holds open.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from .lean import signal
@@ -23,8 +24,15 @@ REPEAT_SECONDS = 0.02
 LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
 
+# Errors of ours, which say nothing of the process that is looked at.
+CANNOT_LOOK = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
 def children(pid: int) -> list[int]:
-    """Direct children, zombies included. A child hangs below the thread that forked it."""
+    """Direct children, zombies included. A child hangs below the thread that forked it.
+
+    Raises OSError where there is no descriptor to look with; so do all below that look.
+    """
     found: list[int] = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
@@ -32,8 +40,9 @@ def children(pid: int) -> list[int]:
                 found += map(int, file.read().split())
     except FileNotFoundError:
         return found if not os.path.isdir("/proc/%d" % pid) else found + _children_by_scan(pid)
-    except OSError:
-        pass
+    except OSError as error:
+        if error.errno in CANNOT_LOOK:
+            raise
     return found
 
 
@@ -49,7 +58,9 @@ def stat_fields(pid: int) -> list[str]:
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].decode("ascii").split()
-    except OSError:
+    except OSError as error:
+        if error.errno in CANNOT_LOOK:
+            raise
         return []
 
 
@@ -160,7 +171,10 @@ class Sweep:
         loop.reaped_listeners.add(self._reaped)
         self.timer = loop.call_later(grace, self._freeze)
         if grace > 0:
-            first = self._reachable()
+            try:
+                first = self._reachable()
+            except OSError:  # it cannot be looked at now: the KILL comes in any case
+                first = []
             self.catches = any(map(catches_term, first))
             self._ask(first)
             loop.call_soon(self._look)
@@ -174,7 +188,10 @@ class Sweep:
     def _ask_again(self) -> None:
         """A TERM between a shell's fork and its child's exec is lost: it is sent again where no handler minds."""
         if self.done is not None and not self.killing and not self.catches:
-            self._ask(self._reachable())
+            try:
+                self._ask(self._reachable())
+            except OSError:
+                return
             self._look()
 
     def _reachable(self) -> list[int]:
@@ -189,12 +206,15 @@ class Sweep:
         """Cheap while anybody awaited still lives; walks the tree only when none does."""
         if self.done is None:
             return
-        while self.awaited:
-            pid = next(iter(self.awaited))
-            if pid not in self.refused and not is_gone(pid):
-                return
-            self.awaited.discard(pid)
-        left = self._reachable()
+        try:
+            while self.awaited:
+                pid = next(iter(self.awaited))
+                if pid not in self.refused and not is_gone(pid):
+                    return
+                self.awaited.discard(pid)
+            left = self._reachable()
+        except OSError:  # the timer looks again
+            return
         if not left:
             self._finish()
         elif self.killing:
@@ -210,7 +230,11 @@ class Sweep:
             return
         self.killing = True
         self.timer.cancel()
-        new = [pid for pid in self._reachable() if pid not in frozen]
+        try:
+            new = [pid for pid in self._reachable() if pid not in frozen]
+        except OSError:
+            self.timer = self.loop.call_later(SETTLE_SECONDS, lambda: self._freeze(frozen))
+            return
         if new:
             self.refused.update(send(new, signal.SIGSTOP))
             self.timer = self.loop.call_later(0, lambda: self._freeze(frozen.union(new)))
@@ -236,4 +260,8 @@ class Sweep:
         assert done is not None, "a sweep ends once"
         self.loop.reaped_listeners.discard(self._reaped)
         self.timer.cancel()
-        done([pid for pid in self.members() if not is_gone(pid)] if self.refused or self.turns else [])
+        try:
+            survivors = [pid for pid in self.members() if not is_gone(pid)] if self.refused or self.turns else []
+        except OSError:
+            survivors = []
+        done(survivors)

@@ -1,0 +1,108 @@
+"""Upkeep of the resident's directory: what a cleaner of /tmp removes from it is made anew."""
+
+from __future__ import annotations
+
+import os
+
+from .ground import is_ours
+from .lean import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .life import Life
+    from .resident import Resident
+    from .server import Server
+
+LOOK_SECONDS = 5.0
+RECORD = "env.json"  # what the host remembers of this environment, where its directory is on the same machine
+RECORD_BYTES = 1 << 20
+
+
+class Upkeep:
+    """Looks now and then. A failure changes nothing: what runs goes on, and the next look tries again."""
+
+    def __init__(self, resident: Resident, life: Life, server: Server) -> None:
+        self.resident, self.life, self.server = resident, life, server
+        self.directory = resident.directory
+        self.inode = os.stat(self.directory).st_ino
+        self.record: bytes | None = None
+        self.record_signature: tuple[int, int] | None = None
+        resident.restore_directory = self.restore
+        life.look_after = self.look
+        life.loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.life.loop.call_later(LOOK_SECONDS, self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        try:
+            self.restore()
+        except OSError:  # no descriptors, a full disk, a directory of another user
+            pass
+
+    def restore(self) -> None:
+        """Make the directory and the names in it anew, as far as they are gone. Raises OSError."""
+        if self.life.ending:
+            return
+        inode = _inode(self.directory)
+        if inode is None:
+            self._make_directory()
+        elif inode != self.inode:  # of another resident of the same task: only its channels are named after a resident
+            self._restore_channels()
+            return
+        self._restore_channels()
+        self.server.restore()
+        self.resident.askpass.restore()
+        self.resident.bridge.restore()
+        self._keep_record()
+
+    def _make_directory(self) -> None:
+        before = os.umask(0o077)
+        try:
+            base = os.path.dirname(self.directory)
+            os.makedirs(base, exist_ok=True)
+            if not is_ours(base):
+                raise PermissionError("%s: others own it or may write to it" % base)
+            os.mkdir(self.directory)
+        finally:
+            os.umask(before)
+        self.inode = os.stat(self.directory).st_ino
+        self.record_signature = None
+        if self.life.guardian is not None:
+            os.kill(self.life.guardian, signal.SIGUSR1)  # it removes no directory but ours
+
+    def _restore_channels(self) -> None:
+        for session in self.resident.sessions.values():
+            for shell in session.flock.shells.values():
+                shell.restore()
+
+    def _keep_record(self) -> None:
+        """Remember the host's record while it is there; write it again once it is gone."""
+        path = "%s/%s" % (self.directory, RECORD)
+        try:
+            seen = os.stat(path)
+        except FileNotFoundError:
+            if self.record is not None:
+                _write(path, self.record)
+            return
+        signature = seen.st_ino, seen.st_mtime_ns
+        if signature != self.record_signature:
+            with open(path, "rb") as file:
+                self.record = file.read(RECORD_BYTES)
+            self.record_signature = signature
+
+
+def _write(path: str, data: bytes) -> None:
+    aside = "%s.%d" % (path, os.getpid())
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+    os.rename(aside, path)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None

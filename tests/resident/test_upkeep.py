@@ -1,0 +1,177 @@
+"""The resident's own bookkeeping fails: what runs goes on, and the resident is reachable again."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from hermetic import ExecutionError, Exited
+from hermetic.resident.main import ErrorLog
+from tests.scenarios.living import begin
+
+PATIENCE_SECONDS = 60
+
+
+def directory_of(task: str) -> Path:
+    """The directory of a task's environment on this machine."""
+    records = Path(os.environ["HERMETIC_RUNTIME_DIR"]).glob("*/env.json")
+    [found] = [path.parent for path in records if f'"{task}"' in path.read_text()]
+    return found
+
+
+async def until(path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not path.exists():  # noqa: ASYNC110, ASYNC240 (no event tells)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_resident_whose_directory_is_removed_goes_on_and_is_found_again() -> None:
+    task = f"cleaned-{os.getpid()}"
+    environment = await hermetic.open("local", task=task, login=False)
+    try:
+        directory, pid = directory_of(task), (await environment.info()).pid
+        await environment.run("export KEPT=1")
+        gate = directory.parent / f"{task}.gate"
+        busy = await begin(environment.session("busy"), f"echo up; until [ -e {gate} ]; do sleep 0.05; done; exit 7")
+        shutil.rmtree(directory)
+        assert (await environment.run("echo $KEPT")).output == "1\n"
+        assert (await environment.run("exit 3")).exit_code == 3
+        assert (await environment.run("echo $KEPT; export MORE=2")).output == "1\n"
+        assert (await environment.session("new").run("echo new")).output == "new\n"
+        gate.touch()
+        assert (await busy).ending == Exited(7)
+        gate.unlink()
+        await until(directory / "env.json")
+        await until(directory / "s")
+        async with hermetic.attach(task) as again:
+            assert (await again.info()).pid == pid
+            assert (await again.run("echo $KEPT $MORE")).output == "1 2\n"
+            parallel = await asyncio.gather(*(again.run(f"echo {number}; sleep 0.1") for number in range(3)))
+            assert [result.output for result in parallel] == ["0\n", "1\n", "2\n"]
+    finally:
+        await environment.close(remove=True)
+    assert not directory.exists()
+
+
+async def test_names_that_a_cleaner_removes_are_made_anew() -> None:
+    """The directory stays, and old files in it go: the socket, the channels of idle shells, the record."""
+    task = f"aged-{os.getpid()}"
+    environment = await hermetic.open("local", task=task, login=False)
+    try:
+        directory = directory_of(task)
+        await environment.run("export KEPT=1")
+        for path in directory.iterdir():
+            path.unlink()
+        await until(directory / "env.json")
+        await until(directory / "s")
+        async with hermetic.attach(task) as again:
+            for _ in range(3):
+                assert (await again.run("echo $KEPT; MORE=2")).output == "1\n"
+    finally:
+        await environment.close(remove=True)
+    assert not directory.exists()
+
+
+async def test_a_directory_that_another_resident_has_is_left_to_it() -> None:
+    task = f"taken-{os.getpid()}"
+    first = await hermetic.open("local", task=task, login=False)
+    directory = directory_of(task)
+    shutil.rmtree(directory)
+    second = await hermetic.open("local", task=task, login=False)
+    try:
+        if (await first.info()).pid == (await second.info()).pid:
+            pytest.skip("the first one had made its directory anew already")
+        await second.run("export BY=second")
+        for _ in range(3):
+            assert (await first.run("echo fine; MORE=1")).output == "fine\n"
+            assert (await second.run("echo $BY; MORE=1")).output == "second\n"
+        await first.close(remove=True)
+        async with hermetic.attach(task) as found:
+            assert (await found.run("echo $BY")).output == "second\n"
+    finally:
+        await first.close(remove=True)
+        await second.close(remove=True)
+    assert not directory.exists()
+
+
+@contextlib.contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """A process that can open nothing more."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def tried(work: Awaitable[object]) -> None:
+    """It ends, well or with an error of ours; never does it hang."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        with contextlib.suppress(ExecutionError):
+            await work
+
+
+async def test_out_of_descriptors_and_back_sessions_work_again() -> None:
+    async with hermetic.open("local", login=False) as environment:
+        info = await environment.info()
+        await environment.run("export KEPT=1")
+        other = environment.session("other")
+        await other.run("export KEPT=2")
+        long = await environment.start("echo up; sleep 1000")
+        await long.wait_for("up", timeout=PATIENCE_SECONDS)
+        with no_descriptors(info.pid):
+            await tried(environment.run("true"))
+            await tried(environment.run("export SET=1"))
+            await tried(environment.run("exit 3"))
+            await asyncio.gather(*(tried(other.run("export SET=1; sleep 0.1")) for _ in range(3)))
+            await tried(environment.session("new").run("echo new"))
+            await tried(environment.start("echo started"))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for session in (environment, other, environment.session("new")):
+                result = await session.run("NEXT=here; echo fine")
+                assert result.output == "fine\n", result
+                assert (await session.run("echo $NEXT")).output == "here\n"
+            assert await long.kill(grace=0.5) is not None
+        assert (await environment.info()).pid == info.pid
+
+
+async def test_a_caller_that_no_descriptor_is_left_for_waits_and_costs_nothing() -> None:
+    task = f"full-{os.getpid()}"
+    environment = await hermetic.open("local", task=task, login=False)
+    try:
+        pid = (await environment.info()).pid
+        with no_descriptors(pid):
+            waiting = asyncio.ensure_future(hermetic.attach(task)._opened())
+            before = processor_seconds(pid)
+            await asyncio.sleep(1)  # a stretch of time to measure in
+            assert processor_seconds(pid) - before < 0.5
+        async with asyncio.timeout(PATIENCE_SECONDS), await waiting as again:
+            assert (await again.run("echo fine")).output == "fine\n"
+    finally:
+        await environment.close(remove=True)
+
+
+def test_what_cannot_be_written_to_the_error_log_is_lost(tmp_path: Path) -> None:
+    log = ErrorLog(str(tmp_path / "removed" / "log"))
+    try:
+        raise ValueError("ours")
+    except ValueError:
+        log.write()
+    (tmp_path / "removed").mkdir()
+    try:
+        raise ValueError("ours")
+    except ValueError:
+        log.write()
+    assert "ValueError: ours" in (tmp_path / "removed" / "log").read_text()

@@ -79,6 +79,7 @@ COMPARED: dict[str, float] = {
     "starting_requests.COMMAND_BYTES": limits.COMMAND.value,
     "starting_requests.EXCERPT_BYTES": limits.INLINE_OUTPUT.value,
     "requests.LISTED": limits.LISTED.value,
+    "resident.SESSIONS": limits.SESSIONS.value,
     "requests.KILL_GRACE_SECONDS": limits.KILL_GRACE.value,
     "resident.PROOF_SECONDS": limits.COPY_REPORT.value,
     "retention.COMMANDS": limits.KEPT_COMMANDS.value,

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 import hermetic
 import hermetic.blocking
-from hermetic import Cancelled
+from hermetic import Cancelled, ConfigError, InvalidArgument
+from hermetic.contract.limits import SESSIONS, TASK_LENGTH
 from tests.scenarios.living import begin
 
 
@@ -46,3 +49,24 @@ def test_the_blocking_face_resets_too() -> None:
             session.run("export KEPT=1")
             assert session.reset()
             assert session.run("echo ${KEPT-none}").output == "none\n"
+
+
+async def test_there_is_a_limit_of_sessions_that_says_what_to_do() -> None:
+    async with hermetic.open("local", login=False) as environment:
+        for number in range(SESSIONS.value - 1):  # the default one counts
+            await environment.session(f"s{number}").state()
+        with pytest.raises(InvalidArgument, match=r"128 sessions .* hermetic rm TASK --session NAME") as refused:
+            await environment.session("more").run("echo more")
+        assert refused.value.argument == "session"
+        assert (await environment.session("s0").run("echo fine")).output == "fine\n"
+        await environment.session("s1").close()
+        assert (await environment.session("more").run("echo more")).output == "more\n"
+
+
+async def test_a_task_has_a_bounded_length() -> None:
+    with pytest.raises(ConfigError, match="5000 characters, the most is 512"):
+        await hermetic.open("local", task="t" * 5000)
+    with pytest.raises(InvalidArgument, match="5000 characters, the most is 512"):
+        await hermetic.attach("t" * 5000)
+    environment = await hermetic.open("local", task="t" * TASK_LENGTH.value, login=False)
+    await environment.close(remove=True)

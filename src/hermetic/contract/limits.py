@@ -59,6 +59,8 @@ COMMAND_SHOWN = Limit("command_shown", 4096, "bytes", "most of a command's text 
 COMMAND_LISTED = Limit("command_listed", 200, "bytes", "most of a command's text in lists of processes")
 LISTED = Limit("listed", 1500, "processes", "most processes in one list, the newest")
 ID_LENGTH = Limit("id_length", 64, "characters", "longest id of a process or log")
+TASK_LENGTH = Limit("task_length", 512, "characters", "longest task")
+SESSIONS = Limit("sessions", 128, "sessions", "of one environment; one more is refused until another one is ended")
 TAG = Limit("tag", 2048, "bytes", "longest text that is remembered with a process")
 TERMINAL = Limit("terminal", 10000, "cells", "largest terminal, in rows and in columns")
 DURATION = Limit("duration", 1e9, "seconds", "longest duration; one beyond it counts as this one")
@@ -207,7 +209,7 @@ LIMITS: tuple[Limit[int] | Limit[float], ...] = (
     LOG_HEAD, SPOOL, SPOOL_FALLBACK, SECRETS, SECRET_LENGTH, KEPT_COMMANDS, KEPT_PROCESSES, KEPT_MEMORY, KEPT_SPOOL,
     ERROR_LOG,
     PENDING_INPUT, BLOB, BLOBS, FILE, FILE_AT_ONCE, WORKER_ANSWER, WORKERS, COMMAND, COMMAND_SHOWN, COMMAND_LISTED,
-    LISTED, ID_LENGTH, TAG, TERMINAL, DURATION,
+    LISTED, ID_LENGTH, TASK_LENGTH, SESSIONS, TAG, TERMINAL, DURATION,
     GRACE, KILL_GRACE, TERM_AGAIN, KILL_LOOK, KILL, LEASE, UNATTENDED, LOGIN, START, CONTAINER_START,
     CONNECT, ALIVE, ALIVE_ASKED, SHARED, SYNC_PAUSE, SYNC_BACK, SYNC_TRIES,
     RECONNECT, RECONNECT_PAUSE, UNANSWERED, OVERDUE, STALL, PING, REACH,

@@ -65,6 +65,7 @@ class BareResident(Resident):
     def session(self, name: str) -> BareSession:
         found = self.sessions.get(name)
         if not isinstance(found, BareSession):
+            self.check_room_for_session()
             found = self.sessions[name] = BareSession(self, name, self.cwd, self.login)
         return found
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
 PROOF_SECONDS = 0.2
+SESSIONS = 128  # each has three shells or more
 EVENT_BYTES = 65536  # all that the pipe of reports can hold
 
 
@@ -136,8 +137,17 @@ class Resident:
     def session(self, name: str) -> Session:
         found = self.sessions.get(name)
         if found is None:
+            self.check_room_for_session()
             found = self.sessions[name] = Session(self, name, self.cwd, self.login)
         return found
+
+    def check_room_for_session(self) -> None:
+        if len(self.sessions) >= SESSIONS:
+            message = (
+                "%d sessions are open here, the most: end one that is not needed (Session.close, or "
+                "hermetic rm TASK --session NAME), or use another environment" % SESSIONS
+            )
+            raise Refusal("InvalidArgument", message, argument="session")
 
     def forget_session(self, session: Session) -> None:
         if self.sessions.get(session.name) is session:

@@ -14,7 +14,7 @@ import msgspec
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
-from hermetic.contract.limits import LEASE, UNATTENDED
+from hermetic.contract.limits import LEASE, TASK_LENGTH, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
@@ -119,6 +119,8 @@ async def open_environment(
         raise ConfigError(
             f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
         )
+    if task is not None and len(task) > TASK_LENGTH.value:
+        raise ConfigError(_too_long(task), setting="task")
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     is_watched = getattr(backend, "leaves_files", False)
@@ -140,12 +142,19 @@ async def open_environment(
         return await (start or start_new)(Ordered(backend, records, id, task, watch))
 
 
+def _too_long(task: str) -> str:
+    most = TASK_LENGTH.value
+    return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter key, a hash for one"
+
+
 async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
     """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy."""
     if not isinstance(task_or_id, str):
         raise InvalidArgument(
             f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
         )
+    if len(task_or_id) > TASK_LENGTH.value:
+        raise InvalidArgument(_too_long(task_or_id), argument="task_or_id")
     async with _no_bare_errors():
         records = Records(runtime_root())
         record = records.find(task_or_id)

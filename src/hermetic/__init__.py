@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         FileChanged,
         InputClosed,
         InvalidArgument,
+        NotInstalled,
         NotPermitted,
         UnknownApproval,
         UnknownProcess,
@@ -85,6 +86,7 @@ __all__ = [
     "InvalidArgument",
     "Isolation",
     "Lost",
+    "NotInstalled",
     "NotPermitted",
     "Notice",
     "OutOfMemory",
@@ -123,7 +125,8 @@ _HOMES = {
     "contract.endings": "Cancelled Ending Exited Lost OutOfMemory Signalled TimedOut Yielded",
     "contract.approval": "Approval ApprovalRequest Denial",
     "contract.errors": "ApprovalRequired BridgeError ConfigError EditRefused EnvironmentUnavailable ExecutionError "
-    "FileChanged InputClosed InvalidArgument NotPermitted UnknownApproval UnknownProcess Unreachable Unsupported",
+    "FileChanged InputClosed InvalidArgument NotInstalled NotPermitted UnknownApproval UnknownProcess Unreachable "
+    "Unsupported",
     "contract.command": "Result",
     "contract.edits": "Patched",
     "contract.environment": "Isolation",

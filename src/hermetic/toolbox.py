@@ -20,7 +20,16 @@ from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.codemode.tool import CodeMode, Printed
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Reviewer
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    NotInstalled,
+    NotPermitted,
+    UnknownProcess,
+    Unreachable,
+)
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
@@ -29,7 +38,7 @@ from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
 from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
-from hermetic.fleet.fleet import Fleet, Use, backend_for_new
+from hermetic.fleet.fleet import Fleet, Use, backend_for_new, directory_elsewhere, is_lost, serve_tools
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.results import keep
 from hermetic.processes.tool import process_tool
@@ -37,6 +46,8 @@ from hermetic.processes.webhook import Webhook
 from hermetic.session.batch import approval_tool
 from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
+from hermetic.session.history import AFTER_LOSS, Histories, History
+from hermetic.session.keeping import record_of
 from hermetic.session.spot import Spot
 from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, Way, refusal
 from hermetic.terminal.known_secrets import KnownSecret
@@ -47,6 +58,8 @@ from hermetic.terminal.tool import terminal_tool
 
 Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
 
+DEFAULT_TASK = "default"
+
 _log = logging.getLogger("hermetic.toolbox")
 
 
@@ -56,6 +69,9 @@ class Toolbox:
     `policy`: "ask" has what is dangerous allowed by somebody, and refuses it where nobody can be asked; "deny" refuses
     it; "allow" refuses only what is never to be run or what a rule denies; "sandbox-first" runs in a sandbox and asks
     for what is to leave it; "off" judges nothing. What is given beside `settings` goes before what they say.
+
+    The task "default" belongs to this toolbox: no other program finds it, and it ends with `close`. A task with any
+    other id is shared by all programs of the user that name it.
     """
 
     def __init__(
@@ -74,6 +90,11 @@ class Toolbox:
         mode: Mode = said.approvals.mode if policy is None or policy == "off" else policy
         self._around = Fleet(kind, **wanted) if mode == "sandbox-first" and kind == "local" else None
         self._fleet = Fleet(kind, **wanted) if self._around is None else Fleet("sandbox", **_sandboxed(wanted))
+        self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
+        serve_tools(self._fleet, DEFAULT_TASK)
+        serve_tools(self._apart, _scripts_of(DEFAULT_TASK))
+        if self._around is not None:
+            serve_tools(self._around, _outside_of(DEFAULT_TASK))
         self._limits = limits or _limits_of(said)
         self._secrets = said.known_secrets(os.environ)
         is_redacting = said.redaction.enabled if redact is None else redact
@@ -91,13 +112,13 @@ class Toolbox:
         self._activity = on_activity
         sinks = [on_notice] if on_notice is not None else []
         self._notices = Notices(self._show, [*sinks, *([Webhook(webhook)] if webhook is not None else [])])
-        self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         self._code = CodeMode(
             code or code_options(said), self._usable, self._call_from_script,
             tell=on_progress or (lambda task_id, text: None), printed=on_script_output,
-            apart=lambda task_id: _way(self._apart, f"scripts of {task_id}"),
+            apart=lambda task_id: _way(self._apart, _scripts_of(task_id)),
         )  # fmt: skip
         self._files = FileMemory()
+        self._histories = Histories()
         tools: tuple[Tool[Any], ...] = (
             terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
             write_file_tool(self._files, said.files.write_root), patch_tool(self._files, said.files.write_root),
@@ -136,12 +157,12 @@ class Toolbox:
             raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
         return [tool.schema(form) for tool in self._usable()]
 
-    async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = "default") -> str:
+    async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = DEFAULT_TASK) -> str:
         """The answer as JSON text."""
         for _ in range(2):  # what was said just before, such as an answer to a question, is heard first
             await asyncio.sleep(0)
         task = self._task(task_id)
-        text = _as_json(await self._run(name, arguments, task))
+        text = _as_json(_with_notes(await self._run(name, arguments, task), task.history))
         if name in self._own or len(text) <= RESULT.value:  # our own answers have bounds of their own
             return text
         try:
@@ -176,7 +197,7 @@ class Toolbox:
                 if self._loop is not None:
                     self._loop.call_soon_threadsafe(task.interrupted.set)
 
-    def forget_reads(self, task_id: str = "default") -> None:
+    def forget_reads(self, task_id: str = DEFAULT_TASK) -> None:
         """The task's model has lost what it was told: reading the same again is no repetition."""
         self._files.forget_questions(task_id)
 
@@ -184,8 +205,11 @@ class Toolbox:
         """What there is to tell of background processes, as it comes."""
         return self._notices.stream(task_id)
 
-    async def running(self, task_id: str = "default", *, since: float = 0.0) -> list[str]:
+    async def running(self, task_id: str = DEFAULT_TASK, *, since: float = 0.0) -> list[str]:
         """The session ids of what the task's tools started, `since` then, and what still runs."""
+        # A task without an environment gets none for this question.
+        if is_lost(self._fleet, task_id) or await backend_for_new(self._fleet, task_id) is not None:
+            return []
         async with self._place(task_id) as environment:
             known = [info for info in await environment.processes() if info.ending is None and info.started >= since]
             return [info.id for info in known if read_wishes(info.tag)]
@@ -195,16 +219,28 @@ class Toolbox:
 
         With `since`, seconds as `time.time()` counts them, only what began then or later, by the clock of its place.
         """
-        count = 0
-        for id in self._fleet.tasks if task_id is None else [task_id]:
-            running = await self.running(id, since=since)
-            async with self._place(id) as environment:
-                processes = await asyncio.gather(*map(environment.process, running))
-                await asyncio.gather(*(process.kill(self._limits.kill_grace) for process in processes))
-                for process in processes:
-                    await self._notices.amend(process, ended_by="kill_all")
-            count += len(running)
-        return count
+        tasks = self._fleet.tasks if task_id is None else [task_id]
+        counts = await asyncio.gather(*(self._kill_task(id, since) for id in tasks), return_exceptions=True)
+        for count in counts:
+            if isinstance(count, BaseException):
+                raise count
+        return sum(count for count in counts if isinstance(count, int))
+
+    async def _kill_task(self, task_id: str, since: float) -> int:
+        if not (running := await self.running(task_id, since=since)):
+            return 0
+        async with self._place(task_id) as environment:
+            return sum(await asyncio.gather(*(self._kill(environment, id) for id in running)))
+
+    async def _kill(self, environment: Environment, id: str) -> bool:
+        """False when it ended by itself and is forgotten."""
+        try:
+            process = await environment.process(id)
+            await process.kill(self._limits.kill_grace)
+        except UnknownProcess:
+            return False
+        await self._notices.amend(process, ended_by="kill_all")
+        return True
 
     async def recover(self, *task_ids: str) -> None:
         """Takes up again what an earlier caller's processes are to be told of."""
@@ -213,7 +249,7 @@ class Toolbox:
                 pass
 
     async def close(self, *, remove: bool = False) -> None:
-        """Lets go of everything; environments live on by their lease, unless `remove=True`."""
+        """Lets go of everything; the task "default" ends, others live on by their lease, unless `remove=True`."""
         self._desks.close()
         await self._code.close()
         await self._apart.close(remove=True)
@@ -239,7 +275,7 @@ class Toolbox:
         except NotPermitted as error:
             return refusal(error)
         except EnvironmentUnavailable as error:
-            return _failed(f"the environment is not available: {error}")
+            return self._unavailable(task, error)
         except ConfigError as error:
             return _failed(str(error), status="disabled")
         except Interrupted:
@@ -250,23 +286,38 @@ class Toolbox:
             _log.exception("the tool %s failed", name)
             return _failed(f"the tool {name} failed: {type(error).__name__}: {error}")
 
+    def _unavailable(self, task: Task, error: EnvironmentUnavailable) -> Fields:
+        if isinstance(error, NotInstalled):
+            return _failed(f"the environment cannot be used on this machine: {error}", status="disabled")
+        if isinstance(error, Unreachable) or not is_lost(self._fleet, task.id):
+            return _failed(f"the environment is not available: {error}")
+        return _failed(f"the environment was lost during this call: {error}; {AFTER_LOSS}")
+
     def _task(self, task_id: str, *, is_scripted: bool = False) -> Task:
         return Task(
             task_id, place=Way(partial(self._place, task_id), partial(_unopened, self._fleet, task_id)),
             door=self._door, watcher=self._notices, show=self._show, limits=self._limits, activity=self._activity,
             caller=self._caller, is_scripted=is_scripted,
-            outside=None if self._around is None else _way(self._around, f"{task_id}, outside"),
+            outside=None if self._around is None else _way(self._around, _outside_of(task_id)),
+            history=self._histories.of(task_id),
         )  # fmt: skip
 
     def _place(self, task_id: str) -> AbstractAsyncContextManager[Environment]:
-        return Use(self._fleet, task_id, self._meet)
+        return Use(self._fleet, task_id, partial(self._meet, task_id))
 
-    async def _meet(self, environment: Environment) -> None:
-        """Follows what earlier callers wished to be told of processes there."""
-        if environment not in self._rearmed:
-            self._rearmed.add(environment)
-            with contextlib.suppress(EnvironmentUnavailable):
-                await self._notices.rearm(environment)
+    async def _meet(self, task_id: str, environment: Environment) -> None:
+        """Tells the task of an environment that it did not know, and follows what earlier callers started there."""
+        if environment in self._rearmed:
+            return
+        self._rearmed.add(environment)
+        record, history = record_of(environment), self._histories.of(task_id)
+        is_first, start = not history.resident, record.options.get("cwd") or record.options.get("workspace") or "?"
+        if history.meet(record.resident, start, separate_files=environment.isolation.separate_files):
+            self._files.forget_task(task_id)
+        if is_first and (directories := directory_elsewhere(self._fleet, task_id, environment)):
+            history.note(_ELSEWHERE.format(task_id, *directories))
+        with contextlib.suppress(EnvironmentUnavailable):
+            await self._notices.rearm(environment)
 
     def _learn(self, password: str) -> None:
         """A password is hidden from models before anybody gets it."""
@@ -276,6 +327,27 @@ class Toolbox:
             self._known = Redactor(self._secrets, patterns=False)
             if self._show.redactor is not None:
                 self._show.redactor = Redactor(self._secrets)
+
+
+_ELSEWHERE = (
+    "The task {0!r} was opened before by another program, and its shell started in {1}. That directory holds, not {2}: "
+    "relative paths start where its shell is. Use another task id to work in {2}."
+)
+
+
+def _scripts_of(task_id: str) -> str:
+    return f"scripts of {task_id}"
+
+
+def _outside_of(task_id: str) -> str:
+    return f"{task_id}, outside"
+
+
+def _with_notes(answer: Mapping[str, Any], history: History) -> Mapping[str, Any]:
+    """An answer with the notes that wait for one; they wait on where `notes` mean something else to a tool."""
+    said = answer.get("notes", [])
+    notes = history.take_notes() if isinstance(said, list | tuple) else []
+    return {**answer, "notes": [*said, *notes]} if notes else answer
 
 
 def _way(fleet: Fleet, task_id: str) -> Way:
@@ -291,7 +363,7 @@ async def _unopened(fleet: Fleet, task_id: str) -> Spot | None:
 def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a sandbox around the directory that a place on this machine itself would begin in."""
     kept = {name: value for name, value in options.items() if name in ("env", "lease", "unattended", "login")}
-    return {**kept, "workspace": os.path.abspath(options.get("cwd") or os.getcwd())}
+    return {**kept, **({"workspace": os.path.abspath(options["cwd"])} if options.get("cwd") else {})}
 
 
 def _limits_of(settings: Settings) -> ToolLimits:

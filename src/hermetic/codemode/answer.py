@@ -8,6 +8,7 @@ from hermetic.codemode.serving import Calls
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Exited, Lost, OutOfMemory, Signalled, TimedOut, Yielded
 from hermetic.contract.tool import Fields
+from hermetic.session.history import AFTER_LOSS
 
 STDERR = "--- stderr ---\n"
 INTERRUPTED = "[interrupted by the user; the script and all it started were ended]"
@@ -67,7 +68,7 @@ def _ending(result: Result, calls: Calls, complaints: str) -> Fields:
 
 def _words(ending: object) -> str:
     if isinstance(ending, Lost):
-        return f"the environment is gone ({ending.reason})"
+        return f"the script was lost ({ending.reason}); {AFTER_LOSS}"
     if isinstance(ending, OutOfMemory):
         return "the script was ended because memory ran out"
     if isinstance(ending, Signalled):

@@ -17,7 +17,7 @@ from hermetic.codemode.stubs import Stub, module_source, stubs_of
 from hermetic.codemode.variables import KEPT, added
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Yielded
-from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
 from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.bridge import Bridge
@@ -73,7 +73,7 @@ class CodeMode:
             _check(asked)
             async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
                 return await self._run(task, asked, environment)
-        except NotPermitted:
+        except (NotPermitted, EnvironmentUnavailable):
             raise
         except ExecutionError as error:
             return {
@@ -155,6 +155,7 @@ class CodeMode:
     async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
+        task.history.started(process.id, "a script of execute_code")
         await process.set_tag(write_wishes(Wishes(task=task.id, caller=task.caller, origin="yielded")))
         going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
         self._going_on.add(going_on)

@@ -8,7 +8,8 @@ ExecutionError
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
 │  └─ ApprovalRequired                   it waits for somebody's answer                             request
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
-│  └─ Unreachable                        it cannot be used now; it may live on                      environment, state
+│  ├─ Unreachable                        it cannot be used now; it may live on                      environment, state
+│  └─ NotInstalled                       a program that this kind needs is missing on this machine  problem, advice
 ├─ Unsupported                           this place cannot do that; says what could                 capability
 ├─ UnknownProcess, InputClosed                                                                      process_id
 ├─ UnknownApproval                       no question with that id waits
@@ -96,6 +97,14 @@ class Unreachable(EnvironmentUnavailable):
     def __init__(self, message: str, *, environment: str = "", state: State = "broken") -> None:
         super().__init__(message, environment=environment)
         self.state = state
+
+
+class NotInstalled(EnvironmentUnavailable):
+    """A program that a kind of environment needs is not on this machine, or cannot be used."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(f"{problem}; {advice}")
+        self.problem, self.advice = problem, advice
 
 
 class Unsupported(ExecutionError):

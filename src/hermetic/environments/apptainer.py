@@ -18,12 +18,12 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
-from hermetic.environments.checkup import NotInstalled, probe, try_program
+from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
 from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
 from hermetic.environments.options import Lease, Seconds, read_options
@@ -239,7 +239,7 @@ class Apptainer:
         try:
             program = find_program()
         except NotInstalled as error:
-            return error.finding
+            return missing(error)
         except ConfigError as error:
             return Finding(state="missing", found=str(error), advice="install apptainer")
         found = await try_program((program,), ("--version",), install="install apptainer")

@@ -6,8 +6,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.checkup import NotInstalled
+from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled
 
 INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
 FOR_ITS_KEEPER = ("--info-fd", "7", "--seccomp", "9")  # the descriptors that keeper.py gives it

@@ -5,22 +5,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.environment import Finding
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import NotInstalled
 
 PROBE_SECONDS = 2.0
 
 
-class NotInstalled(EnvironmentUnavailable):
-    """A program that a kind of environment needs is not on this machine, or cannot be used."""
-
-    def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(f"{problem}; {advice}")
-        self.problem, self.advice = problem, advice
-
-    @property
-    def finding(self) -> Finding:
-        """The same for `hermetic doctor`."""
-        return Finding(state="missing", found=self.problem, advice=self.advice)
+def missing(error: NotInstalled) -> Finding:
+    """The same for `hermetic doctor`."""
+    return Finding(state="missing", found=error.problem, advice=error.advice)
 
 
 async def try_program(

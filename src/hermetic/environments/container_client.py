@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
-from hermetic.environments.checkup import NotInstalled
+from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
 from hermetic.environments.starting import end, ended, is_scarce, memory_file, said_in, spawn
 
 ANSWER_SECONDS = 12.0  # for what an engine does at once

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
-from hermetic.environments.checkup import NotInstalled
+from hermetic.environments.checkup import missing
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.container_arguments import (
     FENCES,
@@ -178,7 +178,7 @@ class Docker:
         try:
             client = find_client(cls.kind)
         except NotInstalled as error:
-            return error.finding
+            return missing(error)
         with no_new_pause(client.environ) if client.is_podman else contextlib.nullcontext():
             wrong = await client.diagnosis()
             lacking = set() if wrong is not None else await client.lacking_limits()

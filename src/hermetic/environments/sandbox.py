@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, Unsupported
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, NotInstalled, Unsupported
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bubblewrap import (
@@ -25,7 +25,7 @@ from hermetic.environments.bubblewrap import (
     with_read_only_devices,
 )
 from hermetic.environments.cgroups import Cgroup, make_cgroup, remove_cgroup
-from hermetic.environments.checkup import NotInstalled, probe
+from hermetic.environments.checkup import missing, probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
 from hermetic.environments.options import Lease, Seconds, read_options
@@ -114,7 +114,7 @@ class Sandbox:
         try:
             program = find_program()
         except NotInstalled as error:
-            return error.finding
+            return missing(error)
         code, said = await probe([program, *namespaces(program, network=False), "--ro-bind", "/", "/", "true"])
         if code != 0:
             advice = str(explained(EnvironmentUnavailable(said))).partition("\n")[0]

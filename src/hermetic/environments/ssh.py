@@ -3,6 +3,7 @@
 import os
 import secrets
 import shlex
+import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
 from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bare import BASH, is_bare, start_bare
@@ -134,6 +135,8 @@ class Ssh:
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
         """Starts a resident on the host, in a directory of its own there. Raises EnvironmentUnavailable."""
+        if shutil.which("ssh") is None:
+            raise NotInstalled("no ssh on PATH", "install openssh-client")
         options = self._options
         notes = unsent(self._profile)
         config = ResidentConfig(

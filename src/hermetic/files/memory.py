@@ -75,6 +75,12 @@ class FileMemory:
         _put(self._asked, (task, question), (state, times))
         return times
 
+    def forget_task(self, task: str) -> None:
+        """The task's environment is gone: what it has read and asked there counts for nothing in the next one."""
+        for key in [key for key in self._seen if key[0] == task]:
+            del self._seen[key]
+        self.forget_questions(task)
+
     def forget_questions(self, task: str) -> None:
         """A caller that has lost what it was told may ask anew."""
         for key in [key for key in self._asked if key[0] == task]:

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import contextlib
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
@@ -50,6 +51,9 @@ class Fleet:
         self._warm = warm
         self._idle = idle
         self._overrides: dict[str, dict[str, Any]] = {}
+        self._own: dict[str, str] = {}  # task of this fleet alone → the name of its environment on this host
+        self._own_opened: set[str] = set()  # names among those
+        self._tolerated: tuple[str, ...] = ()  # options in which a living environment may differ
         self._members: dict[str, Member] = {}
         self._pools: dict[bytes, Pool] = {}
         self._places = asyncio.Semaphore(starts)
@@ -152,9 +156,12 @@ class Fleet:
         """
         self._is_closed = True
         atexit.unregister(self._leave)
-        members, self._members = list(self._members.values()), {}
-        closings = [self._close_member(member, remove) for member in members]
-        ends = await asyncio.gather(*closings, *(pool.close() for pool in self._pools.values()), return_exceptions=True)
+        members, self._members = self._members, {}
+        attached = {self._name(task) for task, member in members.items() if member.environment is not None}
+        closings = [self._close_member(member, remove or task in self._own) for task, member in members.items()]
+        idle = [_end(name) for name in self._own_opened - attached]
+        pools = [pool.close() for pool in self._pools.values()]
+        ends = await asyncio.gather(*closings, *idle, *pools, return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
@@ -175,15 +182,24 @@ class Fleet:
         return environment is not None
 
     async def _open(self, task: str) -> Environment:
-        options = {**self._options, **self._overrides.get(task, {})}
+        name = self._name(task)
+        if task in self._own:
+            self._own_opened.add(name)
 
         async def start(ordered: Ordered) -> Environment:
-            if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(task)):
+            if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(name)):
                 ordered.watch.done()
                 return ready
             return await self._start(ordered)
 
-        return await open_environment(self._kind, task, options, start=start)
+        return await open_environment(self._kind, name, self._options_of(task), start=start, tolerated=self._tolerated)
+
+    def _name(self, task: str) -> str:
+        """The task of its environment as other programs find it."""
+        return self._own.get(task, task)
+
+    def _options_of(self, task: str) -> dict[str, Any]:
+        return {**self._options, **self._overrides.get(task, {})}
 
     async def _start(self, ordered: Ordered) -> Environment:
         async with self._places:
@@ -242,8 +258,8 @@ class Fleet:
             raise EnvironmentUnavailable("the fleet was closed; make another one")
 
     def _leave(self) -> None:
-        """At the end of the program: ends what waits for a task, which nobody else would."""
-        ids = [id for pool in self._pools.values() for id in pool.ids]
+        """At the end of the program: ends what waits for a task, and the fleet's own tasks."""
+        ids = [*self._own_opened, *(id for pool in self._pools.values() for id in pool.ids)]
         if os.getpid() == self._pid and ids:
             with contextlib.suppress(Exception):
                 asyncio.run(_end_all(ids))
@@ -277,18 +293,47 @@ class Use(AbstractAsyncContextManager[Environment]):
 async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
     """What would be started for a task; None where its environment lives. Raises Unreachable where nobody can tell."""
     member = fleet._members.get(task)
-    if (member is not None and member.environment is not None) or await is_living(task):
+    if (member is not None and member.environment is not None) or await is_living(fleet._name(task)):
         return None
-    return catalog.find(fleet.kind)({**fleet._options, **fleet._overrides.get(task, {})})
+    return catalog.find(fleet.kind)(fleet._options_of(task))
+
+
+def serve_tools(fleet: Fleet, own: str) -> None:
+    """Prepares a fleet for a toolbox: the task `own` is the fleet's alone, and ends when the fleet is closed.
+
+    A living task of another directory is attached to, where `Fleet.get` refuses it otherwise.
+    """
+    fleet._own[own] = f"{own} of {secrets.token_hex(6)}"
+    fleet._tolerated = ("cwd",)
+
+
+def directory_elsewhere(fleet: Fleet, task: str, environment: Environment) -> tuple[str, str] | None:
+    """The directories in which a task was started by another program and would be by this fleet, where they differ."""
+    record = record_of(environment)
+    if record.resident in fleet._started:
+        return None
+    asked = catalog.find(fleet.kind)(fleet._options_of(task)).options
+    held, wanted = (str(options.get("cwd") or options.get("workspace")) for options in (record.options, asked))
+    return None if held == wanted else (held, wanted)
+
+
+def is_lost(fleet: Fleet, task: str) -> bool:
+    """Whether the environment of a task's last call is gone, and no new one was opened yet."""
+    member = fleet._members.get(task)
+    return member is not None and member.environment is not None and not member.is_usable
+
+
+async def _end(task_or_id: str) -> bool:
+    """Ends an environment that this process does not hold; False when it is gone."""
+    with contextlib.suppress(ExecutionError):
+        await (await attach(task_or_id)).close(remove=True)
+        return True
+    return False
 
 
 async def _end_all(ids: list[str]) -> None:
-    async def end(id: str) -> None:
-        with contextlib.suppress(ExecutionError):
-            await (await attach(id)).close(remove=True)
-
     async with asyncio.timeout(LEAVING_SECONDS):
-        await asyncio.gather(*map(end, ids))
+        await asyncio.gather(*map(_end, ids))
 
 
 async def _task_info(task: str, member: Member) -> TaskInfo:

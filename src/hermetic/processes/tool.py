@@ -76,6 +76,8 @@ async def _poll(asked: Asked) -> Fields:
     answer = described(asked.task, info)
     if info.ending is None:
         answer["waiting_for_input"] = status.waiting_for_input
+    else:
+        asked.task.history.ended(info.id)
     cursor = asked.arguments.cursor
     if cursor is None:
         shown = await tail(asked.process, PREVIEW.value, asked.task.show)
@@ -152,6 +154,7 @@ async def _final(asked: Asked, characters: int) -> Fields:
     await asked.process.status()
     info = asked.process.info
     if info.ending is not None:
+        asked.task.history.ended(info.id)
         await asked.task.watcher.told(asked.process)
     shown = await tail(asked.process, characters, asked.task.show)
     return described(asked.task, info) | {"output": shown, "cursor": info.out}

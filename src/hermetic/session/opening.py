@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -111,9 +111,12 @@ class Ordered(NamedTuple):
 
 async def open_environment(
     kind: str, task: str | None, options: Mapping[str, Any], *, replace: bool = False,
-    start: Callable[[Ordered], Awaitable[Environment]] | None = None,
+    start: Callable[[Ordered], Awaitable[Environment]] | None = None, tolerated: Collection[str] = (),
 ) -> Environment:  # fmt: skip
-    """As `open`; `start` makes the environment where none lives, or gets one from elsewhere."""
+    """As `open`; `start` makes the environment where none lives, or gets one from elsewhere.
+
+    A living environment may differ in the options that are `tolerated`.
+    """
     backend = catalog.find(kind)(options)
     if task is not None and not (isinstance(task, str) and task):
         raise ConfigError(
@@ -128,7 +131,7 @@ async def open_environment(
         if task is not None and (record := await _known(records, task)):
             living = await reach(record, records)
             if living is not None:
-                differing = _differing(record, backend, options)
+                differing = [name for name in _differing(record, backend, options) if name not in tolerated]
                 if not differing:
                     watch.done()
                     return Environment(*living, records, ends_on_close=False)

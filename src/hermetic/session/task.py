@@ -22,6 +22,7 @@ from hermetic.contract.limits import (
 )
 from hermetic.contract.process import ProcessInfo, Shown
 from hermetic.session.environment import Environment
+from hermetic.session.history import History
 from hermetic.session.process import Process
 from hermetic.session.spot import Spot
 
@@ -206,9 +207,10 @@ class Task:
     def __init__(
         self, id: str, *, place: Way, door: Door, watcher: Watcher, show: Show, limits: ToolLimits,
         activity: Callable[[str], object] | None = None, caller: str = "", is_scripted: bool = False,
-        outside: Way | None = None,
+        outside: Way | None = None, history: History | None = None,
     ) -> None:  # fmt: skip
         self.id = id
+        self.history = history or History()
         self._outside = outside  # the place around its sandbox
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: what guards a model from repeating itself is off

@@ -15,6 +15,8 @@ from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.attempts import Attempts
 from hermetic.session.environment import Environment
+from hermetic.session.history import AFTER_LOSS
+from hermetic.session.keeping import activity_of
 from hermetic.session.process import Process
 from hermetic.session.spot import Spot
 from hermetic.session.task import Interrupted, Task
@@ -51,6 +53,8 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
         if asked.background:
             return await _background(task, asked, environment, attempts)
         answer = await _foreground(task, asked, environment, attempts)
+        if answer.get("ending") == "lost" and activity_of(environment).is_over:
+            answer["error"] += f"; {AFTER_LOSS}"
         if desk is not None:
             answer |= told(before, desk)
         if hint := sudo_hint(asked.command, answer["output"], is_answered=desk is not None):
@@ -76,6 +80,8 @@ async def _foreground(task: Task, asked: TerminalArguments, environment: Environ
                 asked.command, timeout=timeout, on_timeout=asked.on_timeout, cwd=asked.workdir, stdin=asked.stdin,
                 env=asked.environment, limit=RAW * task.limits.output, cancel=task.interrupted,
             ))  # fmt: skip
+            if not asked.outside and result.cwd:
+                task.history.cwd = result.cwd
             answer = await _answer(task, asked, result)
     if note:
         answer["timeout_note"] = note
@@ -132,12 +138,13 @@ def ending_fields(ending: Ending) -> Fields:
     elif isinstance(ending, Cancelled):
         fields |= {"status": "interrupted", "error": INTERRUPTED}
     elif isinstance(ending, Lost):
-        fields |= {"exit_code": -1, "status": "error", "error": f"the environment is gone: {ending.reason}"}
+        fields |= {"exit_code": -1, "status": "error", "error": f"it was lost: {ending.reason}"}
     return fields
 
 
 async def _keep(task: Task, process: Process) -> None:
     """A command that was yielded is one of the task's processes from now on."""
+    task.history.started(process.id, task.show(process.info.command, ""))
     await process.set_tag(write_wishes(Wishes(task=task.id, caller=task.caller, origin="yielded")))
 
 
@@ -246,6 +253,7 @@ async def _background(task: Task, asked: TerminalArguments, environment: Environ
     except ExecutionError as error:
         return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
     task.watcher.follow(process)
+    task.history.started(process.id, task.show(asked.command, ""))
     return {
         "output": "Background process started", "session_id": process.id, "pid": process.pid, "exit_code": 0,
         "error": None, **extra,

@@ -170,6 +170,29 @@ async def test_a_plain_function_that_waits_for_a_person_leaves_the_event_loop_fr
     assert await asking == PASSWORD
 
 
+@pytest.mark.parametrize("how", [{}, {"background": True}, {"stdin": "guess\n"}, {"pty": True}], ids=str)
+async def test_sudo_that_reads_a_password_from_its_input_needs_an_approval(tmp_path: Path, how: dict[str, Any]) -> None:
+    box = Toolbox(options={"login": False, "cwd": str(tmp_path)})
+    try:
+        for command in ("sudo -S id", "sudo -k --stdin id"):
+            answer = await run(box, command, **how)
+            assert (answer["status"], "password" in answer["error"]) == ("blocked", True), answer
+        assert box.fleet.tasks == []
+    finally:
+        await box.close()
+
+
+async def test_sudo_typed_into_a_shell_that_runs_needs_an_approval(tmp_path: Path) -> None:
+    box = Toolbox(options={"login": False, "cwd": str(tmp_path)})
+    try:
+        id = (await run(box, "bash", background=True))["session_id"]
+        given = {"action": "submit", "session_id": id, "data": "sudo -S id"}
+        answer = json.loads(await box.call("process", given, task_id="t"))
+        assert (answer["status"], "password" in answer["error"]) == ("blocked", True), answer
+    finally:
+        await box.close(remove=True)
+
+
 @places
 async def test_somebody_who_cannot_answer_is_no_answer(tmp_path: Path, kind: str) -> None:
     async def ask(prompt: str, task: str) -> str | None:

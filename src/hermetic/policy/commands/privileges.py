@@ -40,7 +40,7 @@ PASSWORD_STDIN = Rule(
     category="permission-ownership",
     severity=6,
     effects=("changes shared state",),
-    catches=("echo pw | sudo -S ls",),
+    catches=("echo pw | sudo -S ls", "sudo -S ls", "sudo --stdin -u bob ls"),
     spares=("sudo -n true",),
 )
 
@@ -87,8 +87,8 @@ user group host prompt close-from chdir chroot role type other-user command-time
         name, _, value = rest[0].partition("=")
         judge_variable(call, name, value, temporary=True)
         rest = rest[1:]
-    if options.has("S", "stdin") and call.stdin is not None:
-        call.report(PASSWORD_STDIN, "feeds a password to sudo")
+    if options.has("S", "stdin"):  # its input may also be typed later, when it runs as a process
+        call.report(PASSWORD_STDIN, "lets sudo read a password from its input")
     if options.has("e", "edit"):
         for path in rest:
             write(call, path)

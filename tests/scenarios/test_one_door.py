@@ -29,6 +29,7 @@ from hermetic.session.process import Process
 from hermetic.session.session import Session
 from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
+from hermetic.toolbox.tools import Tools
 
 # What a request to a resident does. "acts": it starts, feeds or writes, so a decision comes before it.
 OPERATIONS = {
@@ -198,7 +199,7 @@ def test_every_public_name_is_in_the_table(face: type, known: Collection[str]) -
 
 
 def test_so_is_what_a_tool_gets_and_what_the_package_offers() -> None:
-    task = Toolbox()._task("t")
+    task = Tools()._task("t")
     assert public(Task) | {name for name in vars(task) if not name.startswith("_")} == TASK
     offered = {name: getattr(hermetic, name) for name in hermetic.__all__ if name != "blocking"}
     assert {name for name, one in offered.items() if inspect.isfunction(one)} == FUNCTIONS
@@ -208,7 +209,7 @@ def test_so_is_what_a_tool_gets_and_what_the_package_offers() -> None:
 
 
 def test_so_is_every_tool_action_command_and_request() -> None:
-    assert set(Toolbox()._tools) - TOOLS.keys() == set()
+    assert set(Tools()._tools) - TOOLS.keys() == set()
     assert set(ACTIONS) - TYPING.keys() - NOT_TYPING == set()
     assert set(COMMANDS) == CLI_LOOKS | CLI_ACTS
     operations = {name.removeprefix("do_") for name in dir(Requests) if name.startswith("do_")} | OF_FILES

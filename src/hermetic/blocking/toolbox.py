@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
-from hermetic import toolbox as toolboxes
 from hermetic.approvals.answering import Approvals
 from hermetic.blocking.faces import Fleet, fleet_of
 from hermetic.codemode.arguments import CodeOptions
@@ -16,6 +15,8 @@ from hermetic.processes.notices import Sink
 from hermetic.session.portal import Portal
 from hermetic.session.task import ToolLimits
 from hermetic.terminal.sudo import AskPassword
+from hermetic.toolbox import Policy
+from hermetic.toolbox.tools import Tools
 
 
 class Notices:
@@ -57,7 +58,7 @@ class Toolbox:
 
     def __init__(
         self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
-        policy: toolboxes.Policy | None = None, approver: Approver | None = None, reviewer: Reviewer | None = None,
+        policy: Policy | None = None, approver: Approver | None = None, reviewer: Reviewer | None = None,
         limits: ToolLimits | None = None,
         sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
         on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
@@ -67,7 +68,7 @@ class Toolbox:
         self._portal = Portal()
         try:
             self._toolbox = self._portal.do(
-                toolboxes.Toolbox, environment=environment, options=options, policy=policy, approver=approver,
+                Tools, environment=environment, options=options, policy=policy, approver=approver,
                 reviewer=reviewer, limits=limits, sudo_password=sudo_password, ask_password=ask_password, redact=redact,
                 on_notice=on_notice, webhook=webhook, on_activity=on_activity, code=code,
                 on_progress=on_progress, on_script_output=on_script_output, settings=settings,

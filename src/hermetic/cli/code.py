@@ -20,7 +20,8 @@ from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.config import Settings
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
-from hermetic.toolbox import Toolbox, code_options
+from hermetic.toolbox import Toolbox
+from hermetic.toolbox.tools import code_options
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hermetic.approvals.calling import in_thread
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
@@ -22,6 +23,7 @@ from hermetic.environments.private import spool_base
 from hermetic.environments.records import DamagedRecord, Records, id_for_task, new_id, runtime_root
 from hermetic.environments.starting import MOST_STDERR, is_scarce
 from hermetic.environments.unix_socket import is_listened_in
+from hermetic.link.archive import build_archive
 from hermetic.link.link import Link
 from hermetic.session.environment import Environment, end, forget
 from hermetic.session.reaching import link_to, reach, scarce
@@ -224,6 +226,8 @@ async def start_new(ordered: Ordered) -> Environment:
         clocks = {"lease": LEASE.value, "unattended": UNATTENDED.value, **backend.options}
         lease = clocks["lease"] + getattr(backend, "noticed_after", 0.0)
         watch.check(lease, clocks["unattended"], getattr(backend, "variables", ()))
+        if not build_archive.cache_info().currsize:  # it may have to be compiled, which takes its time
+            await in_thread(build_archive)
         record = await _started(backend, records, id, task, spool)
         link = await _first_link(backend, record, records, watch)
     except BaseException:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakSet
 
 import msgspec
@@ -55,24 +55,13 @@ from hermetic.terminal.redaction import Redactor
 from hermetic.terminal.showing import Showing
 from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
 from hermetic.terminal.tool import terminal_tool
-
-Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
-
-DEFAULT_TASK = "default"
+from hermetic.toolbox import DEFAULT_TASK, Policy
 
 _log = logging.getLogger("hermetic.toolbox")
 
 
-class Toolbox:
-    """What models call. Use it in `async with`, or close it; one event loop.
-
-    `policy`: "ask" has what is dangerous allowed by somebody, and refuses it where nobody can be asked; "deny" refuses
-    it; "allow" refuses only what is never to be run or what a rule denies; "sandbox-first" runs in a sandbox and asks
-    for what is to leave it; "off" judges nothing. What is given beside `settings` goes before what they say.
-
-    The task "default" belongs to this toolbox: no other program finds it, and it ends with `close`. A task with any
-    other id is shared by all programs of the user that name it.
-    """
+class Tools:
+    """A toolbox at work; see `hermetic.Toolbox`, which has the same methods."""
 
     def __init__(
         self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
@@ -257,12 +246,6 @@ class Toolbox:
         await self._fleet.close(remove=remove)
         if self._around is not None:
             await self._around.close(remove=remove)
-
-    async def __aenter__(self) -> "Toolbox":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def _answer(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
         tool = self._tools.get(name)

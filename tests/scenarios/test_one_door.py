@@ -38,7 +38,7 @@ OPERATIONS = {
     "carries": {"blob", "bridge", "modules", "say", "askpass", "answer"},
     "looks": {
         "hello", "info", "list", "status", "wait", "read", "follow", "events", "sessions", "state", "definitions",
-        "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",
+        "ping", "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",
     },
     "ends or keeps": {
         "kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "claim", "drop_blob", "resize",
@@ -81,7 +81,7 @@ SESSION: dict[str, Drive | None] = {
     **dict.fromkeys(
         (
             "close", "download", "file_status", "list_names", "name", "process", "read_bytes", "read_content",
-            "read_file", "read_lines", "search_files", "state",
+            "read_file", "read_lines", "reset", "search_files", "state",
         )
     ),
 }  # fmt: skip
@@ -134,7 +134,7 @@ CLI_ACTS = {"run", "code", "attach", "secret", "demo"}
 # What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
 TASK = {
     "id", "caller", "is_scripted", "door", "watcher", "show", "limits", "interrupted", "place", "within", "decide",
-    "has_outside", "interruptible", "alive",
+    "has_outside", "history", "interruptible", "alive",
 }  # fmt: skip
 # What the package offers besides values and errors. Environments of a fleet and those that are opened without a policy
 # are for callers that are trusted.

@@ -11,7 +11,7 @@ import pytest
 
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
-from hermetic.environments.container_arguments import Plan, spec_hash
+from hermetic.environments.container_arguments import Plan, shared_paths, spec_hash
 from hermetic.environments.container_options import IDENTITY, ContainerOptions, read_container_options, read_volume
 
 MIB = 1 << 20
@@ -72,6 +72,7 @@ def values(said: list[str], option: str) -> list[str]:
         ({"lease": 0}, "lease"),
         ({"extra_args": "--privileged"}, "extra_args"),
         ({"host_cwd": "/"}, "host_cwd"),
+        *(({"host_cwd": path}, "host_cwd") for path in ("/etc", "/run", "/dev", "/proc", "/proc/1", "/run/x", "/usr")),
         ({"host_cwd": "~"}, "host_cwd"),
         ({"host_cwd": "~/.."}, "host_cwd"),
     ],
@@ -95,7 +96,7 @@ def test_defaults_are_safe() -> None:
     assert (plain.cwd, plain.volumes, plain.user, plain.persistent) == ("/root", (), None, False)
     assert options(cwd="~").cwd == "/root"
     assert options(cwd="~/x/../y").cwd == "/root/y"
-    assert options(host_cwd="/opt").cwd == "/workspace"
+    assert options(host_cwd="/opt/project").cwd == "/workspace"
 
 
 def test_values_become_text_and_names_are_told_once() -> None:
@@ -201,7 +202,7 @@ def test_no_value_of_a_variable_is_among_the_words(tmp_path: Path) -> None:
 def test_the_spec_tells_places_apart() -> None:
     others: dict[str, Any] = {
         "image": "other", "cpu": 2, "memory_bytes": 1 << 30, "pids": 10, "network": False, "volumes": ["a:/b"],
-        "user": "1000", "persistent": True, "host_cwd": "/opt", "extra_args": ["--gpus=all"],
+        "user": "1000", "persistent": True, "host_cwd": "/opt/project", "extra_args": ["--gpus=all"],
         "credential_files": ["mail.json"], "profile": "work",
     }  # fmt: skip
     assert others.keys() == set(IDENTITY)
@@ -221,3 +222,17 @@ def test_isolation_names_what_is_shared_and_what_is_missing(tmp_path: Path) -> N
     assert any("network" in note for note in mounted.notes)
     extra = find("docker")({"image": "some", "extra_args": ["--privileged"]}).isolation
     assert any("--privileged" in note for note in extra.notes)
+
+
+def test_a_link_counts_as_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "root").symlink_to("/")
+    (tmp_path / "system").symlink_to("/etc")
+    mounted = options(volumes=[f"{tmp_path}/root:/host"])
+    assert mounted.volumes == ("/:/host",)
+    assert shared_paths(mounted) == ("/",)
+    with pytest.raises(ConfigError, match="belongs to the system"):
+        options(host_cwd=str(tmp_path / "system"))
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "colon").symlink_to(tmp_path / "a:b")
+    with pytest.raises(ConfigError, match="colon"):
+        options(volumes=[f"{tmp_path}/colon:/x"])

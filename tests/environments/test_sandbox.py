@@ -97,32 +97,85 @@ async def test_what_this_side_obeys_stays_as_it_is(tmp_path: Path) -> None:
     assert list((tmp_path / ".hermetic").iterdir()) == []
 
 
-async def test_what_this_side_would_obey_cannot_be_made_where_it_is_missing(tmp_path: Path) -> None:
+async def test_a_directory_that_is_no_repository_can_become_one(tmp_path: Path) -> None:
+    need("git")
     async with sandbox(tmp_path) as environment:
-        await environment.run(WRITES)
-        assert (await environment.run("echo mine > own; ls")).output == "hermetic.toml\nown\n"
-    assert os.listdir(tmp_path) == ["own"]
+        assert os.listdir(tmp_path) == []
+        notes = " ".join(environment.isolation.notes)
+        assert ".git/hooks/, .git/config, .hermetic/, hermetic.toml did not exist" in notes
+        made = await environment.run(
+            "git init -q . && echo a > a && git add a && git -c user.name=n -c user.email=e commit -qm a && git status"
+        )
+        assert made.exit_code == 0, made.output
+    assert sorted(os.listdir(tmp_path)) == [".git", "a"]
+    async with sandbox(tmp_path) as environment:  # from now on it is one
+        assert (await environment.run("git config a.b c")).exit_code != 0
+        assert not any(note.startswith(".git/hooks/") for note in environment.isolation.notes)
+
+
+REDIRECTS = """
+mkdir -p evil/hooks; printf '[core]\n\thooksPath = evil/hooks\n' > evil/config
+cp -r .git/refs .git/HEAD .git/objects evil
+echo ../evil > .git/commondir; echo x > .git/gitdir; cp evil/config .git/config.worktree; cp evil/config shared.inc
+for d in .git/worktrees/* .git/modules/*; do echo ../../../evil > $d/commondir; cp evil/config $d/config.worktree; done
+cp evil/config .git/modules/m/config; echo x > .git/modules/m/hooks/pre-commit; echo x > .husky/pre-commit; mv .husky y
+mv .git/worktrees .git/x; mv .git/worktrees/wt .git/z; mv .git/modules .git/w; true
+"""
+
+
+async def test_nothing_that_git_is_led_to_can_be_changed(tmp_path: Path) -> None:
+    git = need("git")
+    workspace, outside = tmp_path / "work", tmp_path / "wt"
+    await run_program(git, "init", "-q", workspace)
+    author = ("-c", "user.name=n", "-c", "user.email=e")
+    await run_program(git, "-C", workspace, *author, "commit", "-q", "--allow-empty", "-m", "m")
+    await run_program(git, "-C", workspace, "worktree", "add", "-q", outside)
+    await run_program(git, "init", "-q", "--bare", workspace / ".git/modules/m")
+    (workspace / ".husky").mkdir()
+    (workspace / "shared.inc").write_text("[a]\n\tb = c\n")
+    for name, value in {"core.hooksPath": ".husky", "include.path": "../shared.inc"}.items():
+        await run_program(git, "-C", workspace, "config", name, value)
+
+    async def outsiders() -> list[tuple[int | None, str]]:
+        where = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--git-path", "hooks")
+        words = ("config", "--list"), where
+        places = (workspace, outside, workspace / ".git/modules/m")
+        return [await run_program(git, "-C", place, *asked) for place in places for asked in words]
+
+    before = await outsiders()
+    async with sandbox(workspace) as environment:
+        worked = await environment.run(
+            "echo a > a && git add a && git -c user.name=n -c user.email=e commit --no-verify -qm a && git status -s"
+        )
+        assert (worked.exit_code, worked.output) == (0, "?? shared.inc\n")
+        await environment.run(REDIRECTS)
+        assert await outsiders() == before  # also while it lives
+    assert await outsiders() == before
+    left = {path.name for path in (workspace / ".git").iterdir()}
+    assert not left & {"commondir", "gitdir", "config.worktree"}
+    assert list((workspace / ".husky").iterdir()) == []
 
 
 async def test_a_workspace_of_two_stays_protected_until_the_last_has_ended(tmp_path: Path) -> None:
+    await run_program(need("git"), "init", "-q", tmp_path)
+    (tmp_path / ".git/hooks").rename(tmp_path / ".git/was")
+    missing = {"hooks", "commondir", "gitdir", "config.worktree"}
     async with sandbox(tmp_path) as first:
         async with sandbox(tmp_path) as second:
             await second.run(WRITES)
-            made = sorted(os.listdir(tmp_path))
         await first.run(WRITES)
-        assert sorted(os.listdir(tmp_path)) == made
         async with sandbox(tmp_path) as third:
             await first.close()
             await third.run(WRITES)
-            assert sorted(os.listdir(tmp_path)) == made == [".git", ".hermetic", "hermetic.toml"]
-            assert os.listdir(tmp_path / ".git") == []
-    assert os.listdir(tmp_path) == []
+            assert missing < set(os.listdir(tmp_path / ".git"))
+            assert os.listdir(tmp_path / ".git/hooks") == []
+    assert not missing & set(os.listdir(tmp_path / ".git"))
 
 
 async def test_what_is_written_on_this_side_meanwhile_is_not_taken_away(tmp_path: Path) -> None:
-    async with sandbox(tmp_path):
-        (tmp_path / "hermetic.toml").write_text("[real]\n")
-    assert (tmp_path / "hermetic.toml").read_text() == "[real]\n"
+    async with sandbox(tmp_path, protect=["settings"]):
+        (tmp_path / "settings").write_text("[real]\n")
+    assert (tmp_path / "settings").read_text() == "[real]\n"
 
 
 async def test_a_repository_that_lies_elsewhere_keeps_its_pointer(tmp_path: Path) -> None:

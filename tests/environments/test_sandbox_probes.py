@@ -93,6 +93,9 @@ async def test_probe_8_to_11_files_on_this_side_stay_the_callers(tmp_path: Path)
 
 
 async def test_probe_12_what_this_side_runs_is_refused_or_reported(tmp_path: Path) -> None:
+    await run_program(need("git"), "init", "-q", tmp_path)
+    (tmp_path / "hermetic.toml").touch()
+    (tmp_path / ".hermetic").mkdir()
     async with sandbox(tmp_path) as environment:
         for path in (".git/hooks/pre-commit", ".git/config", "hermetic.toml", ".hermetic/settings"):
             assert (await environment.run(f"mkdir -p $(dirname {path}); echo x > {path}")).exit_code != 0

@@ -181,6 +181,26 @@ async def test_credentials_go_and_never_come_back(
     assert sum("credentials" in record.message for record in caplog.records) == 4
 
 
+OBEYED = (
+    ".git/hooks/pre-commit", ".git/config", ".git/commondir", ".git/worktrees/w/gitdir", ".git/modules/a/b/config",
+    "sub/.git/config", "sub/mod/.git", "hermetic.toml", ".hermetic/x",
+)  # fmt: skip
+
+
+async def test_what_programs_here_obey_does_not_come_back(
+    options: dict[str, Any], here: Path, there: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (here / "hermetic.toml").write_text("mine")
+    async with hermetic.open("ssh", **options) as env:
+        await env.run(
+            f"cd {there}; for f in {' '.join(OBEYED)} .git/HEAD; do mkdir -p $(dirname $f); echo x > $f; done"
+        )
+    found = {str(path.relative_to(here)): path.read_text() for path in here.rglob("*") if path.is_file()}
+    assert found == {"hermetic.toml": "mine", ".git/HEAD": "x\n"}
+    refused = [record.message for record in caplog.records if "would obey" in record.message]
+    assert all(any(message.startswith(name) for message in refused) for name in OBEYED)
+
+
 def texts(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in root.rglob("*") if path.is_file()}
 

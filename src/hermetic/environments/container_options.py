@@ -13,6 +13,7 @@ from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.options import MissingOption, read_options
 from hermetic.environments.profile import choose
+from hermetic.environments.workspace import fault_of_shared
 
 GIB = 1 << 30
 LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
@@ -109,7 +110,9 @@ def read_volume(text: str) -> Volume:
             setting="volumes",
         )
     if source.startswith(("/", "~", ".")):
-        source = os.path.abspath(os.path.expanduser(source))
+        source = os.path.realpath(os.path.expanduser(source))  # a link counts as what it leads to
+        if ":" in source:
+            raise ConfigError(f"volume {text!r} leads to {source}, whose colon no engine takes", setting="volumes")
     elif not _NAME.fullmatch(source):
         raise ConfigError(
             f"volume {text!r}: {source!r} is neither a path (/…, ~/…, ./…) nor the name of a volume", setting="volumes"
@@ -169,11 +172,8 @@ def _names(forwarded: Iterable[str]) -> tuple[str, ...]:
 
 
 def _project(path: str) -> str:
-    """A directory that an agent may be given whole. Raises ConfigError for the root and for what holds a home."""
-    whole = os.path.abspath(os.path.expanduser(path))
-    home = os.path.realpath(os.path.expanduser("~"))
-    if os.path.commonpath((os.path.realpath(whole), home)) == os.path.realpath(whole):
-        raise ConfigError(
-            f"host_cwd {whole!r} is or holds your home directory; give the directory of one project", setting="host_cwd"
-        )
+    """A directory that an agent may be given whole, by its real path. Raises ConfigError for the system's and homes."""
+    whole = os.path.realpath(os.path.expanduser(path))
+    if fault := fault_of_shared(whole):
+        raise ConfigError(f"host_cwd {whole!r} {fault}; give the directory of one project", setting="host_cwd")
     return whole

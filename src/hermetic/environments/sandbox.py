@@ -46,6 +46,7 @@ from hermetic.environments.workspace import (
     lies_in,
     real_directory,
     shared,
+    unprotected,
 )
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
@@ -140,7 +141,8 @@ class Sandbox:
         )  # fmt: skip
 
     def _notes(self) -> tuple[str, ...]:
-        protected = ", ".join(self._options.protect) or "nothing"
+        free = unprotected(self._workspace, self._options.protect)
+        protected = ", ".join(path for path in self._options.protect if path not in free) or "nothing"
         notes = [
             f"no disk quota: commands can fill the disk of {self._workspace}",
             "no limit on processor time",
@@ -148,6 +150,11 @@ class Sandbox:
             "as .envrc, .vscode, a Makefile, or a repository inside it",
             *told(self._options.credential_files),
         ]
+        if free:
+            notes.append(
+                f"{', '.join(free)} did not exist in {self._workspace}: what commands make there is theirs, and "
+                "programs on this side obey it; look at it before you run git"
+            )
         if self._options.network:
             notes.append("the network is this machine's own: its ports, its neighbours and metadata services answer")
             if not can_keep_own_sockets():

@@ -10,14 +10,19 @@ from pathlib import Path
 
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
+from hermetic.environments.git_paths import indirections
 
 # What programs on the caller's side run or obey; a trailing slash says that it is a directory where it is missing.
 PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
 
+# Content of files that are made to be mounted on, where an empty one would mean something else: git takes an empty
+# `commondir` for a fault, and this one for the repository itself.
+_NEUTRAL = {"commondir": b".\n"}
+
 # Shared with a sandbox as a whole, these would give away the machine, its sockets, or what other programs trust.
 _NEVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
           "/var", "/var/tmp", "/home", "/root", "/srv", "/mnt", "/media", "/var/run", "/var/lib")  # fmt: skip
-_NEVER_WITHIN = ("/dev", "/etc", "/proc", "/sys")
+_NEVER_WITHIN = ("/dev", "/etc", "/proc", "/run", "/sys")
 
 
 def homes() -> tuple[str, ...]:
@@ -46,16 +51,19 @@ def check_shared(path: str, setting: str, private: Iterable[str]) -> None:
 
     `private` names directories that must not lie inside it, besides the homes of this user.
     """
-    fault = _fault(path, (*homes(), *private))
+    if not os.path.isdir(path):
+        fault: str | None = "is not a directory" if os.path.exists(path) else "does not exist"
+    else:
+        fault = fault_of_shared(path, private)
     if fault:
         raise ConfigError(
             f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY", setting=setting
         )
 
 
-def _fault(path: str, private: Iterable[str]) -> str | None:
-    if not os.path.isdir(path):
-        return "is not a directory" if os.path.exists(path) else "does not exist"
+def fault_of_shared(path: str, private: Iterable[str] = ()) -> str | None:
+    """Why a real path must not be shared whole with an environment; None where it may be."""
+    private = (*homes(), *private)
     if path in homes():
         return "is the home directory, with all its secrets"
     if path in _NEVER or any(lies_in(path, place) for place in _NEVER_WITHIN):
@@ -69,9 +77,19 @@ def lies_in(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def unprotected(workspace: str, protected: Sequence[str]) -> list[str]:
+    """Those of the default paths that are missing with all above them: commands may make them."""
+    return [
+        path
+        for path in protected
+        if path in PROTECTED and not os.path.lexists(os.path.join(workspace, path.split("/")[0]))
+    ]
+
+
 def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
     """Arguments for bwrap that make every protected path read-only, and what is missing impossible to make.
 
+    Where `.git/config` is protected, so is everything else in the workspace that git is led to from there.
     What is mounted on has to exist, so an empty file or directory is made where there is none. `lock` is the file that
     `shared` holds: it lists what was made, so that whoever is the last in this workspace can take it away.
 
@@ -79,7 +97,9 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
     """
     made = set(os.pread(lock, 1 << 20, 0).decode().splitlines())
     arguments: dict[tuple[str, str, str], None] = {}
-    for path in protected:
+    free = unprotected(workspace, protected)
+    led_to = indirections(workspace) if ".git/config" in protected else []
+    for path in (*(path for path in protected if path not in free), *led_to):
         for step, is_last, is_directory in _steps(workspace, path):
             kind = _kind(step)
             entry = step + "/" * is_directory
@@ -89,7 +109,8 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
                 if not _make(step, is_directory):
                     break  # who cannot write there on this side cannot inside
             if entry in made:
-                arguments["--ro-bind", step if is_directory else "/dev/null", step] = None
+                is_itself = is_directory or os.path.basename(step) in _NEUTRAL
+                arguments["--ro-bind", step if is_itself else "/dev/null", step] = None
                 break
             if is_last or kind == "file":
                 arguments["--ro-bind", step, step] = None
@@ -127,7 +148,8 @@ def _make(path: str, is_directory: bool) -> bool:
         if is_directory:
             os.mkdir(path, 0o755)
         else:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
+                file.write(_NEUTRAL.get(os.path.basename(path), b""))
     except OSError:
         return False
     return True
@@ -146,7 +168,11 @@ def unguard(lock: str) -> None:
 # The same for a shell that holds the lock as a descriptor; its first argument is the lock's path.
 UNGUARD = """\
 while IFS= read -r entry; do
-case $entry in */) rmdir "$entry";; *) [ -s "$entry" ] || rm -f "$entry";; esac
+case $entry in
+*/) rmdir "$entry";;
+*/commondir) [ "$(cat "$entry")" != . ] || rm -f "$entry";;
+*) [ -s "$entry" ] || rm -f "$entry";;
+esac
 done <"$1"
 rm -f "$1"
 """
@@ -155,7 +181,7 @@ rm -f "$1"
 def _take_away(entry: str) -> None:
     if entry.endswith("/"):
         os.rmdir(entry)
-    elif os.lstat(entry).st_size == 0:
+    elif Path(entry).read_bytes() == _NEUTRAL.get(os.path.basename(entry), b""):
         os.unlink(entry)
 
 

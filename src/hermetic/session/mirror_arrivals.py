@@ -17,6 +17,13 @@ _CREDENTIALS = re.compile(
     r"|(?:^|/)(?:\.env(?:\..*)?|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.git-credentials|credentials(?:\.json)?"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]*\.(?:pem|key|p12|pfx))$"
 )
+# What programs of the caller run or obey: git's hooks, settings and what leads to others, and Hermetic's own settings.
+_OBEYED = re.compile(
+    r"(?:^|/)\.git/(?:(?:hooks|worktrees)(?:/|$)|config(?:\.worktree)?$|commondir$|gitdir$"
+    r"|modules/.*(?:hooks(?:/|$)|/config(?:\.worktree)?$|/commondir$))"
+    r"|^hermetic\.toml$|^\.hermetic(?:/|$)",
+    re.IGNORECASE,
+)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Warn = Callable[[str], None]
@@ -58,6 +65,8 @@ class Arrivals(NamedTuple):
             raise Refused("it is neither file, link nor folder")
         if _CREDENTIALS.search(member.name):
             raise Refused("it may hold credentials")
+        if _OBEYED.search(member.name) or (parts[-1].lower() == ".git" and not member.isdir()):
+            raise Refused("programs on this machine would obey it; copy it yourself if you want it")
         if member.issym():
             ends = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
             if os.path.isabs(member.linkname) or ends.split("/")[0] == "..":

@@ -201,9 +201,9 @@ def test_no_value_of_a_variable_is_among_the_words(tmp_path: Path) -> None:
 
 def test_the_spec_tells_places_apart() -> None:
     others: dict[str, Any] = {
-        "image": "other", "cpu": 2, "memory_bytes": 1 << 30, "pids": 10, "network": False, "volumes": ["a:/b"],
-        "user": "1000", "persistent": True, "host_cwd": "/opt/project", "extra_args": ["--gpus=all"],
-        "credential_files": ["mail.json"], "profile": "work",
+        "image": "other", "cpu": 2, "memory_bytes": 1 << 30, "pids": 10, "disk_bytes": 1, "network": False,
+        "volumes": ["a:/b"], "user": "1000", "persistent": True, "host_cwd": "/opt/project",
+        "extra_args": ["--gpus=all"], "credential_files": ["mail.json"], "profile": "work",
     }  # fmt: skip
     assert others.keys() == set(IDENTITY)
     hashes = [spec_hash(options())] + [spec_hash(options(**{name: value})) for name, value in others.items()]

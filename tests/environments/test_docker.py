@@ -545,3 +545,37 @@ async def test_a_cwd_that_is_closed_to_the_user_is_named(engine: str, image: str
     with pytest.raises(hermetic.EnvironmentUnavailable, match="/var/cache/ldconfig' cannot be entered by user 1000"):
         await hermetic.open(engine, image=image, user="1000:1000", cwd="/var/cache/ldconfig")
     assert ours(engine) == []
+
+
+async def test_a_limit_on_disk_holds_or_is_named_as_missing(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=image, disk_bytes=64 << 20, login=False) as env:
+        missing = [note for note in env.isolation.notes if note.startswith("no limit on disk_bytes")]
+        filled = await env.run("head -c 100000000 /dev/zero > /fill")
+        assert (filled.exit_code == 0) == bool(missing)
+        assert not any(note.startswith("no limit on disk:") for note in env.isolation.notes)
+    assert ours(engine) == []
+
+
+async def test_files_in_memory_have_a_limit_of_inodes(image: str) -> None:
+    need_engine("docker")
+    async with hermetic.open("docker", image=image, memory_bytes=64 << 20, login=False) as env:
+        counts = (await env.run("df --output=itotal /tmp /run | tail -n +2")).output.split()
+        assert [0 < int(count) <= 4096 for count in counts] == [True, True]
+
+
+async def test_a_forwarded_name_is_looked_up_in_the_env_file(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_engine("docker")
+    (tmp_path / ".env").write_text(
+        "# keys\nexport A='of file # 1'\nB=\"two\\nlines\"\nC = plain # comment\nD=of file\nE=\nF=not asked\nbroken\n"
+    )
+    monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("D", "of process")
+    monkeypatch.setenv("EMPTY", "")
+    names = ("A", "B", "C", "D", "E", "EMPTY", "MISSING")
+    async with hermetic.open("docker", image=image, forward_env=names, login=False) as env:
+        code = f"import os; print([os.environ.get(name) for name in {[*names, 'F']}])"
+        result = await env.run(["python3", "-c", code])
+        expected = ["of file # 1", "two\nlines", "plain", "of process", None, None, None, None]
+        assert result.output == f"{expected}\n"

@@ -182,6 +182,7 @@ CLASSES: Mapping[str, Class] = {
     "environments.*.cpu": _LIMIT,
     "environments.*.memory_bytes": _LIMIT,
     "environments.*.pids": _LIMIT,
+    "environments.*.disk_bytes": _LIMIT,
     "environments.*.network": Class("tighten", "only no", lambda asked: asked.value is False),
     "environments.*.login": Class(
         "tighten", "no, or as yours", lambda asked: asked.value is False or asked.users is True

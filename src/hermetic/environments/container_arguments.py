@@ -24,6 +24,7 @@ MIB = 1 << 20
 # What root inside keeps: installing packages takes these. Where files reach this machine, nobody inside keeps any.
 ROOT_CAPABILITIES = ("DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID")
 LABEL = "hermetic"
+LEAST_INODES, BYTES_PER_INODE = 1024, 4096  # of file systems in memory; podman takes no such limit
 FENCES = "fences"  # among what a start goes without
 
 
@@ -68,7 +69,7 @@ class Plan:
     @property
     def limits(self) -> set[str]:
         """The options that ask for a limit."""
-        return {name for name in ("cpu", "memory_bytes", "pids") if getattr(self.options, name)}
+        return {name for name in ("cpu", "memory_bytes", "pids", "disk_bytes") if getattr(self.options, name)}
 
     @property
     def mounts_host(self) -> bool:
@@ -165,7 +166,12 @@ class Plan:
         """Everything between `run` and the image's name; limits in `without` are left out."""
         # The resident makes a cwd that is missing, as its own user; the engine would make it as root.
         words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", "/"]
-        words += [*self._labels(), *self._security(is_podman), *self._mounts(sees_host), *self._limits(without)]
+        words += [
+            *self._labels(),
+            *self._security(is_podman),
+            *self._mounts(sees_host, is_podman),
+            *self._limits(without),
+        ]
         if self.fences and FENCES not in without:
             words += ["--cap-add", "NET_ADMIN"]  # the resident gives it up before anything runs
         return [*words, *self.options.extra_args]
@@ -193,9 +199,10 @@ class Plan:
         if is_podman and self.reaches_host and self.options.user is None and os.geteuid() != 0:
             yield "--userns=keep-id"  # without it our files would belong to nobody inside
 
-    def _mounts(self, sees_host: bool) -> Iterator[str]:
+    def _mounts(self, sees_host: bool, is_podman: bool) -> Iterator[str]:
         for place, size, words in self._in_memory():
-            yield from ("--tmpfs", f"{place}:rw,nosuid,nodev,size={size},{words}")
+            inodes = "" if is_podman else f",nr_inodes={max(LEAST_INODES, size // BYTES_PER_INODE)}"
+            yield from ("--tmpfs", f"{place}:rw,nosuid,nodev,size={size}{inodes},{words}")
         if sees_host:
             yield from ("--mount", _bind(str(self.socket_directory), RESIDENT))
         else:
@@ -228,6 +235,8 @@ class Plan:
             yield from ("--memory", str(options.memory_bytes), "--memory-swap", str(options.memory_bytes))
         if options.pids and "pids" not in without:
             yield from ("--pids-limit", str(options.pids))
+        if options.disk_bytes and "disk_bytes" not in without:
+            yield from ("--storage-opt", f"size={options.disk_bytes}")
         if options.network is not True:
             yield from ("--network", options.network or "none")
 

@@ -37,10 +37,11 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Annotated[float, msgspec.Meta(ge=0)] = 1.0  # cores; 0: no limit
     memory_bytes: Limit = 5 * GIB  # 0: no limit
     pids: Limit = 256  # processes and threads; 0: no limit
+    disk_bytes: Limit = 0  # of the container's own files, where the engine's storage driver can; 0: no limit
     network: bool | str = True  # False: none; text: the name of one of the engine's networks
     volumes: tuple[str, ...] = ()  # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
     env: dict[str, str | bool | int | float] = {}
-    forward_env: tuple[str, ...] = ()  # names of the opener's variables that are passed on, but for empty ones
+    forward_env: tuple[str, ...] = ()  # names of variables that are passed on: the opener's, else of the env file
     user: str | None = None  # None: the caller where files reach this machine, else as the image says
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
@@ -55,8 +56,8 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 # What makes two containers different places: a living one is not handed out where any of these differs.
 IDENTITY = (
-    "image", "cpu", "memory_bytes", "pids", "network", "volumes", "user", "persistent", "host_cwd", "extra_args",
-    "credential_files", "profile",
+    "image", "cpu", "memory_bytes", "pids", "disk_bytes", "network", "volumes", "user", "persistent", "host_cwd",
+    "extra_args", "credential_files", "profile",
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ from hermetic.environments.container_options import (
     read_container_options,
 )
 from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
+from hermetic.environments.env_file import forwarded_variables
 from hermetic.environments.file_lock import busy
 from hermetic.environments.podman_pause import no_new_pause
 from hermetic.environments.profile import told
@@ -50,6 +51,10 @@ SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
 PYTHON = ("-I", "-S", "-c")
 BRIDGE_SECONDS = 12.0
 ALIVE = ("running", "paused", "restarting")  # states of a container that has not ended
+NO_CONTROLLER = "this engine cannot set one on its kernel"
+WHY_NOT = {
+    "disk_bytes": "this engine's storage driver cannot set one (docker: overlay2 on xfs with pquota, btrfs or zfs can)"
+}
 REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
 LOOK_SECONDS = 6.0  # of a start, before its engine is asked whether it answers
 SETTLE_SECONDS = 10.0  # for a start that nobody wants any more
@@ -88,7 +93,9 @@ class Docker:
         shared = shared_paths(options)
         if options.persistent:
             shared = (*shared, str(data_root()))
-        notes = ["no limit on disk: what is written to the container's own files can fill the engine's disk"]
+        notes = []
+        if not options.disk_bytes:
+            notes.append("no limit on disk: what is written to the container's own files can fill the engine's disk")
         if options.network is not False:
             notes.append("the network is on: what this machine can reach, a command can reach")
         notes += [
@@ -128,7 +135,7 @@ class Docker:
 
     def _config(self, plan: Plan, token: bytes, label: str) -> ResidentConfig:
         options = self._options
-        forwarded = {name: os.environ[name] for name in options.forward_env if os.environ.get(name)}
+        forwarded = forwarded_variables(options.forward_env, options.profile)
         home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
         texts = {name: str(value) for name, value in options.env.items()}
         variables = {**home, **plan.variables, **forwarded, **texts}
@@ -285,7 +292,7 @@ class Start:
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
         lacking = sorted(self.without - {FENCES})
         notes += (*self._not_shown(), *self.plan.made)
-        notes += [f"no limit on {option}: this engine cannot set one on its kernel" for option in lacking]
+        notes += [f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking]
         return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._beyond_reach(), *notes))
 
     def _beyond_reach(self) -> tuple[str, ...]:
@@ -318,7 +325,8 @@ class Start:
         if self.plan.fences and FENCES not in self.without and "Unfenced" in str(error):
             self.without.add(FENCES)
             return
-        lacking = await self.client.lacking_limits() & self.plan.limits - self.without
+        # Whether a storage driver can limit a container shows only when it is tried.
+        lacking = (await self.client.lacking_limits() | {"disk_bytes"}) & self.plan.limits - self.without
         if not lacking and not await self.client.has_image(image):
             raise EnvironmentUnavailable(
                 f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "

@@ -40,8 +40,8 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("python", ("import os as o\r", "o.system('rm -rf ~/d')\r", "print(1)\r"), ["safe", "dangerous", "safe"]),
     (
         "python",
-        ("def f():\r", "  import shutil\r", "  shutil.rmtree('/srv/x')\r", "\r", "f()\r"),
-        ["safe", "dangerous"],
+        ("def f():\r", "  import shutil\r", "  shutil.rmtree('/srv/x')\r", "\r", "f()\r", "f()\r", "print(1)\r"),
+        ["dangerous", "dangerous", "dangerous", "safe"],
     ),
     ("python", ("if 1:\r", " import shutil\r", " shutil.rmtree('/srv/x')\r", "\x04"), ["dangerous"]),
     ("python", ("1 +\r", "2\r"), ["safe", "safe"]),
@@ -55,6 +55,84 @@ def test_a_text_is_judged_when_it_is_complete(language: Language, typed: tuple[s
     transcript = Transcript(language, terminal=True)
     found = [text.examined.verdict.label for data in typed for text in transcript.type(data, AROUND)]
     assert found == labels
+
+
+INPUTS = [
+    (
+        ["node"],
+        ["const cp = require('child_process')", "cp.execSync('rm -rf ~/d')", "1 + 1"],
+        [None, "dangerous", None],
+    ),
+    (["node", "-i"], ["require('fs').rmSync('/srv/x', {recursive: true})"], ["dangerous"]),
+    (
+        ["sqlite3", "a.db"],
+        ["select 1;", ".shell rm -rf ~/d", ".system rm -rf ~/d", ".tables"],
+        [None, "dangerous", "dangerous", None],
+    ),
+    (["psql", "app"], ["select 1;", "\\! rm -rf ~/d", "DROP TABLE users;"], [None, "dangerous", "dangerous"]),
+    (["mysql", "-p", "app"], ["hunter22", "system rm -rf ~/d", "show tables;"], [None, "dangerous", None]),
+    (["redis-cli"], ["GET a", "FLUSHALL"], [None, "dangerous"]),
+    (["irb"], ["x = 1", "system('rm -rf ~/d')"], [None, "dangerous"]),
+    (["lua", "-i"], ["os.execute('rm -rf ~/d')"], ["dangerous"]),
+    (["ed"], ["!rm -rf ~/d"], ["dangerous"]),
+    (["sftp", "h"], ["ls", "!rm -rf ~/d"], [None, "dangerous"]),
+    (["gdb", "./a"], ["bt", "shell rm -rf ~/d", "!rm -rf ~/d"], [None, "dangerous", "dangerous"]),
+]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(("argv", "lines", "labels"), INPUTS, ids=lambda one: repr(one)[:40])
+def test_input_of_a_program_is_judged_as_that_program_s(
+    argv: list[str], lines: list[str], labels: list[str | None], terminal: bool
+) -> None:
+    assert language_of(argv[0], argv) == "input"
+    transcript = Transcript("input", terminal=terminal, argv=argv)
+    for line, label in zip(lines, labels, strict=True):
+        found = [one.examined.verdict.label for one in transcript.type(line + ("\r" if terminal else "\n"), AROUND)]
+        assert [one for one in found if one == "dangerous"] == ([label] if label else []), line
+
+
+def test_what_an_input_does_not_do_is_not_shown_to_anybody() -> None:
+    assert Transcript("input", terminal=True, argv=["mysql", "-p"]).type("hunter22\r", AROUND) == []
+
+
+KEYS = [
+    (":!rm -rf ~/d\r", True),
+    ("\x1b:!rm -rf ~/d\r", True),
+    ("ihello\x1b:r !rm -rf ~/d\r", True),
+    (":w !sudo rm -rf ~/d\r", True),
+    (":%!rm -rf ~/d\r", True),
+    (":silent! !rm -rf ~/d\r", True),
+    ("!!rm -rf ~/d\r", True),
+    ("\x1b!Grm -rf ~/d\r", True),
+    ("!rm -rf ~/d\r", True),
+    (":!lss\x7f && rm -rf ~/d\r", True),
+    (":call system('rm -rf ~/d')\r", True),
+    (":terminal rm -rf ~/d\r", True),
+    (":!\x12a\r", True),
+    ("irm -rf ~/d is what the page warns of\x1b:wq\r", False),
+    (":s/a/b/g\r", False),
+    (":!make test\r", False),
+    (":q!\r", False),
+    (":wq\r", False),
+    ("/word\r", False),
+    ("iHello, world! How are you?\r", False),
+    ("\x1b[B\x1b[B\r", False),
+]
+
+
+@pytest.mark.parametrize(("keys", "is_dangerous"), KEYS, ids=lambda one: repr(one)[:40])
+def test_an_editor_s_escape_to_a_shell_is_judged(keys: str, is_dangerous: bool) -> None:
+    assert language_of("vim", ["vim", "a.txt"]) == "keys"
+    for pieces in ([keys], list(keys)):
+        transcript = Transcript("keys", terminal=True)
+        found = [one.examined.verdict.label for piece in pieces for one in transcript.type(piece, AROUND)]
+        assert ("dangerous" in found) is is_dangerous, found
+
+
+@pytest.mark.parametrize("argv", [["node", "server.js"], ["perl", "x.pl"], ["cat"], ["php", "-f", "x.php"]])
+def test_input_of_a_script_is_data(argv: list[str]) -> None:
+    assert language_of(argv[0], argv) is None
 
 
 def test_keys_that_cannot_be_followed_do_not_hide_what_is_never_run() -> None:
@@ -104,7 +182,7 @@ def test_lines_that_were_typed_ahead_of_a_shell_are_read_together() -> None:
         ("python3.11", ["python3", "-"], "python"), ("python3.11", ["python3", "x.py"], None),
         ("python3.11", ["python3", "-i", "x.py"], "python"), ("python3.11", ["python3", "-c", "x"], None),
         ("python3.11", ["python3", "-m", "http.server"], None), ("python3.11", ["python3", "-m", "IPython"], "python"),
-        ("cat", ["cat"], None), ("psql", ["psql"], None), ("", [], None),
+        ("cat", ["cat"], None), ("psql", ["psql"], "input"), ("", [], None),
     ],
 )  # fmt: skip
 def test_who_runs_what_it_reads_is_known_by_name_and_words(

@@ -4,21 +4,41 @@ import re
 from collections.abc import Sequence
 
 from hermetic.approvals.typed import Language
+from hermetic.policy.tables import names
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "rbash"})
 _PYTHON = re.compile(r"(i?python|pypy)[\d.]*$")
 _VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-X", "-W")
+# Programs whose input the policy judges: code of a language, commands of a database, lines with an escape to a shell.
+_INPUT = frozenset(
+    names(
+        """
+node nodejs deno bun ruby irb pry php lua luajit perl R julia Rscript tclsh sqlite3 psql mysql mariadb redis-cli
+mongosh mongo ed sftp ftp lftp gdb lldb
+"""
+    )
+)
+_SCRIPTED = frozenset(names("node nodejs deno bun ruby php lua luajit perl julia Rscript tclsh"))
+# Programs that take keys, and run a shell's command behind an escape.
+_KEYS = frozenset(names("vim vi nvim view ex vimdiff rvim less more most man"))
 _CODE_MODULES = frozenset({"IPython", "code", "pdb", "ptpython", "bpython", "asyncio"})
 
 
 def language_of(program: str, argv: Sequence[str]) -> Language | None:
     """The language whose code it would run when it reads a line; None for anything else."""
-    names = {program, argv[0].lstrip("-").rsplit("/", 1)[-1] if argv else ""}
-    if names & _SHELLS:
+    called = {program, argv[0].lstrip("-").rsplit("/", 1)[-1] if argv else ""}
+    if called & _SHELLS:
         return "shell" if _reads_code(argv[1:], "c") else None
-    if any(_PYTHON.match(name) for name in names):
+    if any(_PYTHON.match(name) for name in called):
         return "python" if _reads_code(argv[1:], "cm") else None
-    return None
+    if called & _INPUT:
+        return None if called & _SCRIPTED and _has_script(argv[1:]) else "input"
+    return "keys" if called & _KEYS else None
+
+
+def _has_script(words: Sequence[str]) -> bool:
+    """Whether an operand names the code: what it reads is data then, unless it is interactive all the same."""
+    return "-i" not in words and "--interactive" not in words and any(not word.startswith("-") for word in words)
 
 
 def may_read_code(program: str) -> bool:

@@ -5,16 +5,25 @@ import codeop
 import copy
 import re
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from hermetic.contract.verdict import Part, Verdict
-from hermetic.policy.assess import Examined, Surroundings, examine_command, examine_python, verdict_of
+from hermetic.policy.assess import (
+    Examined,
+    Surroundings,
+    examine_command,
+    examine_input,
+    examine_python,
+    verdict_of,
+)
 from hermetic.policy.reader import Reader, Unreadable
 from hermetic.policy.rules import Finding, Rule
 
-Language = Literal["shell", "python"]
+# input: of another program whose input the policy judges. keys: of an editor or pager with an escape to a shell.
+Language = Literal["shell", "python", "input", "keys"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
 MOST_KEYS = 65_536  # characters of one line at a terminal, with all that was taken back
@@ -27,6 +36,12 @@ _UNFOLLOWED = re.compile(
 )
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
+# What stands behind an escape of vim's command line or of its normal mode, of less and of more.
+_ESCAPE = re.compile(r"(?P<ex>:[^!]*)!(?P<command>.*)|(?:^|\x1b)\d*!(?P<filter>.*)", re.DOTALL)
+_TERMINAL = re.compile(
+    r":\s*(?:sil\w*!?\s+)?te(?:r\w*)?\s+(.+)|\bsystem(?:list)?\s*\(\s*['\"](.+?)['\"]\s*[),]", re.DOTALL
+)
+_PASTED = re.compile(r"[:!][^\r\n]*[\x12\x16]")  # a register in a command line
 NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
     name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
@@ -45,17 +60,21 @@ class Transcript:
     """One program's input: what it has run, and what waits for its end."""
 
     def __init__(
-        self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "", ran: str = ""
-    ) -> None:
-        """`ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts.
+        self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "", ran: str = "",
+        argv: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`argv`: of the program whose input it is.
 
+        `ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts.
         `half` and `ran` are what was typed ahead of this program, and what it may read all the same.
         """
         self.language = language
         self.is_ahead = ahead
+        self._argv = tuple(argv)
         self._terminal = terminal
         self._ran = ran  # whole texts, judged before
         self._known: frozenset[tuple[str, str, str]] = frozenset()  # what was found in them
+        self._suspects: frozenset[str] = frozenset()  # names that dangerous Python has bound
         self._open = ""  # lines of a text that is not whole yet
         self._line = half  # the beginning of a line
         # The same with all that was taken back: what takes it back is the program's to say.
@@ -121,6 +140,8 @@ class Transcript:
         self._typed.append(" ")
 
     def _end_line(self, around: Surroundings) -> list[Typed]:
+        if self.language == "keys":
+            return self._end_keys(around)
         line, typed, edited = self._line, "".join(self._typed), self._is_edited or self._is_unfollowed(self._line)
         self._line, self._typed, self._keys, self._is_edited = "", [], "", False
         if self.is_ahead:
@@ -137,9 +158,41 @@ class Transcript:
             return self._judge_ahead(line, around) if self.language == "shell" else []
         return self._end_text(around)
 
+    def _end_keys(self, around: Surroundings) -> list[Typed]:
+        """Keys for an editor or a pager: only what they hand to a shell counts."""
+        keys = _without_taken_back(self._keys if self._terminal else self._line)
+        self._line, self._typed, self._keys, self._is_edited = "", [], "", False
+        if _PASTED.search(keys):
+            return [_edited(keys, around)]
+        judged = [(text, examine_command(text, around)) for text in _escapes(keys)]
+        return [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
+
     def _end_text(self, around: Surroundings) -> list[Typed]:
         text, self._open = self._open, ""
-        return [Typed(text, self._judged(text, around))] if text.strip() else []
+        if not text.strip():
+            return []
+        if self.language == "input":
+            return self._of_input(text, around)
+        return [Typed(text, self._judged(text, around))]
+
+    def _of_input(self, text: str, around: Surroundings) -> list[Typed]:
+        """What the program would do with this line after those before it; nothing for a line that does nothing."""
+        before = self._ran[-MOST_REMEMBERED:]
+        self._ran = before + text
+        found = [self._added(before, self._ran, around), self._added("", text, around)]
+        parts = tuple({_key(part): part for examined in found for part in examined.verdict.parts}.values())
+        acts = tuple(dict.fromkeys(act for examined in found for act in examined.acts))
+        if not (acts or any(part.label == "dangerous" for part in parts)):
+            return []
+        return [Typed(text, Examined(_worst(found[0].verdict, parts, text), acts))]
+
+    def _added(self, before: str, text: str, around: Surroundings) -> Examined:
+        """What the program does with the whole text that it does not do with its beginning."""
+        known, whole = (examine_input(self._argv, one, around) for one in (before, text))
+        seen = {_key(part) for part in known.verdict.parts}
+        parts = tuple(part for part in whole.verdict.parts if _key(part) not in seen)
+        acts = tuple(act for act in whole.acts if act not in known.acts)
+        return Examined(msgspec.structs.replace(whole.verdict, parts=parts), acts)
 
     def _is_unfollowed(self, line: str) -> bool:
         if not self._terminal or self.language != "shell":
@@ -155,6 +208,8 @@ class Transcript:
         return [Typed(line + "\n", Examined(msgspec.structs.replace(examined.verdict, parts=parts), examined.acts))]
 
     def _is_whole(self, text: str) -> bool:
+        if self.language == "input":
+            return True
         return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
 
     def _judged(self, text: str, around: Surroundings) -> Examined:
@@ -170,17 +225,66 @@ class Transcript:
             )
         else:
             whole = examine_python(self._ran, around)
-            parts = tuple(part for part in whole.verdict.parts if _key(part) not in self._known)
-        self._known |= {_key(part) for part in parts}
+            again = not self._suspects.isdisjoint(_names_in(text, ast.Load))
+            parts = tuple(part for part in whole.verdict.parts if again or _python_key(part) not in self._known)
+            if any(part.label == "dangerous" for part in parts):
+                self._suspects |= _names_in(text, ast.Store)
+        self._known |= {_key(part) if self.language == "shell" else _python_key(part) for part in parts}
         alone = examine_command(text, around) if self.language == "shell" else examine_python(text, around)
         if not parts:
             return alone
-        worst = max(parts, key=lambda part: (part.hardline, part.label == "dangerous", part.severity))
-        verdict = msgspec.structs.replace(
-            whole.verdict, label=worst.label, category=worst.category, severity=worst.severity, reason=worst.reason,
-            decoded=worst.decoded, hardline=any(part.hardline for part in parts), parts=parts, start=0, end=len(text),
-        )  # fmt: skip
-        return Examined(verdict, alone.acts)
+        return Examined(_worst(whole.verdict, parts, text), alone.acts)
+
+
+def _worst(verdict: Verdict, parts: tuple[Part, ...], text: str) -> Verdict:
+    """The verdict with these parts alone."""
+    if not parts:
+        return msgspec.structs.replace(NOTHING, decoded=text, end=len(text))
+    worst = max(parts, key=lambda part: (part.hardline, part.label == "dangerous", part.severity))
+    return msgspec.structs.replace(
+        verdict, label=worst.label, category=worst.category, severity=worst.severity, reason=worst.reason,
+        decoded=worst.decoded, hardline=any(part.hardline for part in parts), parts=parts, start=0, end=len(text),
+    )  # fmt: skip
+
+
+def _escapes(keys: str) -> list[str]:
+    """The commands that keys may hand to a shell. How many keys of a filter name its lines cannot be known."""
+    found = [text for match in _TERMINAL.finditer(keys) for text in match.groups() if text]
+    for match in _ESCAPE.finditer(keys):
+        if match["command"] is not None:
+            found.append(match["command"].lstrip("! \t"))
+        else:
+            found += [match["filter"][skipped:] for skipped in range(3)]
+    return [text for text in found if text.strip()]
+
+
+def _without_taken_back(keys: str) -> str:
+    """The keys without those that a backspace took back."""
+    kept: list[str] = []
+    for key in keys:
+        if key in _BACKSPACE:
+            del kept[-1:]
+        else:
+            kept.append(key)
+    return "".join(kept).rstrip("\r\n")
+
+
+def _python_key(part: Part) -> tuple[str, str, str]:
+    """The same for a whole text and for one that goes on."""
+    return part.rule, part.reason, part.path
+
+
+def _names_in(text: str, use: type[ast.expr_context]) -> frozenset[str]:
+    """The names that a Python text reads or binds."""
+    nodes = list(ast.walk(ast.parse(text)))
+    found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, use)}
+    if use is ast.Store:
+        found |= {
+            node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
+        found |= {(one.asname or one.name).partition(".")[0] for node in nodes for one in getattr(node, "names", ())
+                  if isinstance(one, ast.alias)}  # fmt: skip
+    return frozenset(found)
 
 
 def _key(part: Part) -> tuple[str, str, str]:

@@ -148,6 +148,16 @@ def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -
     return _examine_call(["write", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
+def examine_input(argv: Sequence[str], text: str, around: Surroundings = NOTHING_KNOWN) -> Examined:
+    """What a program would do with this text on its standard input."""
+    words = list(map(to_bytes_text, argv))
+
+    def judge(call: Call) -> None:
+        call.machine.run_argv(words, call.shell, to_bytes_text(text), {})
+
+    return _examine_call(words, text, around, judge)
+
+
 def join_changes(examined: Examined, written: Sequence[str], deleted: Sequence[str], around: Surroundings) -> Examined:
     """The same with what it means that these files change too, which its text does not name."""
     parts = [*examine_writes(written, around).verdict.parts, *_examine_deletes(deleted, around).verdict.parts]

@@ -114,6 +114,8 @@ class PolicyDoor:
         if transcript is None:
             await self._passed(task, f"{len(data)} characters typed into {program}", around, spot)
             return
+        if transcript.language in ("input", "keys"):
+            await self._passed(task, f"{len(data)} characters typed into {program}", around, spot)
         if transcript.is_ahead:
             await self._passed(task, f"{len(data)} characters typed into {program}, before a shell", around, spot)
         typing = transcript.copy()  # what is refused is not typed: what was typed before still waits for its end
@@ -219,7 +221,7 @@ class PolicyDoor:
         name = (said.readers[-1].program if said.readers else "") or "a program that begins or ends"
         if found:
             reader, language = found[-1]
-            return _kept(kept, process, reader.pid, language, ahead=False), reader.program
+            return _kept(kept, process, reader.pid, language, ahead=False, argv=reader.argv), reader.program
         if not said.programs or any(map(may_read_code, said.programs)):  # a shell around it reads what it leaves
             return _kept(kept, process, 0, "shell", ahead=True), name
         return None, name
@@ -249,15 +251,17 @@ class PolicyDoor:
 
 
 def _kept(
-    kept: dict[str, tuple[int, Transcript]], process: ProcessInfo, pid: int, language: Language, *, ahead: bool
-) -> Transcript:
+    kept: dict[str, tuple[int, Transcript]], process: ProcessInfo, pid: int, language: Language, *, ahead: bool,
+    argv: Sequence[str] = (),
+) -> Transcript:  # fmt: skip
     """What that program has been typed so far; a new one begins anew."""
     before = kept.get(process.id)
     if before is None or before[0] != pid or before[1].language != language or before[1].is_ahead != ahead:
         # Whoever reads the rest of a line reads its beginning, and lines that came before it was there.
         half, ran = (before[1].half, before[1].ahead) if before is not None else ("", "")
         ran = ran if language == "shell" else ""
-        kept[process.id] = before = (pid, Transcript(language, terminal=process.pty, ahead=ahead, half=half, ran=ran))
+        typed = Transcript(language, terminal=process.pty, ahead=ahead, half=half, ran=ran, argv=argv)
+        kept[process.id] = before = (pid, typed)
     return before[1]
 
 

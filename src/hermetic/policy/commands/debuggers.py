@@ -31,6 +31,9 @@ def judge_gdb(call: Call) -> str | None:
                     _gdb_command(call, line)
             continue
         _gdb_command(call, value)
+    if call.stdin is not None and is_plain(call.stdin):
+        for line in call.stdin.split("\n"):
+            _gdb_command(call, line)
     at = next((n for n, arg in enumerate(call.args) if arg in ("--args", "-args", "--")), -1)
     if at >= 0 and any(arg in ("run", "r", "-ex") for arg in call.args):
         call.run(call.args[at + 1 :])

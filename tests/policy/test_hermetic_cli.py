@@ -107,10 +107,19 @@ async def test_local_commands_do_not_reach_the_runtime_directory(tmp_path: Path)
         assert await status("terminal", command="ls") == "None"
         assert await status("terminal", command=f"cat {root}/*/env.json") == "blocked"
         assert await status("terminal", command=f"cat {root}/t-1/env.json") == "blocked"
+        assert await status("terminal", command=f"cat {root.parent}/{root.name[:1]}*/*/env.json") == "blocked"
         assert await status("terminal", command="grep -r token link/") == "blocked"
         assert await status("terminal", command=f"rm -rf {root}") == "blocked"
         assert await status("terminal", command=f"echo x > {root}/t-1/env.json") == "blocked"
         assert await status("execute_code", code=f"print(open('{root}/t-1/env.json').read())") == "blocked"
         assert await status("write_file", path=f"{root}/t-1/env.json", content="{}") == "blocked"
+        for path in (f"{root}/t-1/env.json", "link/t-1/env.json"):
+            assert "error" in json.loads(await toolbox.call("read_file", {"path": path}, task_id="records"))
+        own = next(root.glob("*/env.json"))
+        for record in (own, tmp_path / "link" / own.relative_to(root)):
+            answer = json.loads(await toolbox.call("read_file", {"path": str(record)}, task_id="records"))
+            assert "protected" in answer["error"], answer
+        answer = await toolbox.call("search_files", {"pattern": "token", "path": str(root)}, task_id="records")
+        assert own.name not in answer, answer
     finally:
         await toolbox.close(remove=True)

@@ -16,7 +16,7 @@ from hermetic.files.arguments import PATCH_DESCRIPTION, PatchArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.named import NamedFiles
-from hermetic.files.protected import READ, write_bounds
+from hermetic.files.protected import read_bounds, write_bounds
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
 
@@ -144,7 +144,7 @@ async def _is_hidden(environment: Environment, paths: Sequence[str]) -> bool:
     """Whether one of the files is of those that read_file does not show."""
     try:
         for path in paths:
-            await environment.file_status(path, missing=True, bounds=READ)
+            await environment.file_status(path, missing=True, bounds=read_bounds())
     except NotPermitted:
         return True
     return False

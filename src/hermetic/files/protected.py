@@ -1,6 +1,9 @@
 """Paths that no tool reads or writes, whoever asks: patterns of true paths, held to by the resident."""
 
+import os
+
 from hermetic.contract.files import Bounds
+from hermetic.environments.records import runtime_path
 
 _FOLDERS = (".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud")
 _FILES = (".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials")
@@ -16,14 +19,21 @@ SYSTEM = (
     "/sys/*", "/run/docker.sock", "/var/run/docker.sock", "/run/podman/*", "/run/containerd/*",
 )  # fmt: skip
 OURS = (
-    "~/.config/hermetic/*", "~/.local/state/hermetic/*", "~/.hermes/*", "*/hermetic.toml", "/run/user/*/hermetic/*",
+    "~/.config/hermetic/*", "~/.local/state/hermetic/*", "~/.hermes/*", "*/hermetic.toml",
 )  # fmt: skip
 PROCESSES = ("/proc/*/environ", "/proc/*/mem", "/proc/kcore")
 VARIABLES = ("*/.env", "*/.env.local", "*/.env.production", "*/.env.development", "*/.env.staging", "*/.env.test")
 
-READ = Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, "~/.config/hermetic/*"))
+
+def read_bounds() -> Bounds:
+    """What no tool reads: credentials, variables of processes, and the records of environments with their tokens."""
+    return Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, *_records(), "~/.config/hermetic/*"))
 
 
 def write_bounds(root: str | None) -> Bounds:
     """Where a tool may write: below the root, if there is one, and nothing that is protected."""
-    return Bounds(root=root, deny=(*CREDENTIALS, *SYSTEM, *OURS))
+    return Bounds(root=root, deny=(*CREDENTIALS, *SYSTEM, *OURS, *_records()))
+
+
+def _records() -> tuple[str, ...]:
+    return "/run/user/*/hermetic/*", f"{os.path.realpath(runtime_path())}/*"

@@ -15,7 +15,7 @@ from hermetic.files.documents import as_text, is_document
 from hermetic.files.kinds import BINARY_ENDINGS, image_type
 from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.named import NamedFiles
-from hermetic.files.protected import READ
+from hermetic.files.protected import read_bounds
 from hermetic.session.environment import Environment
 from hermetic.session.task import Task
 
@@ -27,14 +27,19 @@ REFUSED = "refused: these lines were read again and again and have not changed; 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:
     """What the lines are, or why there are none."""
     limit = min(asked.limit, READ_LINES.value)
-    async with task.place(NamedFiles(task, [asked.path], READ, writes=False)) as environment:
+    async with task.place(NamedFiles(task, [asked.path], read_bounds(), writes=False)) as environment:
         path = asked.path
         if is_document(path):
             return await task.interruptible(_document(task, environment, asked, limit))
         try:
             page = await task.interruptible(
                 environment.read_lines(
-                    path, asked.offset, limit, width=4 * LONG_LINE.value, budget=4 * task.limits.read, bounds=READ
+                    path,
+                    asked.offset,
+                    limit,
+                    width=4 * LONG_LINE.value,
+                    budget=4 * task.limits.read,
+                    bounds=read_bounds(),
                 )
             )
         except FileNotFoundError:
@@ -136,7 +141,7 @@ def _binary(page: FilePage, path: str) -> Fields:
 async def _document(task: Task, environment: Environment, asked: ReadFileArguments, limit: int) -> Fields:
     """A notebook or office document, as text."""
     try:
-        content = await environment.read_content(asked.path, bounds=READ)
+        content = await environment.read_content(asked.path, bounds=read_bounds())
         lines = await asyncio.to_thread(_lines_of, asked.path, content.data)
     except FileNotFoundError:
         return await _missing(environment, asked.path)
@@ -156,7 +161,7 @@ def _lines_of(path: str, data: bytes) -> list[str]:
 async def _missing(environment: Environment, path: str) -> Fields:
     folder, name = posixpath.split(path)
     try:
-        names = await environment.list_names(folder or ".", bounds=READ)
+        names = await environment.list_names(folder or ".", bounds=read_bounds())
     except OSError:
         return _failed(f"{path} does not exist, nor does its directory")
     close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)

@@ -11,7 +11,7 @@ from hermetic.contract.limits import GROUPED_MATCHES, MATCH_LINE, SEARCH
 from hermetic.contract.tool import Fields, Tool
 from hermetic.files.arguments import SEARCH_DESCRIPTION, SearchFilesArguments
 from hermetic.files.memory import FileMemory, place_of
-from hermetic.files.protected import READ
+from hermetic.files.protected import read_bounds
 from hermetic.session.task import Task
 
 SPARE = 40  # characters of an answer around each result
@@ -36,7 +36,7 @@ async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArgumen
                     offset=asked.offset,
                     context=asked.context,
                     timeout=SEARCH.value,
-                    bounds=READ,
+                    bounds=read_bounds(),
                 )
             )
         except FileNotFoundError:

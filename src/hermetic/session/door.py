@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -320,11 +321,18 @@ def _with_records(examined: Examined, real: Sequence[tuple[str, str]], gone: tup
     Elsewhere it is out of reach: containers and sandboxes are shown their own socket, and hosts none of it.
     """
     root = os.path.realpath(runtime_path())
-    met = [path for _, path in real if f"{path}/".startswith(f"{root}/")]
+    met = [path for _, path in real if _may_lie_in(path, root)]
     met += [root] if f"{root}/".startswith(gone) else []
     return (
         join_ours(examined, list(dict.fromkeys(met)), "reaches into the records of environments") if met else examined
     )
+
+
+def _may_lie_in(path: str, root: str) -> bool:
+    """Whether a path, which may hold globs, is a directory or lies below it."""
+    parts, above = path.split("/"), root.split("/")
+    pairs = zip(parts, above, strict=False)
+    return len(parts) >= len(above) and all(one == two or fnmatchcase(two, one) for one, two in pairs)
 
 
 def _text(stdin: str | bytes | None) -> str | None:

@@ -10,13 +10,17 @@ from typing import Protocol
 import msgspec
 
 from benchmarks.figures import Row, row
-from benchmarks.measuring import Bench, Place, WrongResult, apart, in_turns, once
+from benchmarks.measuring import Bench, Place, WrongResult, apart, in_a_row, in_turns, once
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.contract.tool import Fields, Tool
 
 SETTLE = 0.2  # seconds in which the interpreter for the next script gets ready
 SCRIPT = "from hermetic_tools import noop\nprint(1)"
 FILE = "/tmp/hermetic-benchmark.txt"
+# A python3 in front of PATH that takes as long as a version manager's before it starts the interpreter.
+SHIM = """\
+mkdir -p ~/shims && printf '#!/bin/sh\\nsleep 0.05\\nexec %s "$@"\\n' "$(command -v python3)" > ~/shims/python3 &&
+chmod +x ~/shims/python3 && export PATH=~/shims:$PATH"""
 
 # Prints the seconds that each of many calls took.
 CALLS = """\
@@ -43,7 +47,10 @@ async def noop(task: object, asked: Nothing) -> Fields:
 
 async def codemode(bench: Bench, place: Place) -> list[Row]:
     """What calls cost, then what scripts do."""
-    return [*await _calls(bench, place), await _start(bench, place), await _warm(bench, place)]
+    return [
+        *await _calls(bench, place), await _start(bench, place), await _warm(bench, place),
+        await _in_a_row(bench, place, "row", "", ""), await _in_a_row(bench, place, "shim", SHIM, ", `python3` a shim"),
+    ]  # fmt: skip
 
 
 async def _calls(bench: Bench, place: Place) -> list[Row]:
@@ -91,6 +98,24 @@ async def _warm(bench: Bench, place: Place) -> Row:
     return row(
         f"{place.kind}.codemode-warm", f"a script, start to result, warm interpreter, {place.kind}", "ms", ours,
         target=place.target("codemode-warm"),
+    )  # fmt: skip
+
+
+async def _in_a_row(bench: Bench, place: Place, name: str, before: str, more: str) -> Row:
+    """Scripts without a pause between them, beside settled ones; `before` is a command that runs first."""
+    async with _scripts(place, warm=True) as run:
+        if before:
+            await run("", before)
+        await run(SCRIPT)
+
+        async def settled() -> list[float]:
+            await asyncio.sleep(SETTLE)
+            return await once(lambda: run(SCRIPT))()
+
+        ours, limit = await in_turns(bench.times(20, 4), in_a_row(lambda: run(SCRIPT), 4), settled)
+    return row(
+        f"{place.kind}.codemode-{name}", f"a script, start to result, in a row{more}, {place.kind}", "ms", ours,
+        limit=("the same with 0.2 s between them", limit), target=place.target(f"codemode-{name}"),
     )  # fmt: skip
 
 

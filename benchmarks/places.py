@@ -34,6 +34,8 @@ TARGETS: Mapping[str, Target] = {
     "codemode-read": Target(of="median", most=0.5),
     "codemode-start": Target(of="ratio", most=1.5),
     "codemode-warm": Target(of="median", most=5.0),
+    "codemode-row": Target(of="ratio", most=1.5),
+    "codemode-shim": Target(of="ratio", most=1.5),
 }
 
 LOCAL: Mapping[str, Target] = {

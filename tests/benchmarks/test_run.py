@@ -24,6 +24,7 @@ ROWS = {
     "local.cancel-worst", "local.kill", "local.kill-worst", "local.survivors", "local.jobs", "local.open",
     "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
     "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm",
+    "local.codemode-row", "local.codemode-shim",
     "local.file-first", "local.file-page", "local.file-memory", "local.read-file", "local.search", "local.search-own",
     "local.judging", "import", "import-open", "cli",
 }  # fmt: skip
@@ -34,7 +35,7 @@ ELSEWHERE = {
 }  # fmt: skip
 CONTAINER = {
     *ELSEWHERE, "settled-exec", "at-once", "at-once-memory", "codemode-call", "codemode-read", "codemode-start",
-    "codemode-warm",
+    "codemode-warm", "codemode-row", "codemode-shim",
 }  # fmt: skip
 # Kind, the variables that scripts/engines/up sets for it, and its rows.
 PLACES = (

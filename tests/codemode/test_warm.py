@@ -1,9 +1,13 @@
 """The interpreter that waits for the next script: used where it fits, no burden where not."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
+
+import pytest
 
 from hermetic.environments.starting import ended
 from hermetic.session.script import send_modules
@@ -12,19 +16,19 @@ from tests.codemode.scripted import Box, here, scripting
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
 
 
-async def waiting(box: Box) -> int:
-    """The pid of the interpreter that waits; a child of the resident with the argument for it."""
+async def waiting(box: Box) -> list[int]:
+    """The pids of the interpreter that forks and of the copy that waits, both children of the resident."""
     resident = (await box.info()).pid
     async with asyncio.timeout(20):
-        while not (found := spares_of(resident)):  # noqa: ASYNC110 (no event tells)
+        while len(found := spares_of(resident)) < 2:  # noqa: ASYNC110 (no event tells)
             await asyncio.sleep(0.01)
-    return found[0]
+    return found
 
 
 def spares_of(resident: int) -> list[int]:
-    """Those that sleep: the one before may not have been cleared away yet."""
+    """Those that sleep, the oldest first: the one before may not have been cleared away yet."""
     children = Path(f"/proc/{resident}/task/{resident}/children").read_text().split()
-    return [int(pid) for pid in children if is_spare(Path(f"/proc/{pid}"))]
+    return sorted(int(pid) for pid in children if is_spare(Path(f"/proc/{pid}")))
 
 
 def is_spare(process: Path) -> bool:
@@ -40,10 +44,11 @@ async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path
         first = (await box.code(WHO))["output"].split()
         assert first[1] == str(tmp_path)
         for _ in range(3):
-            pid = await waiting(box)
+            pids = await waiting(box)
             await box.call("terminal", command="cd /usr")
             said = (await box.code(WHO))["output"].split()
-            assert (int(said[0]), said[1], said[3]) == (pid, "/usr", "True")
+            assert (said[1], said[3]) == ("/usr", "True")
+            assert int(said[0]) in pids
         assert (await box.code("x = 1"))["status"] == "success"
         assert "NameError" in (await box.code("print(x)"))["error"]  # each begins anew
 
@@ -51,23 +56,29 @@ async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path
 async def test_one_that_does_not_fit_any_more_is_left_alone(tmp_path: Path) -> None:
     async with scripting(here(tmp_path), warm=True) as box:
         await box.code(WHO)
-        pid = await waiting(box)
+        pids = await waiting(box)
         await box.call("terminal", command="export LANG=POSIX")
         said = (await box.code(WHO))["output"].split()
-        assert int(said[0]) != pid
+        assert int(said[0]) not in pids
         assert said[2] == "POSIX"
         async with asyncio.timeout(20):
-            await ended(pid)
+            for pid in pids:
+                await ended(pid)
 
 
-async def test_one_that_was_killed_is_not_missed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+async def test_one_that_was_killed_is_not_missed(tmp_path: Path, which: tuple[int, ...]) -> None:
     async with scripting(here(tmp_path), warm=True) as box:
         await box.code(WHO)
-        pid = await waiting(box)
-        os.kill(pid, signal.SIGKILL)
+        pids = await waiting(box)
+        for number in which:
+            with contextlib.suppress(ProcessLookupError):  # a copy ends with its parent
+                os.kill(pids[number], signal.SIGKILL)
         async with asyncio.timeout(20):
-            await ended(pid)
-        assert (await box.code("print('on')"))["output"] == "on\n"
+            for number in which:
+                await ended(pids[number])
+        for _ in range(3):
+            assert (await box.code("print('on')"))["output"] == "on\n"
 
 
 async def test_modules_are_sent_again_where_others_have_taken_their_place(tmp_path: Path) -> None:
@@ -83,10 +94,11 @@ async def test_modules_are_sent_again_where_others_have_taken_their_place(tmp_pa
 async def test_it_keeps_no_environment_alive(tmp_path: Path) -> None:
     async with scripting(here(tmp_path) | {"lease": 0.3}, warm=True) as box:
         await box.code(WHO)
-        pid = await waiting(box)
+        pids = await waiting(box)
         await box.toolbox.close()
         async with asyncio.timeout(30):
-            await ended(pid)
+            for pid in pids:
+                await ended(pid)
 
 
 async def test_what_a_script_left_open_is_written_when_it_ends(tmp_path: Path) -> None:
@@ -114,3 +126,69 @@ async def test_a_module_of_ones_own_ends_as_python_ends_it(tmp_path: Path) -> No
         assert (answer["exit_code"], answer["output"]) == (4, "so\n")
         assert (tmp_path / "mine").read_text() == "kept"
         assert (await box.code("import sys; sys.exit('words')"))["error"].endswith("words")
+
+
+async def test_scripts_in_a_row_are_copies_of_one_interpreter(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), warm=True) as box:
+        await box.code("pass")
+        await waiting(box)
+        script = (
+            "import os, sys; print(id(sys.modules), os.getppid(), os.getsid(0) == os.getpid()); sys.modules['x'] = 1"
+        )
+        told = [(await box.code(script + "; assert 'y' not in sys.modules"))["output"] for _ in range(5)]
+        assert len(set(told)) == 1  # the same memory: none started anew
+        assert told[0].split()[1:] == [str((await box.info()).pid), "True"]
+
+
+async def test_many_scripts_at_once_are_all_answered(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), warm=True) as box:
+        await box.code("pass")
+        await waiting(box)
+        script = "import os, time; time.sleep(0.05); print(os.getpid())"
+        answers = await asyncio.gather(*(box.code(script) for _ in range(8)))
+        assert len({answer["output"] for answer in answers}) == 8
+        assert {answer["status"] for answer in answers} == {"success"}
+
+
+async def test_children_of_a_copy_are_ended_with_it(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), warm=True) as box:
+        await box.code("pass")
+        await waiting(box)
+        answer = await box.code(
+            "import os, subprocess, sys, time\n"
+            "started = subprocess.Popen(['sleep', '1000'], start_new_session=True).pid\n"
+            "forked = os.fork()\nif not forked:\n    os.setsid(); time.sleep(1000)\n"
+            "print(started, forked)"
+        )
+        assert answer["status"] == "success", answer
+        async with asyncio.timeout(20):
+            for pid in answer["output"].split():
+                await ended(int(pid))
+
+
+async def test_a_copy_ends_by_its_time(tmp_path: Path) -> None:
+    async with scripting(here(tmp_path), warm=True) as box:
+        await box.code("pass")
+        await waiting(box)
+        answer = await box.code("import time; print('on', flush=True); time.sleep(1000)", timeout=0.3)
+        assert (answer["status"], answer["output"]) == ("timeout", "on\n")
+        assert (await box.code("print('again')"))["output"] == "again\n"
+
+
+async def test_a_shim_is_passed_by_once_it_is_known_what_it_starts(tmp_path: Path) -> None:
+    shims, uses = tmp_path / "shims", tmp_path / "uses"
+    shims.mkdir()
+    shim = shims / "python3"
+    shim.write_text(f'#!/bin/sh\necho "$PWD" >> {uses}\nexec {sys.executable} "$@"\n')
+    shim.chmod(0o755)
+    (tmp_path / "other").mkdir()
+    place = here(tmp_path) | {"env": {"PATH": f"{shims}:{os.environ['PATH']}"}}
+    for warm in (False, True):
+        async with scripting(place, warm=warm) as box:
+            for _ in range(4):
+                assert (await box.code("import sys; print(sys.executable)"))["output"].strip() == sys.executable
+            assert uses.read_text().split() == [str(tmp_path)]
+            await box.call("terminal", command="cd other")  # where a shim may choose another
+            await box.code("pass")
+            assert uses.read_text().split() == [str(tmp_path), str(tmp_path / "other")]
+            uses.unlink()

@@ -48,8 +48,7 @@ class Process(Job):
         self.feed: Feed | None = None
         self.input_place: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
         try:
-            streams = self._open_streams(launch)
-            self.pid = spawn(launch, streams, self.pty, resident)
+            self._begin(launch, self._open_streams(launch))
         except OSError:
             self._close_parents_ends()
             raise
@@ -58,9 +57,12 @@ class Process(Job):
                 os.close(fd)
         if launch.stdin_fd is not None:
             os.close(launch.stdin_fd)  # on failure it is the caller's
-        resident.loop.on_exit(self.pid, self._exited)
         for drain in self.drains:
             drain.listen()
+
+    def _begin(self, launch: Launch, streams: tuple[int, int, int]) -> None:
+        self.pid = spawn(launch, streams, self.pty, self.resident)
+        self.resident.loop.on_exit(self.pid, self._exited)
 
     def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
         """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""

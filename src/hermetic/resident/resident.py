@@ -404,8 +404,7 @@ class Resident:
     def ask_strays(self, answer: Callable[[bool], None]) -> None:
         """Whether anything runs here besides the shells, known as a job or not."""
         ours = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
-        if self.scripts.spare is not None:
-            ours.add(self.scripts.spare.pid)
+        ours |= self.scripts.pids()
         answer(any(pid not in ours for pid in self.everything()))
 
 

@@ -5,8 +5,22 @@ import os
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 
-stream = sys.stdin.buffer
-magic, codes, packed = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+
+def take(size: int) -> bytes:  # no more than that: what follows may come with descriptors
+    pieces = []
+    while size:
+        pieces.append(os.read(0, size))
+        size -= len(pieces[-1])
+        if not pieces[-1]:
+            os._exit(1)
+    return b"".join(pieces)
+
+
+def take_part() -> bytes:
+    return take(int.from_bytes(take(4), "big"))
+
+
+magic, codes, packed = marshal.loads(take_part())
 sources = {}
 if magic != MAGIC_NUMBER:
     codes, sources = {}, marshal.loads(__import__("zlib").decompress(packed))
@@ -14,7 +28,9 @@ start = type(sys)("_hermetic_start")
 code = codes.get(start.__name__)
 exec(marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"), start.__dict__)
 start.offer(codes, sources)
-if len(sys.argv) > 1:  # ahead of its script: what many scripts need is there when it comes
+if sys.argv[1:] == ["asked"]:  # started by a shim: the next one is started without
+    os.write(0, os.fsencode(sys.executable) + b"\0")
+if sys.argv[1:] == ["warm"]:  # a parent: what many scripts need is there when they come
     wanted = "functools struct _socket atexit json re threading subprocess pathlib hermetic_tools _hermetic_frames"
     for name in wanted.split():
         try:
@@ -24,9 +40,11 @@ if len(sys.argv) > 1:  # ahead of its script: what many scripts need is there wh
     exec(compile("sys.stdout.write('')", "", "exec"))  # what it needs of memory is there, too
     gc.collect()
 gc.freeze()  # none of what is here by now is ever garbage
-place = stream.read(int.from_bytes(stream.read(4), "big"))
+if sys.argv[1:] == ["warm"]:
+    start.fork_scripts()
+place = take_part()
 if place:
     os.chdir(place)
     os.environ["PWD"] = os.getcwd()
-script, variables = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+script, variables = marshal.loads(take_part())
 start.run(script, variables)

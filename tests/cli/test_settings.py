@@ -224,3 +224,11 @@ def test_the_library_reads_no_settings(where: Where) -> None:
     with library.blocking.Toolbox() as toolbox:
         assert "none" in toolbox.call("terminal", {"command": "echo ${A-none}"}, task_id="reads no settings")
         toolbox.close(remove=True)
+
+
+def test_code_knows_the_password_of_the_original(where: Where) -> None:
+    where.setenv("SUDO_PASSWORD", "pass-of-the-user")
+    (where.project / "s.py").write_text("print('pass-of-' + 'the-user')\n")
+    done = hermetic("code", "--json", "s.py")
+    assert done.returncode == 0
+    assert b"pass-of-the-user" not in done.stdout

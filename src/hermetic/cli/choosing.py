@@ -93,24 +93,24 @@ def settings_here(kind: str | None = None) -> "Settings | None":
 
     None where nothing is set: settings take their time to be imported, and most people have none.
     """
-    here = _here()
-    if kind is None and not _has_settings(os.environ, here):
+    if kind is None and not _has_settings(os.environ, here()):
         return None
-    settings: Settings = importlib.import_module("hermetic.config").load(here, kind=kind)
+    settings: Settings = importlib.import_module("hermetic.config").load(here(), kind=kind)
     return settings
 
 
-def _here() -> str:
+def here() -> str:
+    """The directory whose settings hold."""
     try:
         return os.getcwd()
     except FileNotFoundError:  # it was removed: there is no project around us then
         return "/"
 
 
-def _has_settings(environ: Mapping[str, str], here: str) -> bool:
+def _has_settings(environ: Mapping[str, str], directory: str) -> bool:
     """Whether there is anything to read."""
     base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', '')}/.config"
-    above = [here]
+    above = [directory]
     while above[-1] != os.path.dirname(above[-1]):
         above.append(os.path.dirname(above[-1]))
     files = [f"{base}/hermetic/config.toml", *(os.path.join(at, "hermetic.toml") for at in above)]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermetic.cli.choosing import add_environment_options, given_options, in_words_of_the_shell, settings_here
+from hermetic.cli.choosing import add_environment_options, given_options, here, in_words_of_the_shell
 from hermetic.cli.dispatch import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.progress import slow_start, tell_progress
 from hermetic.cli.report import one_line, print_json
 from hermetic.codemode.answer import STDERR
 from hermetic.codemode.arguments import CodeLimits, CodeOptions
-from hermetic.config import Settings
+from hermetic.config import Settings, load
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
 from hermetic.toolbox import Toolbox
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
     task = arguments.task or f"code-{secrets.token_hex(6)}"
-    settings = settings_here(arguments.env) or Settings()
+    settings = load(here(), kind=arguments.env)
     broken: list[BrokenPipeError] = []
 
     def show(_: str, stream: str, data: bytes) -> None:

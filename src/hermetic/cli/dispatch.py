@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-from hermetic.cli.report import one_line
 from hermetic.cli.streams import discard_output, open_missing_streams, print_what_can_be_printed
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
+from hermetic.contract.printable import one_line
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]

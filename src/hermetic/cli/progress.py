@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hermetic.cli.report import one_line
+from hermetic.contract.printable import one_line
 
 SLOW_SECONDS = 1.5  # for a start before it is told of
 

@@ -1,6 +1,5 @@
 """What commands print for people and for machines: tables, ages, sizes, JSON."""
 
-import json
 import os
 import re
 import sys
@@ -9,12 +8,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hermetic.contract.printable import is_printable
+from hermetic.contract.printable import is_printable, one_line
+
+__all__ = ["age", "one_line", "print_json", "print_table", "size", "span"]
 
 _SPECIAL = re.compile(r"[^\n -~]")
 LEAST_COLUMNS = 20  # of the last column of a table
 MOST_COLUMNS = 1000
-_SPELLED = {"\t": " ", "\n": "⏎", "\r": "⏎"}
 
 
 def print_json(value: object) -> None:
@@ -32,7 +32,8 @@ def _is_unicode(encoding: str | None) -> bool:
 
 def _escape(char: str) -> str:
     """As JSON spells a character in a string; outside of strings there are none of these."""
-    return json.dumps(char)[1:-1]
+    data = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{data[at]:02x}{data[at + 1]:02x}" for at in range(0, len(data), 2))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -48,12 +49,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def _columns() -> int:
     """Columns of the terminal; plenty where there is none."""
     return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
-
-
-def one_line(text: str, most: int = 200) -> str:
-    """Text from elsewhere as one line in which a terminal finds nothing to act on, hide or turn around."""
-    plain = "".join(char if is_printable(char) else _SPELLED.get(char, "�") for char in text[: most + 1])
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def age(since: float) -> str:

@@ -6,6 +6,7 @@ Text that comes from an environment, a task's name or a command passes through h
 import unicodedata
 
 _KEPT = ("\n", "\t")
+_IN_LINE = {"\t": " ", "\n": "⏎", "\r": "⏎"}
 # Format and control characters (bidi among them), halves of surrogate pairs, unassigned, separators but the space.
 _UNSEEN = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 # Letters and marks that show nothing: fillers, joiners, variation selectors.
@@ -31,3 +32,9 @@ def is_printable(char: str) -> bool:
 def _spelled(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """Text from elsewhere as one line of so many characters; `⏎` is a line's end, `�` what is not printable."""
+    plain = "".join(char if is_printable(char) else _IN_LINE.get(char, "�") for char in text[: most + 1])
+    return plain if len(plain) <= most else plain[: most - 1] + "…"

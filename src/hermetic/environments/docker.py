@@ -115,7 +115,7 @@ class Docker:
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
         """Makes a container whose main process is the resident. Raises EnvironmentUnavailable, ConfigError."""
         if self._options.persistent and not id.startswith("t-"):
-            raise ConfigError("persistent keeps the files of a task; open it with task=…", setting="persistent")
+            raise ConfigError("persistent keeps the files of a task; name a task for it", setting="persistent")
         client = find_client(self.kind)
         plan = Plan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()

@@ -4,9 +4,12 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.records import RECORD, DamagedRecord, Records, id_for_task, new_id
@@ -69,6 +72,31 @@ def test_a_record_that_names_what_is_not_its_own_is_damaged(records: Records, fi
         records.read("e-1")
     assert caught.value.state == "damaged"
     assert (records.all(), records.damaged()) == ([], ["e-1"])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["/", "/etc", "..", "e-1", "/var/tmp/x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from(EnvironmentRecord.__struct_fields__), JSON, max_size=4), cut=st.floats(0, 1)
+)
+def test_whatever_a_record_says_only_its_own_is_named_by_it(changes: dict[str, object], cut: float) -> None:
+    with TemporaryDirectory() as directory:
+        records = Records(Path(directory))
+        records.make_directory("e-1")
+        sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.mark}.0a1b")
+        text = msgspec.json.encode(msgspec.to_builtins(sound) | changes)
+        (records.root / "e-1" / RECORD).write_bytes(text if cut > 0.2 else text[: int(len(text) * cut * 5)])
+        try:
+            read = records.read("e-1")
+        except DamagedRecord:
+            return
+        assert read is not None
+        assert (read.id, os.path.realpath(read.directory)) == ("e-1", os.path.realpath(records.root / "e-1"))
+        assert read.spool is None or os.path.basename(read.spool).startswith(f"e-1.{records.mark}.")
 
 
 def test_a_record_that_cannot_be_looked_at_is_not_taken_for_missing(records: Records) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from hermetic.environments.docker import Docker
 from hermetic.environments.records import RECORD, Records, runtime_root
 from hermetic.environments.ssh import Ssh
 from hermetic.environments.starting import ended
+from hermetic.environments.unix_socket import listeners
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
@@ -28,11 +30,21 @@ def damage(task: str) -> int:
     return record.pid
 
 
-async def test_a_damaged_record_of_a_living_environment_gives_no_second_one() -> None:
-    async with hermetic.open("local", task="harmed", login=False) as env:
+@pytest.mark.parametrize("kind", ["local", "docker"])
+async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind: str) -> None:
+    options: dict[str, Any] = {}
+    if kind == "docker":
+        need_engine(kind)
+        options = {"image": need_variable("IMAGE_BASE")}
+    async with hermetic.open(kind, task="harmed", **options) as env:
         await env.run("X=1")
-        pid = damage("harmed")
-        for attempt in (hermetic.open("local", task="harmed"), hermetic.attach("harmed"), hermetic.attach(env.id)):
+        damage("harmed")
+        (pid,) = listeners(runtime_root() / env.id)
+        for attempt in (
+            hermetic.open(kind, task="harmed", **options),
+            hermetic.attach("harmed"),
+            hermetic.attach(env.id),
+        ):
             with pytest.raises(Unreachable, match="hermetic rm") as caught:
                 await attempt
             assert caught.value.state == "damaged"
@@ -43,10 +55,10 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one() ->
         assert done.stdout.decode() == f"harmed: its record was damaged; ended process {pid}\n", done.stderr
         await ended(pid)
     assert not is_alive(pid)
-    async with hermetic.open("local", task="harmed", login=False) as new:
+    async with hermetic.open(kind, task="harmed", **options) as new:
         assert (await new.run('echo "[$X]"')).output == "[]\n"
         await new.close(remove=True)
-    assert os.listdir(runtime_root()) == []
+    assert os.listdir(runtime_root()) in ([], ["janitor"])
 
 
 async def test_a_damaged_record_of_an_environment_that_is_gone_makes_room() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import CLIENTS, REACH
+from hermetic.contract.limits import CLIENTS, GREETING, REACH
 from hermetic.environments.records import Records, runtime_root
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
@@ -68,6 +68,7 @@ def held(kind: str) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def less_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_room(monkeypatch, 1.0)
+    monkeypatch.setattr("hermetic.link.connection.GREETING", msgspec.structs.replace(GREETING, value=2.0))
 
 
 def wait_for_room(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -99,12 +98,14 @@ class Records:
         """What a record names that was not made for it: what is removed with it must lie where we put it."""
         if record.id != id:
             return f"it names the id {record.id!r}"
-        if os.path.realpath(record.directory) != os.path.realpath(self.root / id):
+        own = f"{self.root}/{id}"
+        if record.directory != own and os.path.realpath(record.directory) != os.path.realpath(own):
             return f"it names the directory {record.directory!r}"
         if record.spool is not None:
-            name = rf"{id}\.{mark_of(Path(record.directory).parent)}\.\w+"
             folder, _, last = record.spool.rpartition("/")
-            if os.path.normpath(record.spool) != record.spool or not folder or not re.fullmatch(name, last):
+            rest = last.removeprefix(f"{id}.{mark_of(os.path.dirname(record.directory))}.")
+            is_whole = bool(folder) and os.path.normpath(record.spool) == record.spool
+            if not is_whole or rest == last or not rest.isalnum():
                 return f"it names the spool {record.spool!r}"
         return None
 
@@ -131,12 +132,12 @@ class Records:
 
     def set_stalled(self, id: str, is_stalled: bool) -> None:
         """Remembers since when an environment does not answer, for the next caller; or that it answers again."""
-        path = self.root / id / STALLED
+        path = f"{self.root}/{id}/{STALLED}"
         with contextlib.suppress(OSError):  # the directory goes with the environment
             if is_stalled:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             else:
-                path.unlink()
+                os.unlink(path)
 
     def stalled_since(self, id: str) -> float | None:
         """When it was first seen that an environment does not answer, in seconds since 1970; None while it does."""
@@ -185,7 +186,7 @@ class Records:
         return locked_at_once(self.root / f"{id}.lock")
 
 
-def mark_of(root: Path) -> str:
+def mark_of(root: str | Path) -> str:
     """The mark of a runtime directory."""
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 

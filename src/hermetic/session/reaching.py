@@ -45,7 +45,7 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
         except (OSError, EnvironmentUnavailable) as error:
             if isinstance(error, FileNotFoundError | Unanswered) and await _is_gone(backend, record, error):
                 return None
-            problem = unreachable(error, record)
+            problem = unreachable(error, record, records.stalled_since(record.id))
             is_passing = isinstance(problem, Unreachable) and problem.state != "broken"
             if not is_passing or time.monotonic() + pause > until:
                 if isinstance(problem, Unreachable) and problem.state == "stalled":
@@ -107,11 +107,12 @@ async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception
         return False
 
 
-def unreachable(error: Exception, record: EnvironmentRecord) -> EnvironmentUnavailable:
-    """What a caller should hear of an environment that may live: what is the matter, and what to do."""
+def unreachable(error: Exception, record: EnvironmentRecord, since: float | None) -> EnvironmentUnavailable:
+    """What a caller should hear of an environment that may live: what is the matter, since when, and what to do."""
     name = record.task or record.id
+    seen = "" if since is None else f" (seen first {time.time() - since:.0f} s ago)"
     advice: dict[State, str] = {
-        "stalled": f"its resident does not answer: wait and try again, or end it from outside: hermetic rm {name}",
+        "stalled": f"its resident does not answer{seen}: wait and try again, or end it: hermetic rm {name}",
         "full": "close one of its clients, then try again",
         "busy": _scarcity(),
     }

@@ -106,7 +106,6 @@ TOKENS: tuple[Token, ...] = (
 )  # fmt: skip
 
 SHORTEST = 16  # characters of any form, none of them a blank: most prose has no such word
-_LONG = re.compile(rf"\S{{{SHORTEST}}}")
 
 # The one form without a fixed text: the number of an account in base64, a time, a signature.
 _DISCORD = re.compile(r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])")
@@ -126,11 +125,12 @@ class TokenFinder:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Where tokens stand; those that documentation uses as examples are left out."""
-        if not _LONG.search(text):
+        long = "\n".join(word for word in text.split() if len(word) >= SHORTEST)  # most of a text are short words
+        if not long:
             return
         for token in self._tokens:
             for keyword in token.keywords:
-                if keyword in text:
+                if keyword in long:
                     for match in self._pattern(token, keyword).finditer(text):
                         if span := _whole(text, match, token):
                             yield span

@@ -1,5 +1,7 @@
 """The user's own rules: what they apply to, and which are refused when they are read."""
 
+import time
+
 import pytest
 
 from hermetic.approvals.matching import Ground
@@ -306,3 +308,26 @@ def test_one_exact_command_of_such_a_program_can_be_allowed() -> None:
     )
     parts = examine_command("sudo systemctl stop app").verdict.parts
     assert not any(rules.allows(part, GROUND) for part in parts)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf " + " ".join(f"'a{n}'*{'b*' * 200}/x" for n in range(400)),
+        "rm -rf " + "/".join(["*"] * 2000),
+        "touch " + " ".join(f"{'x' * 250}{n}" for n in range(1500)),
+        "npm " + "--a b " * 3000 + "publish",
+        "git push " + "-f " * 3000,
+    ],
+    ids=["globs", "deep", "long names", "options", "flags"],
+)
+def test_rules_take_bounded_time(command: str) -> None:
+    rules = Rules(
+        [MIGRATIONS, rule("deny", "rm src/axbyc/x", path="src/*x*y*/**"), DENY_PUSH],
+        ["npm publish*", "git push --force*", "*x*y*z*"],
+    )
+    acts = examine_command(command).acts
+    begun = time.thread_time()
+    rules.denied(command, acts, GROUND)
+    list(rules.asked(acts, GROUND))
+    assert time.thread_time() - begun < 2  # a tenth of that on an idle machine

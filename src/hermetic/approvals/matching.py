@@ -6,12 +6,16 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from hermetic.approvals.readings import ends, readings, texts
+from hermetic.approvals.readings import ends, readings
 from hermetic.approvals.settings import RuleSettings
 from hermetic.policy.acts import Act
 from hermetic.policy.hosts import hosts_in
-from hermetic.policy.marks import GLOBS, STAR, UNKNOWN, has_glob, is_known
+from hermetic.policy.marks import GLOBS, STAR, has_glob, is_known
 from hermetic.policy.network import ipv4
+
+# Of a path with globs that is compared with a rule's; a longer one counts as what the rule names.
+MOST_PARTS = 64
+MOST_CHARACTERS = 64
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -45,11 +49,6 @@ def words_of(act: Act, ground: Ground, *, loosely: bool = True) -> list[tuple[st
         inner = act.path.removeprefix(ground.workspace.rstrip("/") + "/")
         return [("rm", "-rf", inner) if act.scope == "tree" else ("rm", inner)]
     return []
-
-
-def command_texts(act: Act, ground: Ground) -> list[str]:
-    """The command lines that a glob of commands may name."""
-    return [text for words in words_of(act, ground) for text in texts(words)]
 
 
 def hosts_of(act: Act) -> list[str]:
@@ -102,18 +101,19 @@ def _glob(pattern: str) -> "re.Pattern[str]":
 # -- two patterns that may meet
 def _may_touch(act: Act, pattern: str) -> bool:
     """Whether an act may touch what a rule's whole glob names. Both may hold globs, and the act unknown parts."""
-    if is_known(act.path) and not has_glob(act.path) and _glob(pattern).fullmatch(act.path):
-        return True
-    acted = _parts(act.path)
     ruled = pattern.removesuffix("/**").strip("/").split("/")
-    only_below = act.scope == "one" and pattern.endswith("/**") and bool(acted) and has_glob(acted[-1])
-    if _meet(acted, [*ruled, *(["*"] if only_below else []), "**"]):
-        return True
-    if act.deed != "delete" or act.scope == "one":
-        return False
-    # A directory goes with what a rule names in it, as far as the rule names it without globs.
     fixed = next((at for at, part in enumerate(ruled) if "*" in part or "?" in part), len(ruled))
-    return _meet([*acted, "**"], ruled[:fixed]) if fixed else False
+    takes_all = act.deed == "delete" and act.scope != "one" and fixed > 0  # a directory goes with what is named in it
+    if is_known(act.path) and not has_glob(act.path):
+        above = takes_all and "/".join(["", *ruled[:fixed], ""]).startswith(act.path.rstrip("/") + "/")
+        return above or bool(_glob(pattern).fullmatch(act.path))
+    acted = _parts(act.path)
+    if len(acted) > MOST_PARTS:
+        return True
+    only_below = act.scope == "one" and pattern.endswith("/**") and bool(acted) and has_glob(acted[-1])
+    return _meet(acted, [*ruled, *(["*"] if only_below else []), "**"]) or (
+        takes_all and _meet([*acted, "**"], ruled[:fixed])
+    )
 
 
 def _parts(path: str) -> list[str]:
@@ -128,15 +128,20 @@ def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _names_meet(one: str, other: str) -> bool:
     """Whether there is a name that both name; the shell's globs pass over a leading dot."""
-    if (one[:1] and one[0] in GLOBS and other.startswith(".")) or (other[:1] in tuple(GLOBS) and one.startswith(".")):
+    if not has_glob(one):
+        return fnmatchcase(one, other)
+    if one[0] in GLOBS and other.startswith("."):
         return False
+    if len(one) > MOST_CHARACTERS:
+        return True
     return _overlap(_characters(one), _characters(other), lambda a, b: a == b or "?" in (a, b), "*")
 
 
 def _characters(name: str) -> list[str]:
-    """Its characters, with `*` for any and `?` for one that is not known."""
-    found = re.sub(rf"{GLOBS[2]}[^\]]*\]", "?", name).replace(STAR, "*").replace(GLOBS[1], "?").replace(GLOBS[2], "?")
-    return ["*" if char in UNKNOWN else char for char in found]
+    """Its characters, with `*` for any and `?` for one."""
+    return list(
+        re.sub(rf"{GLOBS[2]}[^\]]*\]", "?", name).replace(STAR, "*").replace(GLOBS[1], "?").replace(GLOBS[2], "?")
+    )
 
 
 def _overlap(one: Sequence[str], other: Sequence[str], equal: Callable[[str, str], bool], many: str) -> bool:

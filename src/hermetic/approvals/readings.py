@@ -141,16 +141,12 @@ def skipping(program: Program, words: tuple[str, ...], places: set[int]) -> set[
     return found
 
 
-def texts(words: tuple[str, ...]) -> Iterator[str]:
-    """The command lines that a glob of commands may name: as given, without options before the verb, and with each
-    option right behind the verb."""
-    program = _PROGRAMS.get(words[0].rsplit("/", 1)[-1], _UNKNOWN) if words else _UNKNOWN
-    for reading in readings(words):
-        yield " ".join(reading)
-        options = [word for word in reading[1:] if word.startswith("-")]
-        for at in skipping(program, reading, {1}):
-            operands = [word for word in reading[at + 1 :] if not word.startswith("-")]
-            yield " ".join((reading[0], *reading[at:]))
-            yield " ".join((reading[0], reading[at], *operands))
-            for option in options[:20]:
-                yield " ".join((reading[0], reading[at], option, *operands))
+def is_named(words: tuple[str, ...], glob: str) -> bool:
+    """Whether a glob of command lines names a program's words in any spelling; without `*` at its end, all of them."""
+    name, *wanted = glob.split()
+    for reading in readings(tuple(map(str.lower, words))):
+        if fnmatchcase(reading[0].rsplit("/", 1)[-1], name):
+            found = ends(reading, tuple(wanted))
+            if found if glob.endswith("*") else len(reading) in found:
+                return True
+    return False

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from hermetic.approvals.matching import Ground, applies, command_texts, is_below, is_inside
+from hermetic.approvals.matching import Ground, applies, is_below, is_inside, words_of
+from hermetic.approvals.readings import is_named
 from hermetic.approvals.settings import RuleSettings
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.verdict import Part
@@ -110,9 +111,12 @@ class Rules:
     def _denied_glob(self, text: str, acts: Sequence[Act], ground: Ground) -> str | None:
         if not self._deny:
             return None
-        texts = dict.fromkeys([text, *(shown(one) for act in acts for one in command_texts(act, ground))])
-        folded = [" ".join(one.lower().split()) for one in texts]
-        return next((glob for glob in self._deny for one in folded if fnmatchcase(one, glob)), None)
+        programs = [words for act in acts for words in words_of(act, ground)]
+        folded = [" ".join(one.lower().split()) for one in (text, *(shown(" ".join(words)) for words in programs))]
+        for glob in self._deny:
+            if any(fnmatchcase(one, glob) for one in folded) or any(is_named(words, glob) for words in programs):
+                return glob
+        return None
 
 
 def _only_changes(part: Part) -> bool:

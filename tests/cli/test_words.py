@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import hermetic as library
 from hermetic.cli.dispatch import COMMANDS, main
 from tests.cli.program import hermetic
 from tests.cli.test_attach import terminal
@@ -122,3 +123,15 @@ async def test_a_slow_start_is_told_at_a_terminal(
         await shown.until(b"hermetic: starting docker from the image ")
         await asyncio.to_thread(slow_engine.unlink)
         assert await shown.left() == 125
+
+
+async def test_the_task_or_process_that_was_probably_meant_is_named() -> None:
+    async with library.open("local", task="release-notes") as environment:
+        try:
+            await environment.start("sleep 300", id="server")
+            for words, near in ((("rm", "relaese-notes"), "release-notes"), (("logs", "sevrer"), "server")):
+                done = await asyncio.to_thread(hermetic, *words)
+                assert done.returncode == 1
+                assert f"is known here; did you mean {near}? `hermetic " in done.stderr.decode()
+        finally:
+            await environment.close(remove=True)

@@ -65,13 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         words = ["version"]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        near = _did_you_mean(words[0], COMMANDS)
+        near = did_you_mean(words[0], COMMANDS)
         return complain(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
     command = _module(words[0]) if words and words[0] in COMMANDS else None
     parser, options = _parser(words[0] if command else None, command)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        near = _did_you_mean(unknown[0].partition("=")[0], options)
+        near = did_you_mean(unknown[0].partition("=")[0], options)
         tells = " ".join(["hermetic", *words[:1]]) if command else "hermetic"
         return complain(f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE)
     if command is None:
@@ -111,7 +111,8 @@ def _module(name: str) -> Command:
     return cast(Command, importlib.import_module(f"hermetic.cli.{name}"))
 
 
-def _did_you_mean(wrong: str, names: Iterable[str]) -> str:
+def did_you_mean(wrong: str, names: Iterable[str]) -> str:
+    """`did you mean run? ` where a name is near, else nothing."""
     near = difflib.get_close_matches(wrong, names, n=1)
     return f"did you mean {near[0]}? " if near else ""
 

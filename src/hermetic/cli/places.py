@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from hermetic.cli.dispatch import did_you_mean
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import (
     EnvironmentUnavailable,
@@ -67,7 +68,8 @@ def find_record(records: Records, wanted: str) -> EnvironmentRecord:
         ids = ", ".join(record.id for record in matching)
         raise InvalidArgument(f"{wanted!r} is the start of several ids: {ids}; give more of it", argument="task")
     if not matching:
-        raise EnvironmentUnavailable(f"no environment {wanted!r} is known here; `hermetic envs` lists them")
+        near = did_you_mean(wanted, [record.task or record.id for record in records.all()])
+        raise EnvironmentUnavailable(f"no environment {wanted!r} is known here; {near}`hermetic envs` lists them")
     return matching[0]
 
 
@@ -78,7 +80,8 @@ async def find_process(places: list[Place], wanted: str) -> Found:
     matching = matching or [found for found in known if wanted and found.info.id.startswith(wanted)]
     if not matching:
         unseen = "".join(f"; {problem}" for problem in problems_of(places))
-        message = f"no process {wanted!r} is known here; `hermetic ps -a` lists them{unseen}"
+        near = did_you_mean(wanted, [found.info.id for found in known])
+        message = f"no process {wanted!r} is known here; {near}`hermetic ps -a` lists them{unseen}"
         raise UnknownProcess(message, process_id=wanted)
     if len(matching) > 1:
         ids = ", ".join(f"{found.info.id} in {found.environment.task or found.environment.id}" for found in matching)

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hermetic import Cancelled, Exited, Lost, TimedOut, Unreachable
 from hermetic.contract.limits import GRACE, GREETING, OVERDUE, STALL
 from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended
+from hermetic.environments.unix_socket import listeners
 from hermetic.fleet.garbage import collect
 from tests.boxes import appears
 from tests.boxes import opened as opened_box
@@ -169,6 +170,29 @@ async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
     assert [name for name in os.listdir(runtime_root()) if name != "janitor"] == []
 
 
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", ["docker", "sandbox"])
+async def test_a_command_that_traces_the_first_process_hangs_no_caller(kind: str, tmp_path: Path) -> None:
+    """Whether the kernel lets it or not: the next call answers, and the environment can be ended."""
+    if kind == "docker":
+        need_engine(kind)
+        options: dict[str, Any] = {"image": need_variable("IMAGE_BASE")}
+    else:
+        need("bwrap")
+        options = {"workspace": str(tmp_path), "login": False}
+    env = await hermetic.open(kind, **options)
+    try:
+        tracer = await env.start(["python3", "-c", TRACER, "1"])
+        with suppress(TimeoutError, EOFError, Unreachable):  # held before it could be printed, or not allowed to
+            await tracer.wait_for("held", timeout=5)
+        async with asyncio.timeout(1 + BOUND + SLACK):
+            result = await env.run("echo fine", timeout=1)
+        assert isinstance(result.ending, Lost) or result.output == "fine\n"
+    finally:
+        async with asyncio.timeout(100):
+            await env.close(remove=True)
+
+
 async def test_a_guardian_ends_a_resident_that_stays_stopped_though_no_caller_looks() -> None:
     env = await hermetic.open("local", task=TASK, login=False, unattended=1)
     info = await env.info()
@@ -229,14 +253,20 @@ async def test_rm_kills_the_container_of_a_stalled_resident() -> None:
     await env.close()
 
 
-async def test_one_that_does_not_answer_for_its_lease_is_ended() -> None:
+@pytest.mark.parametrize("kind", ["local", "docker"])
+async def test_one_that_does_not_answer_for_its_lease_is_ended(kind: str) -> None:
     """The janitor looks when the lease is over, though the caller that noticed it is gone."""
-    env = await hermetic.open("local", task=TASK, login=False, lease=1)
-    pid = resident()
+    options: dict[str, Any] = {"login": False}
+    if kind == "docker":
+        need_engine(kind)
+        options = {"image": need_variable("IMAGE_BASE")}
+    env = await hermetic.open(kind, task=TASK, lease=1, **options)
+    (pid,) = listeners(runtime_root() / env.id)
     os.kill(pid, signal.SIGSTOP)
     await env.close()
     done = await asyncio.to_thread(program, "ps")
     assert done.returncode == 0
+    assert b"stalled" in done.stderr
     async with asyncio.timeout(100):
         await ended(pid)
         while [name for name in os.listdir(runtime_root()) if name != "janitor"]:  # noqa: ASYNC110

@@ -202,7 +202,8 @@ class Sandbox:
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the processes of the sandbox on this side have ended."""
-        return not any(process.is_alive for process in _kept(record).processes)
+        processes = _kept(record).processes
+        return bool(processes) and not any(process.is_alive for process in processes)
 
     async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when resident and keeper have ended and nothing is left of what they kept."""

@@ -1,12 +1,15 @@
 """The functions that scripts call, as they are written from schemas, and what a model is told of them."""
 
 import ast
+import asyncio
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
+from hermetic.approvals.calling import answer_of
 from hermetic.codemode.arguments import CodeLimits, CodeOptions, description
 from hermetic.codemode.bundle import Modules
 from hermetic.codemode.stubs import identifier, module_source, stub_of, stubs_of
@@ -14,6 +17,7 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
+from tests.codemode.scripted import here, scripting
 
 INSIDE = Path(__file__).parents[2] / "src" / "hermetic" / "codemode" / "inside"
 
@@ -35,6 +39,14 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, rename={"lambda_": "lambd
 
     lambda_: str
     dash: int = 1
+
+
+class Nothing(msgspec.Struct, frozen=True, kw_only=True):
+    """No arguments."""
+
+
+# Keys that say what applies to one answer alone.
+UNTOLD = {"is_binary", "is_image", "strategy", "lines", "exit_code_meaning", "status"}
 
 
 async def nothing(task: Task, asked: Any) -> Fields:
@@ -153,3 +165,51 @@ async def test_the_schema_has_one_required_text_and_follows_the_toolbox() -> Non
         assert again["description"].index("  late(") < again["description"].index("  terminal(")
     finally:
         await toolbox.close()
+
+
+async def test_the_answers_of_tools_have_the_shape_that_stubs_tell(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    async with scripting(here(tmp_path)) as box:
+        code = {tool["name"]: tool["description"] for tool in box.toolbox.schemas("mcp")}["execute_code"]
+        for name, given in (
+            ("terminal", {"command": "echo hi"}),
+            ("read_file", {"path": "a.txt"}),
+            ("write_file", {"path": "b.txt", "content": "x"}),
+            ("patch", {"path": "a.txt", "old_string": "one", "new_string": "1"}),
+            ("search_files", {"pattern": "two"}),
+            ("process", {"action": "list"}),
+        ):
+            shape = code.partition(f"  {name}(")[2].partition("answers {")[2].partition("\n")[0]
+            keys = dict(re.findall(r"(\w+)(\??): ", re.sub(r"\[\{.*?\}\]", "[dict]", shape)))
+            answer = await box.call(name, **given)
+            assert keys, name
+            assert {key for key, mark in keys.items() if not mark} <= answer.keys(), (name, answer)
+            assert answer.keys() - keys.keys() <= UNTOLD, (name, answer)
+        described = await box.code("from hermetic_tools import describe_tool as d, terminal as t\n"
+                                   "print(d('terminal')['answers'], t.__doc__)")  # fmt: skip
+        assert described["output"].count("{output: str, exit_code") == 2
+
+
+async def test_what_a_handler_prints_is_dropped_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started, printed = asyncio.Event(), asyncio.Event()
+
+    async def chatty(task: Task, asked: Nothing) -> Fields:
+        print("from the handler")
+        await answer_of(lambda: print("from the caller's own function"))
+        await asyncio.to_thread(print, "from its thread")
+        started.set()
+        await printed.wait()
+        return {"said": "so"}
+
+    async with scripting(here(tmp_path)) as box:
+        box.toolbox.register(Tool("chatty", "Prints.", Nothing, chatty))
+        running = asyncio.create_task(box.code("from hermetic_tools import chatty\nprint(chatty()['said'])"))
+        async with asyncio.timeout(20):
+            await started.wait()
+        print("from the program")
+        printed.set()
+        assert (await running)["output"] == "so\n"
+        print("afterwards")
+        assert capsys.readouterr().out == "from the caller's own function\nfrom the program\nafterwards\n"

@@ -66,15 +66,16 @@ Import what you need: `{example}`. The same functions can be awaited: `await aio
 
 {tools}
 
-Each answers a dict; what went wrong is in its `error`. {terminal}Limits: {time:g} s, {calls} calls, {stdout:,} \
-bytes of output (beyond that its start and end). The standard library is there. Also in the module: json_parse(text), \
+Each answers a dict; keys with a question mark only where they apply. What went wrong is in its `error`. \
+{terminal}Limits: {time:g} s, {calls} calls, {stdout:,} bytes of output \
+(beyond that its start and end). The standard library is there. Also in the module: json_parse(text), \
 shell_quote(text), retry(fn, max_attempts=3, delay=2), progress(text), attach(path), keep(name, value) and \
 recall(name) for later scripts, search_tools(words), describe_tool(name)."""
 
 
 def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
     """What a model is told: only the tools that there are."""
-    listed = "\n".join(f"  {stub.signature}\n    {_first_line(stub)}" for stub in stubs)
+    listed = "\n".join(f"  {stub.signature}\n    {_first_line(stub)}{_answers(stub)}" for stub in stubs)
     names = [stub.name for stub in stubs]
     preferred = [name for name in ("web_search", "terminal") if name in names]
     shown = (preferred + [name for name in names if name not in preferred])[:2]
@@ -84,6 +85,10 @@ def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
         terminal="terminal is foreground only. " if "terminal" in names else "",
         time=limits.time, calls=limits.calls, stdout=limits.stdout,
     )  # fmt: skip
+
+
+def _answers(stub: Stub) -> str:
+    return f"\n    answers {stub.answers}" if stub.answers else ""
 
 
 def _first_line(stub: Stub) -> str:

@@ -41,6 +41,7 @@ class Stub(NamedTuple):
     signature: str
     source: str
     description: str
+    answers: str  # the shape of its answer; "" where that is not known
     parameters: dict[str, Any]  # JSON schema
 
 
@@ -82,7 +83,7 @@ def stub_of(tool: Tool[Any], taken: Container[str] = ()) -> Stub:
     function = identifier(tool.name, taken)
     signature = f"{function}({', '.join(words)}) -> dict"
     source = _source(tool, signature, properties, spelled)
-    return Stub(tool.name, function, signature, source, tool.description.strip(), parameters)
+    return Stub(tool.name, function, signature, source, tool.description.strip(), tool.answers, parameters)
 
 
 def _spelled(properties: Iterable[str]) -> dict[str, str]:
@@ -96,7 +97,12 @@ def _spelled(properties: Iterable[str]) -> dict[str, str]:
 def module_source(stubs: Iterable[Stub]) -> str:
     """The text that follows `inside/tools.py` in the module that scripts import."""
     known = {
-        stub.name: {"signature": stub.signature, "description": stub.description, "parameters": stub.parameters}
+        stub.name: {
+            "signature": stub.signature,
+            "description": stub.description,
+            "answers": stub.answers,
+            "parameters": stub.parameters,
+        }
         for stub in stubs
     }
     packed = msgspec.msgpack.encode(known)
@@ -114,7 +120,8 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
 
 def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any], spelled: Mapping[str, str]) -> str:
     told = [f"{spelled[name]}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
-    doc = "\n\n".join([tool.description.strip(), *(["\n".join(told)] if told else [])])
+    answers = [f"Answers {tool.answers}"] if tool.answers else []
+    doc = "\n\n".join([tool.description.strip(), *(["\n".join(told)] if told else []), *answers])
     body = textwrap.indent(_quoted(doc), "    ")
     is_plain = all(name == word for name, word in spelled.items())
     given = ", ".join(f"{name!r}: {word}" for name, word in spelled.items())

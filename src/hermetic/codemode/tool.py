@@ -13,6 +13,7 @@ from hermetic.codemode.arguments import CodeArguments, CodeOptions, description
 from hermetic.codemode.bundle import Modules, boot, script_input
 from hermetic.codemode.output import SLACK
 from hermetic.codemode.serving import Calls
+from hermetic.codemode.silence import Silence
 from hermetic.codemode.stubs import Stub, module_source, stubs_of
 from hermetic.codemode.variables import KEPT, added
 from hermetic.contract.command import Result
@@ -46,6 +47,7 @@ class CodeMode:
         self._tell = tell  # (task, progress)
         self._printed = printed
         self._apart = apart  # a sandbox for the scripts of a task
+        self._silence = Silence()
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
         self._modules: Modules | None = None  # made with the first script
@@ -89,7 +91,8 @@ class CodeMode:
         seconds = min(asked.timeout or limits.time, limits.time)
 
         async def call(tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-            return await self._call(task.id, tool, arguments)
+            with self._silence.held():
+                return await self._call(task.id, tool, arguments)
 
         calls = Calls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
         calls.deadline = time.monotonic() + seconds

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
@@ -17,6 +18,9 @@ A = TypeVar("A", bound=msgspec.Struct)
 Form = Literal["openai", "anthropic", "mcp"]
 Fields = dict[str, Any]  # what a tool answers: becomes JSON
 
+# True in tasks and threads that serve a script's call: what its handler prints to stdout is dropped.
+IS_SILENT: ContextVar[bool] = ContextVar("IS_SILENT", default=False)
+
 # (tool, arguments) → its answer, for a tool that calls others; never an exception for what its caller can act on
 Dispatch = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
@@ -27,10 +31,12 @@ class Tool(Generic[A]):
     def __init__(
         self, name: str, description: str | Callable[[], str], arguments: type[A],
         run: Callable[[Any, A], Awaitable[Fields]], *, missing: Callable[[], str | None] | None = None,
+        answers: str = "",
     ) -> None:  # fmt: skip
         """`missing` says why it cannot be used now, or None: it is then not offered. It is asked often, so it is quick.
 
-        A description that depends on what else there is is a function.
+        A description that depends on what else there is is a function. `answers` is the shape of its answer for scripts
+        that call it: `{output: str, error?: str}`.
 
         Raises ConfigError for a name, a description or arguments that no model's interface takes.
         """
@@ -44,6 +50,7 @@ class Tool(Generic[A]):
         self.name = name
         self._description = description
         self.arguments = arguments
+        self.answers = answers
         self.run = run
 
     def __repr__(self) -> str:

@@ -81,3 +81,19 @@ class PatchArguments(msgspec.Struct, frozen=True, kw_only=True):
     new_string: Annotated[str | None, Meta(description="replace: the text to put there; empty to delete.")] = None
     replace_all: Annotated[bool, Meta(description="replace: change all places, not the only one.")] = False
     patch: Annotated[str | None, Meta(description="patch: the text from *** Begin Patch to *** End Patch.")] = None
+
+
+READ_ANSWERS = (
+    "{content: str, total_lines?: int, file_size?: int, truncated?: bool, next_offset?: int, hint?: str, error?: str}"
+)
+WRITE_ANSWERS = (
+    "{bytes_written: int, dirs_created: bool, resolved_path: str, files_modified: list[str], lint?: dict, error?: str}"
+)
+PATCH_ANSWERS = (
+    "{success: bool, diff?: str, files_modified?: list[str], files_created?: list[str], files_deleted?: list[str], "
+    "lint?: dict, error?: str}"
+)
+SEARCH_ANSWERS = (
+    "{total_count: int, matches?: list[{path: str, line: int, content: str}], matches_text?: str, files?: list[str], "
+    "counts?: dict[str, int], truncated?: bool, next_offset?: int, error?: str}"
+)

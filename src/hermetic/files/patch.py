@@ -12,7 +12,7 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.edits.encoding import decode
 from hermetic.edits.planning import paths_of
 from hermetic.edits.v4a import parse
-from hermetic.files.arguments import PATCH_DESCRIPTION, PatchArguments
+from hermetic.files.arguments import PATCH_ANSWERS, PATCH_DESCRIPTION, PatchArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.named import NamedFiles
@@ -164,4 +164,4 @@ def _text(content: bytes | None) -> str | None:
 
 def patch_tool(memory: FileMemory, root: str | None) -> Tool[PatchArguments]:
     """The tool, with what its toolbox remembers and the directory that it must not leave, if there is one."""
-    return Tool("patch", PATCH_DESCRIPTION, PatchArguments, PatchTool(memory, root).run)
+    return Tool("patch", PATCH_DESCRIPTION, PatchArguments, PatchTool(memory, root).run, answers=PATCH_ANSWERS)

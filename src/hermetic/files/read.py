@@ -10,7 +10,7 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import FilePage
 from hermetic.contract.limits import LARGE_FILE, LONG_LINE, READ_LINES
 from hermetic.contract.tool import Fields, Tool
-from hermetic.files.arguments import READ_DESCRIPTION, ReadFileArguments
+from hermetic.files.arguments import READ_ANSWERS, READ_DESCRIPTION, ReadFileArguments
 from hermetic.files.documents import as_text, is_document
 from hermetic.files.kinds import BINARY_ENDINGS, image_type
 from hermetic.files.memory import FileMemory, place_of
@@ -176,4 +176,4 @@ def _failed(message: str) -> Fields:
 
 def read_file_tool(memory: FileMemory) -> Tool[ReadFileArguments]:
     """The tool, with what its toolbox remembers."""
-    return Tool("read_file", READ_DESCRIPTION, ReadFileArguments, partial(read_file, memory))
+    return Tool("read_file", READ_DESCRIPTION, ReadFileArguments, partial(read_file, memory), answers=READ_ANSWERS)

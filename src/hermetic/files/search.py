@@ -9,7 +9,7 @@ import msgspec
 from hermetic.contract.files import Findings, Found
 from hermetic.contract.limits import GROUPED_MATCHES, MATCH_LINE, SEARCH
 from hermetic.contract.tool import Fields, Tool
-from hermetic.files.arguments import SEARCH_DESCRIPTION, SearchFilesArguments
+from hermetic.files.arguments import SEARCH_ANSWERS, SEARCH_DESCRIPTION, SearchFilesArguments
 from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.protected import read_bounds
 from hermetic.session.task import Task
@@ -120,4 +120,5 @@ def _path(asked: SearchFilesArguments, path: str) -> str:
 
 def search_files_tool(memory: FileMemory) -> Tool[SearchFilesArguments]:
     """The tool, with what its toolbox remembers."""
-    return Tool("search_files", SEARCH_DESCRIPTION, SearchFilesArguments, partial(search_files, memory))
+    run = partial(search_files, memory)
+    return Tool("search_files", SEARCH_DESCRIPTION, SearchFilesArguments, run, answers=SEARCH_ANSWERS)

@@ -5,7 +5,7 @@ from functools import partial
 from hermetic.contract.errors import FileChanged, InvalidArgument
 from hermetic.contract.files import Bounds, FilePage, FileStatus, Written
 from hermetic.contract.tool import Fields, Tool
-from hermetic.files.arguments import WRITE_DESCRIPTION, WriteFileArguments
+from hermetic.files.arguments import WRITE_ANSWERS, WRITE_DESCRIPTION, WriteFileArguments
 from hermetic.files.checking import fault, lint, looks_numbered
 from hermetic.files.memory import FileMemory, place_of
 from hermetic.files.named import NamedFiles
@@ -127,4 +127,5 @@ def _answer(written: Written, told: Fields, warning: str | None) -> Fields:
 
 def write_file_tool(memory: FileMemory, root: str | None) -> Tool[WriteFileArguments]:
     """The tool, with what its toolbox remembers and the directory that it must not leave, if there is one."""
-    return Tool("write_file", WRITE_DESCRIPTION, WriteFileArguments, partial(write_file, memory, root))
+    run = partial(write_file, memory, root)
+    return Tool("write_file", WRITE_DESCRIPTION, WriteFileArguments, run, answers=WRITE_ANSWERS)

@@ -39,3 +39,8 @@ class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="log: most lines, default 200.")] = None
     rows: Annotated[Size | None, Meta(description="resize: rows.")] = None
     cols: Annotated[Size | None, Meta(description="resize: columns.")] = None
+
+
+ANSWERS = (
+    "{session_id?: str, status?: str, output?: str, exit_code?: int, processes?: list[dict], count?: int, error?: str}"
+)

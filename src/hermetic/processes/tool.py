@@ -11,7 +11,7 @@ import msgspec
 from hermetic.contract.errors import InvalidArgument, UnknownProcess
 from hermetic.contract.limits import FINAL_OUTPUT, ID_LENGTH, LOG_LINES, PREVIEW
 from hermetic.contract.tool import Fields, Tool
-from hermetic.processes.arguments import DESCRIPTION, ProcessArguments
+from hermetic.processes.arguments import ANSWERS, DESCRIPTION, ProcessArguments
 from hermetic.processes.describing import KILLED_HERE, described, listing
 from hermetic.processes.handles import Handles
 from hermetic.processes.reading import lines, news, tail
@@ -256,4 +256,4 @@ ACTIONS: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
 
 def process_tool() -> Tool[ProcessArguments]:
     """The tool, with what it remembers of the processes it has looked at."""
-    return Tool("process", DESCRIPTION, ProcessArguments, partial(process, Handles()))
+    return Tool("process", DESCRIPTION, ProcessArguments, partial(process, Handles()), answers=ANSWERS)

@@ -37,6 +37,6 @@ async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
 def approval_tool(desk: Desk) -> Tool[ApprovalArguments]:
     """The tool; it is offered where somebody can be asked."""
     return Tool(
-        "request_approval", DESCRIPTION, ApprovalArguments, request_approval,
+        "request_approval", DESCRIPTION, ApprovalArguments, request_approval, answers="{status: str, error?: str}",
         missing=lambda: None if desk.can_ask and desk.settings.mode != "deny" else "nobody can be asked",
     )  # fmt: skip

@@ -48,3 +48,9 @@ class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
     check_interval: Annotated[
         float | None, Meta(description="Background only: seconds between two reports while it runs; at least 30.")
     ] = None
+
+
+ANSWERS = (
+    "{output: str, exit_code: int | None, error: str | None, ending: str, duration: float, log: str, "
+    "total_bytes?: int, notes?: list[str]}"
+)

@@ -20,7 +20,7 @@ from hermetic.session.keeping import activity_of
 from hermetic.session.process import Process
 from hermetic.session.spot import Spot
 from hermetic.session.task import Interrupted, Task
-from hermetic.terminal.arguments import DESCRIPTION, TerminalArguments
+from hermetic.terminal.arguments import ANSWERS, DESCRIPTION, TerminalArguments
 from hermetic.terminal.cutting import cut_output
 from hermetic.terminal.exit_codes import exit_code_meaning
 from hermetic.terminal.hints import foreground_hint, sandbox_hint
@@ -296,4 +296,4 @@ def _new_id() -> str:
 
 def terminal_tool(desks: SudoDesks) -> Tool[TerminalArguments]:
     """The tool, with who answers for sudo."""
-    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, desks))
+    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, desks), answers=ANSWERS)

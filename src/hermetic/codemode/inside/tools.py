@@ -337,7 +337,7 @@ def search_tools(words: str = "") -> list[dict[str, str]]:
 
 
 def describe_tool(name: str) -> dict[str, Any]:
-    """All there is to know of a tool: name, signature, description, parameters as a JSON schema."""
+    """All there is to know of a tool: name, signature, description, its answer, parameters as a JSON schema."""
     known = _catalog()
     if name not in known:
         raise KeyError("there is no tool %r; there are %s" % (name, ", ".join(sorted(known))))

@@ -12,6 +12,7 @@ from hermetic.cli.dispatch import COMMANDS
 from hermetic.config.settings import Settings
 from hermetic.environments.records import runtime_path
 from hermetic.policy import assess
+from hermetic.policy.assess import examine_python
 from hermetic.policy.commands.hermetic_cli import _ACTS, _LOOKS, _RUNS
 from hermetic.toolbox import Toolbox
 
@@ -69,6 +70,49 @@ def test_input_and_output_of_a_nested_command_count(text: str) -> None:
     "text", ["HERMETIC_APPROVALS_MODE=allow hermetic code a.py", "export HERMETIC_CONFIG=x.toml; hermetic code a.py"]
 )
 def test_a_nested_command_has_the_user_s_settings(text: str) -> None:
+    assert assess(text).label == "dangerous"
+
+
+PYTHON = [
+    "from hermetic.cli import main; main(['run', '--', 'rm -rf ~/work'])",
+    "import hermetic.blocking as h; h.open('local').run('rm -rf ~/work')",
+    "import hermetic\nasync def f():\n    async with hermetic.open('local') as e: await e.run('ls')",
+    "from hermetic import Toolbox; Toolbox(policy='off')",
+    "import runpy; runpy.run_module('hermetic', run_name='__main__')",
+    "import importlib; importlib.import_module('hermetic.cli').main()",
+    "m = __import__('hermetic'); m.attach('t')",
+]
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_that_drives_hermetic_asks(code: str) -> None:
+    assert examine_python(code).verdict.label == "dangerous"
+    assert assess(f"python3 - <<'E'\n{code}\nE").label == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import hermetic; print(hermetic.__version__)",
+        "import hermetic; print(hermetic.assess('ls'))",
+        "import hermetic_tools",
+    ],
+)
+def test_python_that_only_looks_does_not(code: str) -> None:
+    assert examine_python(code).verdict.label == "safe"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nc -U /tmp/hermetic-0/t-1/s",
+        "socat - UNIX-CONNECT:/run/user/1000/hermetic/t-1/s",
+        "curl --unix-socket /tmp/hermetic-0/t-1/s http://x/",
+        "cat /tmp/hermetic-1000/t-1/env.json",
+        "cp -r /tmp/hermetic-0 .",
+    ],
+)
+def test_the_runtime_directory_and_its_sockets_are_protected(text: str) -> None:
     assert assess(text).label == "dangerous"
 
 

@@ -15,6 +15,7 @@ from .call import Call
 from .circumstances import around_of
 from .commands.catalog import all_judges
 from .commands.environment import judge_variable
+from .commands.interpreters import judge_python
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .effects import delete, write
@@ -22,7 +23,6 @@ from .evaluator import Evaluator
 from .grammar import is_doubtful
 from .marks import shown, to_bytes_text
 from .protected import PROTECTED_WRITE, protect
-from .python_code import judge_python
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
 from .shell import Shell

@@ -50,6 +50,8 @@ def judge_nc(call: Call) -> str | None:
     words = options.operands
     check_commands(call, call.stdin)
     check_engine(call, *words)
+    for path in words[:1] if options.has("U", "unixsock") else ():
+        read(call, path)
     local = bool(words) and is_local(words[0])
     for host in words[:1] if not options.has("l", "listen", "U") else ():
         check_address(call, host)
@@ -76,6 +78,8 @@ def judge_socat(call: Call) -> str | None:
             elif networked:
                 call.report(REVERSE_SHELL, "offers a program to whoever connects")
             run_code(call, program, "socat")
+        elif kind in ("unix", "unix-connect", "unix-client", "unix-sendto"):
+            read(call, rest.split(",")[0])
         elif kind in ("file", "open", "gopen", "creat", "create"):
             path = rest.split(",")[0]
             if networked:

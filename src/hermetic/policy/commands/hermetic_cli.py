@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 
 from hermetic.policy.call import Call, Judge
@@ -42,6 +43,9 @@ _VALUES = names("env image host user workspace option task timeout cwd calls")
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
 _SETTINGS = ("HERMETIC_", "HERMES_")
+# Names of the package that open nothing, and functions that import a module by its name.
+_HARMLESS_NAMES = frozenset(names("assess hidden_in Redactor Isolation Bounds ToolLimits KnownSecret load"))
+_LOADERS = frozenset(names("run_module import_module __import__ run_path"))
 
 
 def judge_hermetic(call: Call) -> str | None:
@@ -55,6 +59,45 @@ def judge_hermetic(call: Call) -> str | None:
     if verb not in _LOOKS:
         call.report(CONTROL, _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"))
     return None
+
+
+def judge_import(call: Call, code: str) -> None:
+    """Report Python that drives Hermetic itself: what it runs there passes another gate than this one, or none."""
+    if "hermetic" not in code:
+        return
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what cannot be read is reported as that
+        return
+    if any(isinstance(node, ast.Call) and _drives(node, _imported(nodes)) for node in nodes):
+        call.report(CONTROL, "drives Hermetic from Python")
+
+
+def _imported(nodes: list[ast.AST]) -> frozenset[str]:
+    """The names that are bound to Hermetic's modules, classes and functions."""
+    plain = (alias for node in nodes if isinstance(node, ast.Import) for alias in node.names)
+    parts = (
+        alias for node in nodes if isinstance(node, ast.ImportFrom) and _is_ours(node.module) for alias in node.names
+    )
+    ours = [alias for alias in plain if _is_ours(alias.name)]
+    return frozenset((alias.asname or alias.name).partition(".")[0] for alias in (*ours, *parts))
+
+
+def _drives(node: ast.Call, ours: frozenset[str]) -> bool:
+    function, path = node.func, list[str]()
+    while isinstance(function, ast.Attribute):
+        path.append(function.attr)
+        function = function.value
+    name = function.id if isinstance(function, ast.Name) else ""
+    if (path[0] if path else name) in _LOADERS:
+        return any(
+            isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value) for one in node.args
+        )
+    return name in ours and not (_HARMLESS_NAMES & {*path, name})
+
+
+def _is_ours(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == "hermetic"
 
 
 def _run(call: Call, verb: str, options: Options) -> str | None:

@@ -13,10 +13,11 @@ from hermetic.policy.effects import read, write
 from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
-from hermetic.policy.python_code import judge_python
+from hermetic.policy.python_code import judge_python as judge_python_text
 from hermetic.policy.script_code import judge_code
 from hermetic.policy.tables import names
 
+from .hermetic_cli import judge_import
 from .servers import serve_with
 from .unseen import DYNAMIC_CODE, REMOTE_CODE, execute
 
@@ -110,6 +111,12 @@ _OURS = re.compile(r"(^|/)hermetic(/__main__\.py|/cli/__init__\.py)?/?$")  # our
 _COMPUTES = re.compile(
     r"decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}", re.IGNORECASE
 )
+
+
+def judge_python(call: Call, code: str) -> None:
+    """Judge Python code, and what it does with Hermetic itself."""
+    judge_import(call, code)
+    judge_python_text(call, code)
 
 
 def run_script(call: Call, content: str, path: str) -> str:

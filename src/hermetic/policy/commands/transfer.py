@@ -74,6 +74,8 @@ def judge_curl(call: Call) -> str | None:
     files = [url for url in urls if url.startswith("file:")]
     content = "".join(read(call, url) for url in files)
     check_engine(call, *options.values("unix-socket", "abstract-unix-socket"))
+    for socket in options.values("unix-socket"):
+        read(call, socket)
     for config in options.values("K", "config"):
         text = call.input() if config == "-" else read(call, config)
         if is_known(text) and ("url" in text or "output" in text):

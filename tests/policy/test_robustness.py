@@ -15,6 +15,7 @@ from tree_sitter import Language, Parser
 from tree_sitter_bash import language
 
 from hermetic.policy import assess
+from hermetic.policy.assess import Surroundings, examine_command
 
 FULL = os.environ.get("HERMETIC_FULL") == "1"
 MUTATIONS = 180_000 if FULL else 4_000
@@ -148,3 +149,11 @@ def _timed(text: str) -> float:
     begun = time.thread_time()
     assess(text)
     return time.thread_time() - begun
+
+
+def test_a_long_input_is_no_reason_and_is_unknown_to_what_runs_it() -> None:
+    around = Surroundings(cwd="/home/u/app", workspace="/home/u/app", stdin="x\n" * 1_000_000)
+    for command in ("sleep 1", "wc -l > count", "cat > data.txt; wc -l data.txt; sort data.txt | head"):
+        assert examine_command(command, around).verdict.label == "safe", command
+    for command in ("bash", "python3", "xargs rm -rf"):
+        assert examine_command(command, around).verdict.label == "dangerous", command

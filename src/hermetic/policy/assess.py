@@ -21,7 +21,7 @@ from .deception import DECEPTIVE, deception_in
 from .effects import delete, write
 from .evaluator import Evaluator
 from .grammar import is_doubtful
-from .marks import shown, to_bytes_text
+from .marks import shown, to_bytes_text, unknown_like
 from .protected import PROTECTED_WRITE, protect
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
@@ -115,7 +115,7 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN, most_ste
         sequence = reader.read()
         _set_variables(evaluator, shell, around.env)
         shell.began = dict(shell.variables)
-        evaluator.run(sequence, shell, None if around.stdin is None else to_bytes_text(around.stdin))
+        evaluator.run(sequence, shell, _input(around))
 
     problem = _walked(evaluator, walk, command)
     found += evaluator.findings
@@ -194,6 +194,13 @@ def _examine_call(
     problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
     found = [*evaluator.findings, *([problem] if problem else [])]
     return Examined(verdict_of(found, text, around.isolation), tuple(evaluator.acts))
+
+
+def _input(around: Surroundings) -> str | None:
+    """The input of a text; unknown where it is longer than what is read of a command."""
+    if around.stdin is None:
+        return None
+    return to_bytes_text(around.stdin) if len(around.stdin) <= MAX_CHARACTERS else unknown_like()
 
 
 def _shell(around: Surroundings) -> Shell:

@@ -75,6 +75,21 @@ async def test_the_call_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) ->
         assert "notes" in await box.terminal("true")
 
 
+async def test_a_script_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        environment = await box.toolbox.fleet.get("t")
+        calling = asyncio.create_task(
+            box.call("execute_code", code="import time; open('here', 'w').close(); time.sleep(1000)")
+        )
+        await appears(tmp_path / "here", 60)
+        kill_resident(environment)
+        answer = await calling
+        assert (answer["status"], "The next call starts a new environment" in answer["error"]) == ("error", True)
+        after = await box.call("execute_code", code="from hermetic_tools import terminal; print(terminal('echo hi'))")
+        assert "hi" in after["output"]
+        assert "ended, and a new one was started" in after["notes"][0]  # the model gets it, not the script
+
+
 async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         environment = await box.toolbox.fleet.get("t")

@@ -303,7 +303,7 @@ def serve_tools(fleet: Fleet, own: str) -> None:
 
     A living task of another directory is attached to, where `Fleet.get` refuses it otherwise.
     """
-    fleet._own[own] = f"{own} of {secrets.token_hex(6)}"
+    fleet._own[own] = f"{own}-{secrets.token_hex(6)}"
     fleet._tolerated = ("cwd",)
 
 

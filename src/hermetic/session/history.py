@@ -7,8 +7,8 @@ MOST_NAMED = 10  # processes in a note
 SHOWN_COMMAND = 60  # characters
 
 AFTER_LOSS = (
-    "what its shell knew and all that ran in it are gone, and whether this call had an effect is not known. "
-    "The next call starts a new environment: look at the files first, then set up what you need again"
+    "the environment is gone with its shell's state and all that ran in it, and whether this call had an effect is not "
+    "known. The next call starts a new environment: look at the files first, then set up what you need again"
 )
 
 

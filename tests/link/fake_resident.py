@@ -31,6 +31,7 @@ class FakeResident:
             if not self._takes_more:
                 raise ConnectionRefusedError("nobody listens")
             self.reached.set()
+            self._ours.close()
         self._ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         self._ours.setblocking(False)

@@ -2,13 +2,15 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess, Unreachable
+from hermetic.contract.limits import GREETING, OVERDUE, PING, RECONNECT_PAUSE
 from hermetic.link import answers
 from hermetic.link.calls import Following
 from hermetic.link.connection import Misbehaved
-from hermetic.link.link import ResidentGone
+from hermetic.link.link import Link, ResidentGone, Stalled
 from hermetic.link.wire import pack_frame
 from hermetic.resident.frames import CREDIT, ERROR, EVENT, REPLY
 from tests.link.fake_resident import FakeResident
@@ -175,6 +177,74 @@ async def test_closing_ends_the_trying() -> None:
         await link.close()
     with pytest.raises(EnvironmentUnavailable, match="was closed"):
         await question
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks and limits are a tenth as long."""
+    monkeypatch.setattr("hermetic.link.link.LOOK", 0.1)
+    for module, limit in (("link", OVERDUE), ("link", PING), ("link", RECONNECT_PAUSE), ("connection", GREETING)):
+        shorter = msgspec.structs.replace(limit, value=limit.value / 10)
+        monkeypatch.setattr(f"hermetic.link.{module}.{limit.name.upper()}", shorter)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_the_callers_clock_ends_what_a_silent_resident_was_asked_and_it_may_come_back() -> None:
+    resident, told = FakeResident(), list[bool]()
+    link = Link(resident.dial, b"token", environment="fake", silence=0.5, on_stall=told.append)
+    await link.open()
+    async with asyncio.timeout(20):
+        with pytest.raises(Stalled, match="may still be done") as caught:
+            await link.ask("list", answers.listed)
+    assert caught.value.state == "stalled"
+    with pytest.raises(Stalled, match="nothing was sent"):
+        await link.ask("list", answers.listed)
+    assert told == [True]
+    await resident.hears(b"ping")
+    later = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    assert (link.requests, later.done()) == (2, False)  # it waits for a sign of life
+    await resident.send(pack_frame(REPLY, 2, {}))
+    await resident.hears(b"list")
+    await resident.send(pack_frame(REPLY, 3, {"processes": 4}))
+    assert (await later)[0].processes == 4
+    assert told == [True, False]
+    await link.close()
+    resident.hang_up()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_slow_answer_is_waited_for_while_the_resident_shows_that_it_lives() -> None:
+    resident = FakeResident()
+    link = Link(resident.dial, b"token", environment="fake", silence=0.5)
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    async with asyncio.timeout(20):
+        for number in range(2, 6):
+            await resident.hears(b"ping")
+            await resident.send(pack_frame(REPLY, number, {}))
+    assert not question.done()
+    await resident.send(pack_frame(REPLY, 1, {"processes": 0}))
+    assert (await question)[0].processes == 0
+    await link.close()
+    resident.hang_up()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_the_callers_clock_runs_while_a_silent_resident_is_greeted_again_and_again() -> None:
+    resident = FakeResident(hangs_up_at_first=True)
+    link = Link(resident.dial, b"token", environment="fake", silence=0.8)
+    await link.open()
+    question = asyncio.ensure_future(link.ask("list", answers.listed))
+    await asyncio.sleep(0)
+    resident.greeting = b""
+    resident.hang_up()
+    async with asyncio.timeout(20):
+        with pytest.raises(Stalled):
+            await question
+    assert not link.is_over  # the resident may answer yet
+    await link.close()
+    resident.hang_up()
 
 
 async def test_one_who_hangs_up_instead_of_greeting_is_gone_after_three_times() -> None:

@@ -14,7 +14,7 @@ from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
 from hermetic.contract.limits import GRACE, GREETING, OVERDUE, PING, RECONNECT, RECONNECT_PAUSE, STALL, UNANSWERED
 from hermetic.link import answers
 from hermetic.link.calls import Call
-from hermetic.link.connection import Connection, Misbehaved, Unanswered
+from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
 from hermetic.resident.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
 
@@ -238,12 +238,16 @@ class Link:
 
     async def _connect(self) -> tuple[Connection, answers.Hello]:
         connection = Connection(self._receive, self._broken)
-        stream = await self._dial()
-        self._is_greeting = True
         try:
+            stream = await self._dial()
+            self._is_greeting = True  # and stays so between the tries, when there is no answer
             hello = await connection.greet(stream, self._token)
-        finally:
+        except Silent:
+            raise
+        except BaseException:
             self._is_greeting = False
+            raise
+        self._is_greeting = False
         self.connections += 1
         self._connected = self._loop.time()
         self._heard()

@@ -232,3 +232,12 @@ def test_code_knows_the_password_of_the_original(where: Where) -> None:
     done = hermetic("code", "--json", "s.py")
     assert done.returncode == 0
     assert b"pass-of-the-user" not in done.stdout
+
+
+def test_what_was_left_out_of_the_settings_is_a_note(where: Where) -> None:
+    need_engine("docker")
+    where.setenv("TERMINAL_DOCKER_IMAGE", need_variable("IMAGE_BASE"))
+    where.setenv("TERMINAL_CWD", "/home/me/app")
+    done = hermetic("run", "--env", "docker", "-v", "pwd")
+    assert done.stdout == b"/root\n"
+    assert b"hermetic: TERMINAL_CWD=/home/me/app was left out" in done.stderr

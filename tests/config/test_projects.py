@@ -7,19 +7,13 @@ import msgspec
 import pytest
 
 from hermetic.config import Settings
+from hermetic.config.kinds import option_fields
 from hermetic.config.projects import class_of
+from hermetic.config.settings import SECTIONS
 from hermetic.contract.errors import ConfigError
 from tests.config.test_loading import Machine
 from tests.config.test_page import KEYS
 
-LIMITS = {
-    "environment.lease": 300, "environment.unattended": 86_400, "terminal.timeout": 180,
-    "terminal.longest_timeout": 600, "terminal.output_characters": 50_000, "terminal.kill_grace": 2,
-    "files.read_characters": 100_000,
-    "code_execution.timeout": 300, "code_execution.max_tool_calls": 50, "approvals.session_seconds": 43_200,
-    "approvals.always_days": 90,
-}  # fmt: skip
-LIMITED_OPTIONS = {"lease": 300, "unattended": 86_400, "cpu": 1, "memory_bytes": 5 << 30, "pids": 256}
 ASKING = '[{ decision = "ask", command = ["x"], matches = ["x 1"] }]'
 ALLOWING = ASKING.replace("ask", "allow")
 # Setting → what a project may say, what it may not; TOML.
@@ -79,13 +73,13 @@ def refused(machine: Machine, setting: str, value: object, **more: str) -> None:
         machine.load(project=written(setting, value), **more)
 
 
-def limit_of(setting: str) -> float | None:
-    if setting in LIMITS:
-        return LIMITS[setting]
+def default_of(setting: str) -> Any:
+    """What holds where the user says nothing."""
     section, _, name = setting.rpartition(".")
-    if not section.startswith("environments.") or name not in LIMITED_OPTIONS:
-        return None
-    return 512 if section.endswith("sandbox") and name == "pids" else LIMITED_OPTIONS[name]
+    if section.startswith("environments."):
+        return option_fields(section.removeprefix("environments."))[name].default
+    clocks = {"environment.lease": 300, "environment.unattended": 86_400}
+    return clocks.get(setting, getattr(SECTIONS[section](), name, None))
 
 
 @pytest.mark.parametrize("setting", [key for key in KEYS if "singularity" not in key])
@@ -96,8 +90,8 @@ def test_a_setting_is_never_widened(machine: Machine, setting: str) -> None:
     if known.word == "refused":
         refused(machine, setting, REFUSED.get(setting, '"x"'))
         return
-    if limit := limit_of(setting):
-        a_limit(machine, setting, limit)
+    if known.rule.startswith("no more than yours"):
+        a_limit(machine, setting, default_of(setting), can_be_none="a limit stays one" in known.rule)
         return
     fitting, widening = SINGLE.get(setting) or OPTIONS[name]
     if setting == "environments.sandbox.cwd":
@@ -110,18 +104,18 @@ def test_a_setting_is_never_widened(machine: Machine, setting: str) -> None:
         refused(machine, setting, widening)
 
 
-def a_limit(machine: Machine, setting: str, limit: float) -> None:
+def a_limit(machine: Machine, setting: str, default: float | None, *, can_be_none: bool) -> None:
     """The default and the user's value both bound what a project may say; the user's variable does as well."""
     name, variables = setting.rpartition(".")[2], {**kind_of(setting), "HERMETIC_SSH_HOST": "h"}
+    limit = default or 1 << 30
     lower = limit / 2 if name == "cpu" else int(limit / 2)
-    is_open = setting.startswith("environments.apptainer.") and name in ("cpu", "memory_bytes", "pids")
-    if not is_open:  # apptainer has no limits by default: every one is tighter
+    if default:  # without a limit by default, every one is tighter
         refused(machine, setting, limit * 2)
     assert in_force(machine.load(project=written(setting, lower), **variables), setting) == lower
     machine.load(user=written(setting, lower), project=written(setting, lower), **variables)
     refused(machine, setting, limit)
-    if name in ("cpu", "memory_bytes", "pids"):
-        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: "):  # no limit at all
+    if can_be_none:
+        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: "):  # 0 is no limit at all
             machine.load(project=written(setting, 0))
     machine.user_file.unlink()
     variable = "HERMETIC_" + setting.removeprefix("environments.").replace(".", "_").upper()
@@ -140,7 +134,9 @@ def test_no_directory_is_chosen_outside_of_the_project(machine: Machine, tmp_pat
         refused(machine, "environment.cwd", f'"{path}"')
         refused(machine, "environments.sandbox.cwd", f'"{path}"')
     for path in ("src", ".", str(machine.project), f"{machine.project}/src"):
-        assert machine.load(project=written("environment.cwd", f'"{path}"')).options["cwd"] == path
+        # From wherever it is loaded, a path of the project's file begins where the file lies.
+        settings = machine.load(project=written("environment.cwd", f'"{path}"'), where="src")
+        assert settings.options["cwd"] == str(machine.project / path)
 
 
 def test_the_bound_of_writing_is_the_users(machine: Machine) -> None:

@@ -82,7 +82,8 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     finally:
         await in_any_case(environment.close())
     if arguments.verbose:
-        sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in notes)
+        left_out = chosen.settings.notes if chosen.settings is not None else ()
+        sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in (*left_out, *notes))
     if code is None:
         return complain("; ".join(notes) or "the environment was lost while the command ran", NOT_DONE)
     return code

@@ -30,6 +30,7 @@ _SHARING = (
     "persistent",
 )  # fmt: skip
 _REGISTRIES = ("docker://", "library://", "oras://", "shub://")
+_PATHS = ("environment.cwd", "environments.sandbox.cwd", "environments.apptainer.image")
 _CLOCKS = {"environment.lease": LEASE.value, "environment.unattended": UNATTENDED.value}
 
 
@@ -239,7 +240,13 @@ def of_project(
                 f'Set it in your own file or by a variable, or add trusted_projects = ["{folder}"] to your own file',
                 setting=given.setting,
             )
-        yield given
+        yield _whole(given, folder)
+
+
+def _whole(given: Given, folder: Path) -> Given:
+    """The same with a path from the root: what a project's file names lies where the file does."""
+    is_path = given.setting in _PATHS and isinstance(given.value, str) and ":" not in given.value
+    return given._replace(value=str(folder / given.value)) if is_path else given
 
 
 def _plain(rule: str) -> str:

@@ -38,6 +38,8 @@ async def main():
         await toolbox.__aenter__()
         toolbox.schemas()
     answer = json.loads(await toolbox.call("terminal", {"command": "echo hi"}))
+    shown = json.loads(await toolbox.call("terminal", {"command": "sleep 60", "pty": True, "background": True}))
+    await toolbox.call("process", {"action": "screen", "session_id": shown["session_id"]})
     sys.meta_path.remove(Finder)
     beating.cancel()
     await toolbox.close()
@@ -57,6 +59,7 @@ def test_it_imports_nothing_heavy_on_the_loop_and_holds_it_for_no_long_time(tmp_
     assert said["output"] == "hi\n"
     ours = [name for name in said["imported"] if name.startswith("hermetic.")]
     assert [name for name in ours if name not in LIGHT and not name.startswith("hermetic.contract.")] == []
+    assert "pyte" not in said["imported"]
     assert said["longest"] < SLACK * MOST_SECONDS
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from hermetic.approvals.calling import in_thread
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
@@ -233,7 +234,9 @@ class Process:
 
     async def _shown(self, total: int) -> Shown:
         if self._screen is None:
-            self._screen = Screen(self.read, *self._size)
+            made = await in_thread(lambda: Screen(self.read, *self._size))  # imports pyte the first time
+            self._screen = self._screen or made
+            self._screen.resize(*self._size)
         return await self._screen.look(total)
 
     def _still_runs(self, timeout: float | None) -> TimeoutError:

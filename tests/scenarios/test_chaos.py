@@ -185,7 +185,7 @@ async def kill_the_resident(scene: Scene) -> None:
 
 async def stop_the_engine(scene: Scene) -> None:
     """An engine that hangs concerns no environment that lives; another caller still attaches."""
-    engine = _engine_pid()
+    engine = _listener(need_variable("DOCKER_HOST").removeprefix("unix://"))
     _signal(engine, signal.SIGSTOP)
     try:
         await _open_again(scene)
@@ -271,7 +271,7 @@ async def _round(kind: str, fault: Fault, is_gone: bool, dice: random.Random) ->
     env = await hermetic.open(kind, task=task, **options)
     try:
         before = await env.info()
-        scene = Scene(kind, env, _pid(env), dice, options)
+        scene = Scene(kind, env, _listener(env._record.socket), dice, options)
         await env.run(f"kept={odd}; sleep {odd} & (setsid sleep {odd} &)")
         printer = await env.start(PRINTER)
         callers = [asyncio.create_task(_keep_busy(env, dice.random())) for _ in range(3)]
@@ -368,20 +368,16 @@ def _options(kind: str) -> dict[str, Any]:
     return {"login": False} if kind == "local" else {}
 
 
-def _pid(env: hermetic.Environment) -> int:
-    """The resident's pid as this machine counts: whoever listens on its socket."""
+def _listener(path: str) -> int:
+    """The process that listens on a Unix socket, by its pid as this machine counts."""
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(env._record.socket)
+        peer.connect(path)
         pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(pid)
 
 
 def _container(scene: Scene) -> str:
     return str(scene.env._record.place["container"])
-
-
-def _engine_pid() -> int:
-    return int(Path("/var/run/docker.pid").read_text())
 
 
 async def _engine(*words: str) -> None:

@@ -34,6 +34,7 @@ WEAK = (
 
 
 class BareResident(Resident):
+    hides = False  # what runs there does not see us
     weak = (WEAK,)
     cannot = CANNOT
 

@@ -162,6 +162,8 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     resident.check_place()
     guardian = os.getppid() if config["guardian"] else None
     weak = weaknesses(config) + list(resident.weak)
+    if resident.hides and resident.holder is None:
+        weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
     life = Life(resident, weak, guardian, config["lease"], config["unattended"], config["arrival"])
     signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
     if config["guardian"]:

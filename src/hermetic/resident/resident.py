@@ -9,6 +9,8 @@ from . import tree
 from .askpass import Askpass
 from .bridge import Bridge
 from .command import Command
+from .holder import hide
+from .lean import signal
 from .limits import SecondMarks
 from .memory import MemoryKills
 from .output_log import OutputLog
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
 PROOF_SECONDS = 0.2
+HOLDER_SECONDS = 0.5  # before another try to start one
 SESSIONS = 128  # each has three shells or more
 EVENT_BYTES = 65536  # all that the pipe of reports can hold
 
@@ -75,6 +78,8 @@ class MissingDirectory(OSError):
 
 
 class Resident:
+    hides = True  # what runs here runs beside us
+    is_ending = False
     weak: tuple[str, ...] = ()  # what a place of this kind cannot do well, for people
     cannot: tuple[str, ...] = ()  # the same for programs
 
@@ -95,7 +100,7 @@ class Resident:
         self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
         self.label: str = config.get("label") or ""
         self.began = time.monotonic()
-        self.descriptors_path = "/proc/%d/fd/" % os.getpid()
+        self.descriptors_path = self._hide()
         self.marks = SecondMarks()
         self.room = ProcessRoom()
         self.memory = MemoryKills() if config["own_cgroup"] else None
@@ -132,6 +137,22 @@ class Resident:
             raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
         if not os.access(self.cwd, os.X_OK):
             raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
+
+    def _hide(self, again: bool = False) -> str:
+        """Where shells find our descriptors, from now on."""
+        self.holder = hide(again) if self.hides else None
+        if self.holder is not None:
+            self.loop.on_exit(self.holder, lambda _: self._holder_ended())
+        return "/proc/%d/fd/" % (self.holder or os.getpid())
+
+    def _holder_ended(self) -> None:
+        """It was killed. Shells that know its path can neither print nor report: others take their place."""
+        if not self.is_ending:
+            shells = [shell for session in self.sessions.values() for shell in session.flock.shells.values()]
+            tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
+            self.descriptors_path = self._hide(again=True)
+            if self.holder is None:  # no process can be had at the moment
+                self.loop.call_later(HOLDER_SECONDS, self._holder_ended)
 
     # -- sessions
     def session(self, name: str) -> Session:
@@ -399,12 +420,14 @@ class Resident:
         return tree.descendants(tree.children(os.getpid()))
 
     def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
+        self.is_ending = True
         tree.Sweep(self.loop, self.everything, grace, done)
 
     def ask_strays(self, answer: Callable[[bool], None]) -> None:
         """Whether anything runs here besides the shells, known as a job or not."""
         ours = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
         ours |= self.scripts.pids()
+        ours.add(self.holder)
         answer(any(pid not in ours for pid in self.everything()))
 
 

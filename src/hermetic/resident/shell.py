@@ -157,10 +157,10 @@ class Shell:
         count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
         return count
 
-    def restore(self) -> None:
+    def restore(self, descriptors_path: str) -> None:
         """Give its channel a name again, once a cleaner has removed it. Raises OSError."""
         if self.fd is not None and not os.path.lexists(self.path):
-            os.symlink("/proc/%d/fd/%d" % (os.getpid(), self.fd), self.path)
+            os.symlink("%s%d" % (descriptors_path, self.fd), self.path)
 
     def drop(self, kill: bool = True) -> None:
         if self.fd is None:

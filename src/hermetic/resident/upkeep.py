@@ -75,7 +75,7 @@ class Upkeep:
     def _restore_channels(self) -> None:
         for session in self.resident.sessions.values():
             for shell in session.flock.shells.values():
-                shell.restore()
+                shell.restore(self.resident.descriptors_path)
 
     def _keep_record(self) -> None:
         """Remember the host's record while it is there; write it again once it is gone."""

@@ -32,7 +32,7 @@ async def test_the_offset_of_a_log_is_the_number_of_its_first_line(tmp_path: Pat
         assert (await box.process("log", log, offset=11))["showing"] == "no lines"
 
 
-async def test_a_match_is_told_once_also_after_the_end(tmp_path: Path) -> None:
+async def test_a_match_is_reported_once_also_after_the_end(tmp_path: Path) -> None:
     told: list[Notice] = []
     came = asyncio.Event()
 

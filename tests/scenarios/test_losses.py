@@ -115,7 +115,7 @@ async def test_read_history_ends_with_its_environment(tmp_path: Path, kind: str)
         assert "hello" in fresh["content"]
 
 
-async def test_an_environment_that_was_ended_on_purpose_is_told_too(tmp_path: Path) -> None:
+async def test_an_environment_that_was_ended_on_purpose_is_reported_too(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         await box.terminal("X=1")
         await box.toolbox.fleet.close_task("t", remove=True)

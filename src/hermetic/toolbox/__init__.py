@@ -40,9 +40,9 @@ _TOOLS = "hermetic.toolbox.tools"
 class Toolbox:
     """What models call. Use it in `async with`, or close it; one event loop.
 
-    `policy`: "ask" has what is dangerous allowed by somebody, and refuses it where nobody can be asked; "deny" refuses
-    it; "allow" refuses only what is never to be run or what a rule denies; "sandbox-first" runs in a sandbox and asks
-    for what is to leave it; "off" judges nothing. What is given beside `settings` goes before what they say.
+    `policy`: "ask" asks the approver about dangerous acts, and refuses them where there is none; "deny" refuses them;
+    "allow" refuses only hardline acts and what a rule denies; "sandbox-first" runs in a sandbox and asks for what is
+    to leave it; "off" judges nothing. Arguments override `settings`.
 
     The task "default" belongs to this toolbox: no other program finds it, and it ends with `close`. A task with any
     other id is shared by all programs of the user that name it.

@@ -184,3 +184,16 @@ async def test_rm_ends_one_session_alone() -> None:
         assert (await environment.run("echo ${KEPT-none}")).output == "none\n"
         code, _, said = await call("rm", "reset", "--session", "missing")
         assert (code, "no session 'missing'" in said) == (1, True)
+
+
+async def test_ps_and_envs_show_what_a_command_left_running() -> None:
+    async with opened("leaves") as environment:
+        result = await environment.run("sleep 99999 & echo $!")
+        rows = (await call("ps", "--in", "leaves"))[1].splitlines()[1:]
+        assert len(rows) == 1
+        assert result.log in rows[0]
+        assert "1 left" in rows[0]
+        [seen] = [one for one in await asyncio.to_thread(as_json, "envs") if one["task"] == "leaves"]
+        assert seen["info"]["processes"] == 1
+        assert (await call("kill", result.log, "--in", "leaves"))[0] == 0
+        assert len((await call("ps", "--in", "leaves"))[1].splitlines()) == 1

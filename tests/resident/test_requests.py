@@ -2,6 +2,7 @@
 
 import os
 import signal
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -275,8 +276,10 @@ def test_a_command_that_is_ended_at_once_is_ended_and_runs_no_second_time(head_s
 def test_a_child_that_prints_outlives_the_log_of_its_command() -> None:
     with running() as resident, resident.client() as client:
         _, output = client.run("(while sleep 0.02; do echo x; done) & echo $!")
-        for _ in range(140):
+        for _ in range(200):
             client.run("true")
+        client.ask("read", log="c1")  # it stays as long as the child runs
+        client.ask("forget", process="c1")
         with pytest.raises(AssertionError, match="no process"):
             client.ask("read", log="c1")
         time.sleep(0.2)
@@ -424,4 +427,4 @@ def test_a_shell_that_ends_is_replaced_as_soon_as_its_copy_has_come() -> None:
             assert client.run("exit 3")[0]["ending"] == ["exited", 3]
             took.append(time.monotonic() - began)
         assert client.run("echo $X")[1] == b"150\n"
-        assert sum(seconds > 0.19 for seconds in took) <= 2, took
+        assert statistics.median(took) < 0.15, took

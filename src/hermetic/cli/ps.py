@@ -9,6 +9,7 @@ import msgspec
 from hermetic.cli.dispatch import complain
 from hermetic.cli.places import Found, add_place_option, attached, problems_of, processes_of
 from hermetic.cli.report import age, print_json, print_table, size
+from hermetic.contract.process import ProcessInfo
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers
@@ -25,7 +26,7 @@ def add_parser(subparsers: "SubParsers") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the processes; and on stderr which environments could not be looked into, and why."""
     found, problems = asyncio.run(_look(arguments.place))
-    chosen = [one for one in found if arguments.all or one.info.state == "running"]
+    chosen = [one for one in found if arguments.all or one.info.is_running]
     if arguments.json:
         print_json([_as_data(one) for one in chosen])
     else:
@@ -47,11 +48,17 @@ def _row(found: Found) -> tuple[str, ...]:
         info.id,
         environment.task or environment.id,
         str(info.pid or "-"),
-        info.state if info.ending is None else str(info.ending),
+        _state(info),
         age(info.started),
         size(info.out + (info.err or 0)),
         info.command,
     )
+
+
+def _state(info: ProcessInfo) -> str:
+    if info.ending is None:
+        return info.state
+    return f"{info.ending}, {info.left} left" if info.left else str(info.ending)
 
 
 def _as_data(found: Found) -> dict[str, object]:

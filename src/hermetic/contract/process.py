@@ -42,6 +42,12 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     err: int | None = None  # bytes of a separate stderr
     input: Literal["open", "closed"] = "closed"
     tag: str = ""  # what its starter wanted to be remembered with it
+    left: int = 0  # processes of it that still run though it has ended
+
+    @property
+    def is_running(self) -> bool:
+        """True while it runs, or anything that it has left behind."""
+        return self.ending is None or self.left > 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

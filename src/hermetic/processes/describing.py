@@ -20,7 +20,7 @@ KILLED_HERE = "process.kill"
 async def listing(task: Task, environment: Environment) -> Fields:
     """What runs there and what has ended; where that is too much, the newest, and rather what runs."""
     all = [info for info in await environment.processes() if _is_listed(info)]
-    by_age = sorted(all, key=lambda info: (info.ending is None, info.started))
+    by_age = sorted(all, key=lambda info: (info.is_running, info.started))
     newest = sorted(by_age[-LISTED_BY_TOOL.value :], key=lambda info: info.started)
     shown = await asyncio.gather(*(_listed(task, environment, info.id) for info in newest))
     answer: Fields = {"processes": [one for one in shown if one is not None], "count": len(all)}
@@ -32,8 +32,8 @@ async def listing(task: Task, environment: Environment) -> Fields:
 def _is_listed(info: ProcessInfo) -> bool:
     """What runs, whoever started it; of what has ended, what nobody has had the result of as an answer."""
     wishes = read_wishes(info.tag)
-    if wishes is None:
-        return info.ending is None
+    if wishes is None or info.left:
+        return info.is_running
     return wishes.origin != "foreground" or not wishes.told
 
 
@@ -65,6 +65,8 @@ def described(task: Task, info: ProcessInfo) -> Fields:
         fields["detached"] = True  # an earlier caller, or another one, started it; nothing else is different
     if info.ending is not None:
         fields |= _ended(info.ending, wishes)
+    if info.left:
+        fields["left_running"] = info.left  # processes; kill ends them
     return fields
 
 

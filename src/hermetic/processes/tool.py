@@ -184,11 +184,13 @@ async def _wait_for(asked: Asked) -> Fields:
 async def _kill(asked: Asked) -> Fields:
     await asked.process.status()
     grace = asked.arguments.grace
-    if asked.process.info.ending is not None:
+    info = asked.process.info
+    if not info.is_running:
         return await _final(asked, FINAL_OUTPUT.value) | {"status": "already_exited"}
     with asked.task.watcher.attended(asked.process.id):
         await asked.process.kill(asked.task.limits.kill_grace if grace is None else grace)
-        await asked.task.watcher.amend(asked.process, ended_by=KILLED_HERE)
+        if info.ending is None:
+            await asked.task.watcher.amend(asked.process, ended_by=KILLED_HERE)
         return await _final(asked, FINAL_OUTPUT.value) | {"status": "killed"}
 
 

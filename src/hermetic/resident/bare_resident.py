@@ -164,5 +164,8 @@ class BareResident(Resident):
 
         BareSweep(self.keeper, "*", grace, over)
 
+    def ask_left(self, answer: Callable[[dict[int, int]], None]) -> None:
+        answer({})  # the place is not looked at for it
+
     def ask_strays(self, answer: Callable[[bool], None]) -> None:
         self.keeper.ask("list", "-", "*", lambda pids: answer(bool(pids)))

@@ -6,6 +6,7 @@ import os
 
 from .job import Drain, Job
 from .lean import pattern
+from .leftovers import job_of
 from .shell import INLINE_BYTES, in_memory
 from .tree import children
 
@@ -151,11 +152,10 @@ class Command(Job):
         return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
 
     def _left_behind(self) -> list[int]:
-        """What it has left running below the lane, where that can be told."""
-        lane = self.home.lane
-        if lane is None or lane.pid is None:
-            return []
-        return [job for job in children(lane.pid) if self._number_of(job) == self.number]
+        """What it has left running below a shell of the session, where that can be told."""
+        known = self.resident.loop.children
+        jobs = [job for pid in self.home.flock.pids() for job in children(pid) if job not in known]
+        return [job for job in jobs if job_of(self.resident, job) == self.number]
 
     def _number_of(self, pid: int) -> int | None:
         return self.resident.marks.number_of(pid, self.resident.number)

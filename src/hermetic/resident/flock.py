@@ -26,7 +26,7 @@ class Flock:
         self.shells: dict[str, Shell] = {}  # channel: shell
         self.copies: list[Shell] = []  # proven, oldest first
         self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
-        self.when_reported = Waiters(resident.loop)  # called once no shell's pid is unknown any more
+        self.when_reported = Waiters(resident.loop)  # called once no shell is being forked any more
         self.proof_timer: Timer | None = None
 
     def new(self, depth: int) -> Shell:
@@ -59,8 +59,12 @@ class Flock:
             answer(False)
         self.tell_reported()
 
+    def pids(self) -> list[int]:
+        return [shell.pid for shell in self.shells.values() if shell.pid is not None]
+
     def has_unreported(self) -> bool:
-        return any(shell.pid is None for shell in self.shells.values())
+        """Whether a shell is being forked: it, and what forks it, look like processes of a command."""
+        return any(shell.pid is None or shell.answers for shell in self.shells.values())
 
     def tell_reported(self) -> None:
         if not self.has_unreported():
@@ -68,12 +72,13 @@ class Flock:
 
     def fork(self, source: Shell, with_traps: bool) -> Shell:
         """Order a copy of a shell; it counts once it has itself reported."""
-        copy = self.new(source.depth + 2)
+        copy, number = self.new(source.depth + 2), self.resident.next_number()
         try:
-            source.send(b"F", 0, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+            source.send(b"F", number, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
         except OSError:
             self.forget(copy)
             raise
+        source.answers[number] = lambda alive: None
         return copy
 
     def take_newest(self) -> Shell | None:

@@ -117,20 +117,37 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         return self.resident.job(take.text(request.fields, "process"))
 
     def do_list(self, request: Request) -> None:
-        # Long commands are cut so that all that is kept fits a frame.
-        infos = [
-            dict(job.describe(), command=job.text[:200].decode("utf-8", "replace"))
-            for job in self.resident.jobs.values()
-        ]
-        body = frames.pack(infos[-LISTED:])
-        while len(body) > frames.MAX_BODY:  # long directories
-            infos = infos[len(infos) // 4 :]
+        def answer(left: dict[int, int]) -> None:
+            # Long commands are cut so that all that is kept fits a frame.
+            infos = [
+                dict(
+                    job.describe(),
+                    command=job.text[:200].decode("utf-8", "replace"),
+                    left=left.get(job.number, 0),
+                )
+                for job in self.resident.jobs.values()
+            ]
             body = frames.pack(infos[-LISTED:])
-        request.reply({"processes": len(self.resident.jobs)}, body)
+            while len(body) > frames.MAX_BODY:  # long directories
+                infos = infos[len(infos) // 4 :]
+                body = frames.pack(infos[-LISTED:])
+            request.reply({"processes": len(self.resident.jobs)}, body)
+
+        self.resident.ask_left(answer)
 
     def do_status(self, request: Request) -> None:
-        job = self._job(request)
-        request.reply({"process": job.describe(), "waiting": waiting(job)})
+        self._describe(request, self._job(request))
+
+    def _describe(self, request: Request, job: Job) -> None:
+        """Answer with how a job is doing; of one that has ended, also what it has left running."""
+        if not job.has_ended:
+            request.reply({"process": job.describe(), "waiting": waiting(job)})
+            return
+
+        def answer(left: dict[int, int]) -> None:
+            request.reply({"process": dict(job.describe(), left=left.get(job.number, 0)), "waiting": False})
+
+        self.resident.ask_left(answer)
 
     def do_wait(self, request: Request) -> None:
         job = self._job(request)
@@ -202,7 +219,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         job = self._job(request)
         number = take.number(request.fields, "signal", 15, 1, 64)
         tree = take.flag(request.fields, "tree", True)
-        if not job.has_ended:
+        if tree or not job.has_ended:  # what it left behind may live on
             for pid in job.members() if tree else filter(None, [job.pid]):
                 try:
                     os.kill(pid, number)
@@ -214,7 +231,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         job = self._job(request)
         grace = take.seconds(request.fields, "grace", KILL_GRACE_SECONDS)
         if job.has_ended:  # what it left behind may live on
-            job.end_members(grace, lambda _: request.reply({"process": job.describe()}))
+            job.end_members(grace, lambda _: self._describe(request, job))
             return
         job.end(grace, None)
         job.when_ended(lambda: request.reply({"process": job.describe()}))
@@ -265,6 +282,9 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     # -- the environment
     def do_info(self, request: Request) -> None:
+        self.resident.ask_left(lambda left: self._tell_info(request, len(left)))
+
+    def _tell_info(self, request: Request, left: int) -> None:
         resident = self.resident
         request.reply(
             {
@@ -279,7 +299,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
                 "cannot": list(resident.cannot),
                 "sessions": len(resident.sessions),
                 "clients": request.client.server.attached,
-                "processes": len(resident.running()),
+                "processes": len(resident.running()) + left,
                 "lease": self.life.lease.lease,
                 "unattended": self.life.lease.unattended,
                 "descriptors": len(os.listdir("/proc/self/fd")),

@@ -11,6 +11,7 @@ from .bridge import Bridge
 from .command import Command
 from .holder import hide
 from .lean import signal
+from .leftovers import left_over
 from .limits import SecondMarks
 from .memory import MemoryKills
 from .output_log import OutputLog
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 PROOF_SECONDS = 0.2
 HOLDER_SECONDS = 0.5  # before another try to start one
 SESSIONS = 128  # each has three shells or more
-EVENT_BYTES = 65536  # all that the pipe of reports can hold
+EVENT_BYTES = 4096  # of reports that are read at once; a pipe holds sixteen times as much
 
 
 class SparePipe:
@@ -116,7 +117,7 @@ class Resident:
         self.scripts = Scripts(self)
         self.number = self.changes = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
-        self.retention = Retention(self._drop)
+        self.retention = Retention(self._drop, self._numbers_left)
         self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
         self.sessions: dict[str, Session] = {}
         self.channels: dict[bytes, tuple[Session, Shell]] = {}  # whose reports name it
@@ -186,10 +187,14 @@ class Resident:
 
     def take_events(self) -> None:
         """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
-        try:
-            self.unparsed += os.read(self.events, EVENT_BYTES)
-        except BlockingIOError:
-            return
+        for _ in range(16):  # all that there is: a death is looked at after what was reported before it
+            try:
+                data = os.read(self.events, EVENT_BYTES)
+            except BlockingIOError:
+                break
+            self.unparsed += data
+            if len(data) < EVENT_BYTES:
+                break
         records = self.unparsed.split(b"\0")
         self.unparsed = records.pop()[-4096:]
         for record in records:
@@ -363,6 +368,12 @@ class Resident:
         self.on_change("ended", job)
         self.retention.add(job)
 
+    def _numbers_left(self) -> set[int]:
+        try:
+            return set(left_over(self))
+        except OSError:  # no descriptor to look with
+            return set()
+
     def forget(self, job: Job) -> None:
         """Drop an ended job and its output, as its caller wishes."""
         self.retention.remove(job)
@@ -400,8 +411,41 @@ class Resident:
             return True
         return pid not in self.orphans and self.running() == [job]
 
-    def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> _PendingSweep:
-        """Start ending a tree once every shell that was forked has told its pid: until then it looks like an orphan."""
+    def ask_left(self, answer: Callable[[dict[int, int]], None]) -> None:
+        """Call `answer` with how many processes still run of each ended job, by its number."""
+
+        def look() -> None:
+            try:
+                found = left_over(self)
+            except OSError:  # no descriptor to look with
+                found = {}
+            answer(found)
+
+        self.once_reported(look)
+
+    def once_reported(self, callback: Callable[[], None]) -> None:
+        """Call it when every forked shell has told its pid, or soon: until then a shell looks like an orphan."""
+        is_over = False
+
+        def go() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                callback()
+
+        def look() -> None:
+            for session in self.sessions.values():
+                if session.flock.has_unreported():
+                    session.flock.when_reported.add(look)
+                    return
+            go()
+
+        timer = self.loop.call_later(PROOF_SECONDS, go)
+        look()
+
+    def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> object:
+        """Start ending a tree once every shell that was forked has told its pid."""
         self.sweeps += 1
 
         def over(survivors: list[int]) -> None:
@@ -411,9 +455,11 @@ class Resident:
                 for session in list(self.sessions.values()):
                     session.sweeps_done()
 
-        handle = _PendingSweep(self, members, grace, over)
-        handle.try_start()
-        return handle
+        def start() -> None:
+            tree.Sweep(self.loop, members, grace, over)
+
+        self.once_reported(start)
+        return over
 
     def everything(self) -> list[int]:
         """All that is ours, shells included."""
@@ -438,24 +484,3 @@ def find_program(name: str, path: str) -> str:
         if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
             return candidate
     return name
-
-
-class _PendingSweep:
-    def __init__(
-        self, resident: Resident, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
-    ) -> None:
-        self.resident, self.arguments = resident, (resident.loop, members, grace, done)
-        self.timer = resident.loop.call_later(PROOF_SECONDS, self.start)
-        self.started: tree.Sweep | None = None
-
-    def try_start(self) -> None:
-        for session in self.resident.sessions.values():
-            if session.flock.has_unreported():
-                session.flock.when_reported.add(self.try_start)
-                return
-        self.start()
-
-    def start(self) -> None:
-        if self.started is None:
-            self.timer.cancel()
-            self.started = tree.Sweep(*self.arguments)

@@ -200,8 +200,8 @@ class Tools:
         if is_lost(self._fleet, task_id) or await backend_for_new(self._fleet, task_id) is not None:
             return []
         async with self._place(task_id) as environment:
-            known = [info for info in await environment.processes() if info.ending is None and info.started >= since]
-            return [info.id for info in known if read_wishes(info.tag)]
+            known = [info for info in await environment.processes() if info.is_running and info.started >= since]
+            return [info.id for info in known if read_wishes(info.tag) or info.left]
 
     async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
         """Ends all that the tools started, of one task or of every one that is open here; returns how many.

@@ -73,6 +73,13 @@ def drawn(data: bytes, rows: int = 24, cols: int = 80) -> Shown:
     return screen._shown()
 
 
+def edit_of(text: str, old: str) -> object:
+    try:
+        return replace(text, old, old + "x")
+    except EditRefused as error:
+        return error
+
+
 DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
 NAMED: dict[str, Callable[[], object]] = {
     "nested paragraphs": lambda: read_document("a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)),
@@ -92,6 +99,8 @@ NAMED: dict[str, Callable[[], object]] = {
     "doubled arrays": lambda: assess("x=(a a a a); " + 'x=("${x[@]}" "${x[@]}");' * 20 + 'echo "${x[*]}"'),
     "appended": lambda: assess("x=aaaaaaaa;" + "x+=$x;" * 40),
     "loops without commands": lambda: assess("set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"),
+    "a diff of equal lines": lambda: unified_diff("a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"),
+    "an edit of many lines": lambda: edit_of("a b c d\n" * 20_000, "a b  c d e\n" * 4000),
     "wide formats": lambda: assess("printf '" + "%9999s" * 1000 + "' {1..255}"),
 }
 
@@ -341,11 +350,7 @@ PATCHES = (
 
 
 def edit(text: str, chance: random.Random) -> object:
-    old = repeated(chance, TEXTS, 2000)
-    try:
-        return replace(text, old, old + "x")
-    except EditRefused as error:
-        return error
+    return edit_of(text, repeated(chance, TEXTS, 2000))
 
 
 def patch(text: str) -> object:

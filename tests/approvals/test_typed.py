@@ -5,7 +5,7 @@ import time
 import pytest
 
 from hermetic.approvals.readers import language_of
-from hermetic.approvals.typed import MOST_KEYS, Language, Transcript
+from hermetic.approvals.typed import MOST_KEYS, MOST_LINES, Language, Transcript
 from hermetic.policy.assess import Surroundings
 
 AROUND = Surroundings()
@@ -205,3 +205,13 @@ def test_a_line_with_more_keys_than_anybody_types_is_not_followed() -> None:
     transcript.type("a\b" * MOST_KEYS, AROUND)
     (typed,) = transcript.type("ls\r", AROUND)
     assert typed.examined.verdict.label == "dangerous"
+
+
+def test_more_lines_than_are_followed_are_one_question() -> None:
+    transcript = Transcript("shell", terminal=False)
+    begun = time.thread_time()
+    found = transcript.type(":\n" * (MOST_LINES + 1) + "rm -rf ~/d\n" * 100_000, AROUND)
+    assert time.thread_time() - begun < 30
+    assert found[-1].examined.verdict.label == "dangerous"
+    assert "lines are typed at once" in found[-1].examined.verdict.reason
+    assert [one.examined.verdict.label for one in transcript.type("ls\n", AROUND)] == ["safe"]

@@ -27,6 +27,7 @@ Language = Literal["shell", "python", "input", "keys"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
 MOST_KEYS = 65_536  # characters of one line at a terminal, with all that was taken back
+MOST_LINES = 400  # of one input that are followed line by line; more count as a text that cannot be followed
 _LINES, _KEYS = re.compile(r"[^\n]+|\n"), re.compile(r"[^\x00-\x1f\x7f]+|[\x00-\x1f\x7f]")
 _BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
 _AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")  # the cursor stays at the end
@@ -103,11 +104,16 @@ class Transcript:
 
     def type(self, data: str, around: Surroundings) -> list[Typed]:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
-        found = []
+        found: list[Typed] = []
+        lines = 0
         for piece in (_KEYS if self._terminal else _LINES).findall(data):
             if self._terminal:
                 self._press(piece)
             if piece in (_ENDS if self._terminal else "\n"):
+                lines += 1
+                if lines > MOST_LINES:  # each is judged with those before it
+                    self._open, self._line, self._typed, self._keys = "", "", [], ""
+                    return [*found, _edited(data, around, f"more than {MOST_LINES} lines are typed at once")]
                 found += self._end_line(around)
             elif self._terminal and piece == _END_OF_INPUT and not self._typed:
                 found += self._end_text(around)
@@ -291,11 +297,13 @@ def _key(part: Part) -> tuple[str, str, str]:
     return part.rule, part.reason, part.decoded
 
 
-def _edited(text: str, around: Surroundings) -> Typed:
+def _edited(
+    text: str, around: Surroundings, why: str = "the line was changed with keys that cannot be followed"
+) -> Typed:
     examined = examine_command(text, around)
     if examined.verdict.hardline:
         return Typed(text, examined)
-    finding = Finding(EDITED, "the line was changed with keys that cannot be followed", 0, len(text), text)
+    finding = Finding(EDITED, why, 0, len(text), text)
     return Typed(text, Examined(verdict_of([finding], text, around.isolation)))
 
 

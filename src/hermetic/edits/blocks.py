@@ -13,6 +13,7 @@ from hermetic.edits.lines import bare, ending, gist, usual_ending
 from hermetic.edits.merging import known_indents
 
 LEAST_LINES = 3
+MOST_LINES = 200
 LIKENESS = 0.6  # of the lines between the first and the last, from 0 to 1
 AHEAD = 0.2  # the best of several is taken when no other is so near
 MOST_TRIED = 200  # stretches that are compared in one text
@@ -29,7 +30,7 @@ class Block(NamedTuple):
 
 def near_blocks(heres: Sequence[str], olds: Sequence[str], news: Sequence[str]) -> list[Block]:
     """The stretch that the edit is about; several where that is not clear; [] where there is none."""
-    if len(olds) < LEAST_LINES or not olds[0].strip() or not olds[-1].strip():
+    if not LEAST_LINES <= len(olds) <= MOST_LINES or not olds[0].strip() or not olds[-1].strip():
         return []
     keys, wanted = [gist(line) for line in heres], [gist(line) for line in olds]
     best: dict[int, Block] = {}

@@ -1,5 +1,6 @@
 """What changed, as a unified diff that `patch` and `git apply` take, within a budget."""
 
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
@@ -7,6 +8,7 @@ from hermetic.edits.lines import split_lines
 
 CONTEXT = 3  # lines around a change
 MOST_COMPARED = 4_000  # lines on either side that are compared with each other; longer stretches are shown as replaced
+MOST_PAIRS = 500_000  # of equal lines, one on either side
 NO_NEWLINE = "\\ No newline at end of file\n"
 
 Change = tuple[int, int, int, int]  # lines [i1, i2) of the old text became [j1, j2) of the new
@@ -48,7 +50,7 @@ def _changes(olds: list[str], news: list[str]) -> Iterator[Change]:
     ours, theirs = olds[start : len(olds) - end], news[start : len(news) - end]
     if not ours and not theirs:
         return
-    if max(len(ours), len(theirs)) > MOST_COMPARED:
+    if max(len(ours), len(theirs)) > MOST_COMPARED or _pairs(ours, theirs) > MOST_PAIRS:
         if len(ours) == len(theirs):
             yield from _line_by_line(ours, theirs, start)
         else:
@@ -57,6 +59,12 @@ def _changes(olds: list[str], news: list[str]) -> Iterator[Change]:
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, ours, theirs, False).get_opcodes():
         if tag != "equal":
             yield start + i1, start + i2, start + j1, start + j2
+
+
+def _pairs(ours: list[str], theirs: list[str]) -> int:
+    """How many lines of one side are equal to one of the other: what a comparison goes through, again and again."""
+    counts = Counter(theirs)
+    return sum(counts[line] for line in ours)
 
 
 def _line_by_line(ours: list[str], theirs: list[str], start: int) -> Iterator[Change]:

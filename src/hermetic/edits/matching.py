@@ -25,13 +25,15 @@ class Found(NamedTuple):
     new: str
 
 
+MOST_LOOSE = 10_000  # characters of an old text that is looked for in other spellings, too
+
 Strategy = Callable[[str, str, str], list[Found]]
 
 
 def find(text: str, old: str, new: str) -> tuple[str, list[Found]]:
     """The name of the first way that finds anything, and all it finds; ("", []) when none does."""
     for name, strategy in STRATEGIES.items():
-        if name != "exact" and not old.strip():
+        if name != "exact" and (not old.strip() or len(old) > MOST_LOOSE):
             break
         if found := strategy(text, old, new):
             return name, found

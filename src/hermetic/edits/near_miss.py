@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 from hermetic.edits.lines import bare, gist, line_at, split_lines
 
-MOST_LINES = 20_000  # of a file in which similar lines are looked for
+MOST_LINES = 4_000  # of a file in which similar lines are looked for
+LONGEST_LIKE = 400  # characters of a line that is compared with another one by one
 MOST_SHOWN = 12  # lines of the file
 LONGEST = 160  # characters of a line that is shown
 _NUMBERED = re.compile(r"[ \t]*\d+[ \t]*[|\u2502:][ \t]?")
@@ -57,9 +58,16 @@ def _likely_start(keys: Sequence[str], wanted: Sequence[str]) -> int | None:
         return None
     longest = max(enumerate(wanted), key=lambda line: len(line[1]))
     inside = next((n for n, key in enumerate(keys) if longest[1] and longest[1].lower() in key.lower()), None)
-    if inside is None and (like := get_close_matches(longest[1], numbers, n=1, cutoff=0.5)):
+    if inside is None and (like := _like(longest[1], numbers)):
         inside = numbers[like[0]][0]
     return None if inside is None else inside - longest[0]
+
+
+def _like(line: str, lines: Iterable[str]) -> list[str]:
+    """The line that is most like this one, if any is."""
+    if len(line) > LONGEST_LIKE:
+        return []
+    return get_close_matches(line, [one for one in lines if len(one) <= LONGEST_LIKE], n=1, cutoff=0.5)
 
 
 def _difference(

@@ -20,7 +20,7 @@ from hermetic.edits.v4a import parse
 from hermetic.link.link import BrokenOff
 from hermetic.session.files import Files
 
-QUICK_BYTES = 1 << 16  # what is longer is worked out in a thread, so that the event loop goes on
+QUICK_BYTES = 2048  # of files and edit; what is longer is worked out in a thread, so that the event loop goes on
 
 Found = Mapping[str, FileContent | None]
 
@@ -50,7 +50,7 @@ class Patching:
             done[:], change = _replaced(path, content.data, old, new, replace_all)
             return [change]
 
-        changes, written = await self._edit([path], think)
+        changes, written = await self._edit([path], think, len(old) + len(new))
         return Patched(
             diff=within(diff_of(changes), PATCH_DIFF.value), modified=(path,), strategy=done[0].strategy,
             lines=done[0].lines, written=written,
@@ -69,7 +69,7 @@ class Patching:
         def think(found: Found) -> list[Change]:
             return plan(operations, {path: None if file is None else file.data for path, file in found.items()})
 
-        changes, written = await self._edit(paths, think)
+        changes, written = await self._edit(paths, think, len(text))
         return Patched(
             diff=within(diff_of(changes), PATCH_DIFF.value),
             modified=tuple(one.path for one in changes if one.before is not None and one.after is not None),
@@ -79,24 +79,24 @@ class Patching:
         )
 
     async def _edit(
-        self, paths: Sequence[str], think: Callable[[Found], list[Change]]
+        self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int
     ) -> tuple[list[Change], tuple[Written, ...]]:
         """Reads, thinks and writes, again where somebody else was faster. Raises EditRefused."""
         for _ in range(PATCH_TRIES.value):
             with contextlib.suppress(FileChanged, FileExistsError):
                 true = await self._true_paths(paths)
                 async with self._editing:
-                    return await self._try(paths, true, think)
+                    return await self._try(paths, true, think, size)
         raise EditRefused(
             f"{', '.join(paths)}: others change it again and again; nothing was written, try later",
             reason="stale", path=paths[0],
         )  # fmt: skip
 
     async def _try(
-        self, paths: Sequence[str], true: Mapping[str, str], think: Callable[[Found], list[Change]]
+        self, paths: Sequence[str], true: Mapping[str, str], think: Callable[[Found], list[Change]], size: int
     ) -> tuple[list[Change], tuple[Written, ...]]:
         found = {path: await self._read(path, true[path]) for path in paths}
-        size = sum(len(file.data) for file in found.values() if file is not None)
+        size += sum(len(file.data) for file in found.values() if file is not None)
         changes = await asyncio.to_thread(think, found) if size > QUICK_BYTES else think(found)
         await self._refuse_links([change.path for change in changes if change.after is None], true)
         if self._oversight is not None:

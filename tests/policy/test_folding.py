@@ -123,7 +123,7 @@ def fields_of(words: list[str]) -> list[list[str]]:
     shell = Shell(None, "/nowhere", "/nowhere")
     shell.complete = True
     evaluator.run(Reader(PRELUDE).read(), shell, None)
-    evaluator.budget.steps = -10_000_000
+    evaluator.steps = -10_000_000
     found = []
     for word in words:
         ((node, _),) = Reader(f"printf {word}").read().items

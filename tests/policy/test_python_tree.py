@@ -149,6 +149,8 @@ def test_ordinary_code_hides_nothing(text: str) -> None:
         "    def git(self, *args): return subprocess.run(['git', *args], cwd=self.path)\nRepo('.').git('log')",
         "try:\n    import tomllib\nexcept ImportError:\n    import tomli as tomllib\nprint(tomllib.loads('a = 1'))",
         "import tarfile\ntarfile.open('a.tar').extractall('vendor')",
+        "import shutil, tempfile\nclass T:\n  def set_up(self): self.d = tempfile.mkdtemp()\n"
+        "  def tear_down(self): shutil.rmtree(self.d)",
         "import zipfile\nzipfile.ZipFile('a.zip').extractall()",
         "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 1\n"
         "    def area(self): return self.x ** 2\nprint(P(2).area())",

@@ -224,7 +224,7 @@ def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> Findin
     except Unreadable as problem:
         return Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, text[:200])
     except (Overflow, RecursionError) as problem:
-        if isinstance(problem, Overflow) and evaluator.budget.most < MAX_STEPS:
+        if isinstance(problem, Overflow) and evaluator.most < MAX_STEPS:
             raise
         return Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, text[:200])
     except Exception as problem:  # a judge's mistake must never let a command pass unread

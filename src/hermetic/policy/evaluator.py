@@ -8,7 +8,7 @@ from .acts import Act, Deed, Scope
 from .aliases import expand
 from .assignments import assign
 from .branches import decided, either, join, undecided, worlds
-from .budget import MAX_STEPS, MAX_TEXT, Budget, Overflow, copying, joined, reading
+from .budget import CHARACTERS, MAX_STEPS, MAX_TEXT, Budget, Overflow, copying, joined, reading
 from .call import Call, Judge, program_name
 from .circumstances import of_call
 from .commands.catalog import FALLBACK, find_judge
@@ -48,13 +48,13 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _CARRIED = SECRET + TOKEN + NET + "\ue004"
 
 
-class Evaluator:
+class Evaluator(Budget):
     """One evaluation of one text; `findings` grows as commands are met."""
 
     def __init__(self, judges: dict[str, Judge], most_steps: int = MAX_STEPS) -> None:
+        super().__init__(most_steps)
         self.judges = judges
         self.findings: list[Finding] = []
-        self.budget = Budget(most_steps)
         self.nesting = 0
         self.span = (0, 0)
         self.fixed = False
@@ -71,10 +71,6 @@ class Evaluator:
         self.later: list[tuple[str, Shell, tuple[int, int]]] = []  # code that runs when its shell ends
 
     # --- the face to words and commands
-
-    def spend(self, steps: int) -> None:
-        """Count work; too much of it ends the evaluation."""
-        self.budget.spend(steps)
 
     def report(
         self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
@@ -336,7 +332,8 @@ class Evaluator:
             output = self._dispatch(call)
             if output is None:
                 return _default_output(call)
-            self.spend(copying(output))
+            if len(output) >= CHARACTERS:
+                self.spend(copying(output))
             return output if len(output) <= MAX_TEXT else unknown_like(output)
         finally:
             self.carriers.pop()

@@ -93,6 +93,8 @@ os.renames
         if name in ("site.getusersitepackages", "site.getsitepackages", "sysconfig.get_path"):
             found = f"{self.call.shell.home}/.local/lib/python3" if "user" in name else "/usr/lib/python3/dist-packages"
             return [found] if name.endswith("getsitepackages") else found
+        if name in ("tempfile.mkdtemp", "tempfile.mktemp", "tempfile.TemporaryDirectory", "tempfile.gettempdir"):
+            return "/tmp" if name.endswith("gettempdir") else "/tmp/tmpXXXXXXXX"
         if name == "shutil.unpack_archive":
             self._unpack(args[1:], keywords.get("extract_dir"))
             return None

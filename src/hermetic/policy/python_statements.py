@@ -12,7 +12,7 @@ from hermetic.policy.tables import names
 
 from .call import Call
 from .python_folding import Folding, is_endless
-from .python_values import UNKNOWN, Class, Name, Value, choices, element_of, one_of
+from .python_values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -25,6 +25,7 @@ class Statements(Folding):
         self.functions: dict[str, Function] = {}  # by "def:NUMBER:NAME"
         self.defaults: dict[str, dict[str, Value]] = {}  # of their parameters
         self.reached: set[str] = set()  # those that a call has reached
+        self.owners: dict[str, Class] = {}  # of those that are methods
         self.active: list[str] = []
         self.returns: list[list[Value]] = []
 
@@ -33,7 +34,7 @@ class Statements(Folding):
         self.visit(tree)
         while left := [key for key in self.functions if key not in self.reached]:
             for key in left:
-                self.own(key, [], {})
+                self.own(key, [Instance(self.owners[key])] if key in self.owners else [], {})
 
     def _import(self, node: ast.Import) -> Value:
         for alias in node.names:
@@ -102,11 +103,13 @@ CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
         self.block(node.body)
         members = {name: value for name, value in self.names.items() if outer.get(name) is not value}
         self.names = outer
+        made = Class(node.name, members, bases)
         for name, value in members.items():
             for one in choices(value):
                 if isinstance(one, Name) and one.startswith("def:"):
                     self.methods.setdefault(name, []).append(one)
-        self.names[node.name] = self._decorated(node.decorator_list, Class(node.name, members, bases))
+                    self.owners[one] = made
+        self.names[node.name] = self._decorated(node.decorator_list, made)
         return None
 
     def _return(self, node: ast.Return) -> Value:

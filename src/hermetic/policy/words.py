@@ -8,7 +8,7 @@ from typing import Protocol
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
-from .budget import MAX_TEXT, copying, joined, reading
+from .budget import CHARACTERS, MAX_TEXT, READ_CHARACTERS, copying, joined, reading
 from .marks import NUMBER, STAR, UNSET, activate_globs, is_plain, unknown_like
 from .shell import Shell, Value
 from .syntax import Arith, Lit, Piece, Proc, Seq, Sub, Var, Word
@@ -40,7 +40,6 @@ class Folder:
         for word in words:
             for braced in expand_braces(word):
                 out += self._split(braced)
-                self.runner.spend(copying(*out[-1:]))
                 if len(out) > MAX_FIELDS:
                     return [*out[:MAX_FIELDS], UNSET]
         return out
@@ -48,8 +47,10 @@ class Folder:
     def text(self, word: Word) -> str:
         """The word as one string, without splitting, globs or braces: an assignment, a here-document."""
         parts = [self._tilde_first(word, at, piece, assignment=True) for at, piece in enumerate(word.pieces)]
-        self.runner.spend(copying(*parts))
-        return joined(parts)
+        text = parts[0] if len(parts) == 1 else joined(parts)
+        if len(text) >= CHARACTERS:
+            self.runner.spend(copying(*parts))
+        return _cap(text)
 
     def target(self, word: Word) -> str:
         """The word as a redirection target: one field, globs active."""
@@ -129,7 +130,8 @@ class Folder:
                 self.runner.spend(len(many) + copying(*many))
                 return many, piece.quoted
             value = self._variable(piece)
-            self.runner.spend(reading(value) if not piece.quoted else copying(value))
+            if len(value) >= READ_CHARACTERS:
+                self.runner.spend(copying(value) if piece.quoted else reading(value))
             return [value], piece.quoted
         return [self._single(piece)], piece_quoted(piece)
 
@@ -139,7 +141,8 @@ class Folder:
         if isinstance(piece, Var):
             many = self._many(piece)
             value = joined(many, " ") if many is not None else self._variable(piece)
-            self.runner.spend(copying(value))
+            if len(value) >= CHARACTERS:
+                self.runner.spend(copying(value))
             return value
         if isinstance(piece, Sub):
             return self.runner.capture(piece.body, self.shell).rstrip("\n")

@@ -161,7 +161,7 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
 SPELLED = {
     "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
     "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no", "home": "profile",
-    "credential_files": "a,b",
+    "across_processes": "no", "credential_files": "a,b",
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
 }  # fmt: skip
 
@@ -400,16 +400,19 @@ class TestTheOriginalsVariables:
     def test_shape_a_container(self, machine: Machine) -> None:
         settings = machine.load(
             TERMINAL_ENV="docker", TERMINAL_CONTAINER_CPU="2", TERMINAL_CONTAINER_MEMORY="512",
+            TERMINAL_CONTAINER_DISK="1024", TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES="false",
             TERMINAL_CONTAINER_PERSISTENT="true", TERMINAL_DOCKER_VOLUMES='["/a:/a"]', TERMINAL_DOCKER_ENV='{"A": "1"}',
             TERMINAL_DOCKER_FORWARD_ENV='["B"]', TERMINAL_DOCKER_EXTRA_ARGS='["--dns=1.1.1.1"]',
             TERMINAL_DOCKER_NETWORK="false", TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE="true",
             TERMINAL_DOCKER_RUN_AS_HOST_USER="1",
         )  # fmt: skip
         assert settings.options == {
-            "image": DEFAULT_IMAGE, "cpu": 2.0, "memory_bytes": 512 << 20, "persistent": True, "volumes": ("/a:/a",),
+            "image": DEFAULT_IMAGE, "cpu": 2.0, "memory_bytes": 512 << 20, "disk_bytes": 1 << 30, "persistent": True,
+            "volumes": ("/a:/a",),
             "env": {"A": "1"}, "forward_env": ("B",), "extra_args": ("--dns=1.1.1.1",), "network": False,
             "host_cwd": str(machine.project), "user": f"{os.geteuid()}:{os.getegid()}",
         }  # fmt: skip
+        assert not settings.environment.across_processes
         catalog.find("docker")(settings.options)
 
     def test_switch_redaction_and_give_sudo_its_password(self, machine: Machine) -> None:

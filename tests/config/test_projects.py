@@ -20,6 +20,7 @@ ALLOWING = ASKING.replace("ask", "allow")
 SINGLE = {
     "environment.kind": ('"docker"', '"ssh"'),
     "environment.cwd": ('"src"', '"/"'),
+    "environment.across_processes": ("false", "true"),
     "files.write_root": ('"/srv/x"', None),  # anything is tighter than none; with the user's own below
     "code_execution.timezone": ('"UTC"', None),
     "code_execution.warm": ("false", None),

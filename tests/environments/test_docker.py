@@ -579,3 +579,10 @@ async def test_a_forwarded_name_is_looked_up_in_the_env_file(
         result = await env.run(["python3", "-c", code])
         expected = ["of file # 1", "two\nlines", "plain", "of process", None, None, None, None]
         assert result.output == f"{expected}\n"
+
+
+async def test_the_mounted_directory_of_the_socket_is_restricted_where_the_engine_can(image: str) -> None:
+    need_engine("podman")
+    async with hermetic.open("podman", image=image, login=False) as env:
+        words = (await env.run("grep ' /run/hermetic ' /proc/mounts")).output.split()[3].split(",")
+        assert {"nosuid", "nodev", "noexec"} <= set(words)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hermetic
+from hermetic.config.settings import EnvironmentSettings, Settings
 from hermetic.environments.container_client import PROGRAMS, SETTINGS
 from hermetic.environments.records import Records, id_for_task, runtime_root
 from hermetic.session.history import MOST_TASKS, Histories, History
@@ -281,3 +282,23 @@ def test_a_note_names_a_few_of_many_processes() -> None:
     (note,) = history.take_notes()
     assert "and 15 more" in note
     assert len(note) < 1500
+
+
+async def test_tasks_of_one_process_are_not_shared(tmp_path: Path) -> None:
+    own = Settings(environment=EnvironmentSettings(across_processes=False))
+    options = {"cwd": str(tmp_path), "login": False}
+
+    async def say(box: Toolbox, command: str) -> str:
+        return str(json.loads(await box.call("terminal", {"command": command}, task_id="t"))["output"])
+
+    async with Toolbox(settings=own, options=options) as first, Toolbox(settings=own, options=options) as second:
+        await say(first, "X=first")
+        await say(second, "X=second")
+        assert [await say(box, "echo $X") for box in (first, second)] == ["first\n", "second\n"]
+        assert Records(runtime_root()).of_task("t") is None
+    assert Records(runtime_root()).all() == []
+    async with Toolbox(options=options) as first, Toolbox(options=options) as second:
+        await say(first, "X=shared")
+        assert await say(second, "echo $X") == "shared\n"
+    async with hermetic.attach("t") as shared:
+        await shared.close(remove=True)

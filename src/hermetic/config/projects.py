@@ -146,6 +146,7 @@ CLASSES: Mapping[str, Class] = {
     "environment.unattended": _NOT_MORE,
     "environment.profile": _REFUSED,
     "environment.home": _REFUSED,
+    "environment.across_processes": Class("tighten", "only no", lambda asked: asked.value is False),
     "environment.credential_files": _REFUSED,
     "terminal.timeout": _NOT_MORE,
     "terminal.longest_timeout": _NOT_MORE,

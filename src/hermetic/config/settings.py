@@ -32,6 +32,7 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
     unattended: LeaseSeconds | None = None  # life with nobody attached though something runs
     profile: str | None = None  # whose files and skills places are shown, and whose home commands have
     home: HomeMode = "auto"  # of commands on this machine
+    across_processes: bool = True  # False: every task is the toolbox's alone, and ends with it
     credential_files: tuple[str, ...] = ()  # of the profile, shown to places with files of their own
 
 

@@ -93,6 +93,8 @@ ORIGINAL: tuple[_Old, ...] = (
     _Old("TERMINAL_SSH_KEY", ("environments.ssh.key",)),
     _Old("TERMINAL_CONTAINER_CPU", _each((*_ENGINES, "apptainer"), "cpu"), _json(float)),
     _Old("TERMINAL_CONTAINER_MEMORY", _each((*_ENGINES, "apptainer"), "memory_bytes"), _mebibytes),
+    _Old("TERMINAL_CONTAINER_DISK", _each(_ENGINES, "disk_bytes"), _mebibytes),
+    _Old("TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES", ("environment.across_processes",), _json(bool)),
     _Old("TERMINAL_CONTAINER_PERSISTENT", _each(_ENGINES, "persistent"), _json(bool)),
     _Old("TERMINAL_DOCKER_VOLUMES", _each(_ENGINES, "volumes"), _json(_TEXTS)),
     _Old("TERMINAL_DOCKER_ENV", _each(_ENGINES, "env"), _json(dict[str, str | bool | int | float])),

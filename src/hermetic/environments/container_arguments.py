@@ -204,7 +204,8 @@ class Plan:
             inodes = "" if is_podman else f",nr_inodes={max(LEAST_INODES, size // BYTES_PER_INODE)}"
             yield from ("--tmpfs", f"{place}:rw,nosuid,nodev,size={size}{inodes},{words}")
         if sees_host:
-            yield from ("--mount", _bind(str(self.socket_directory), RESIDENT))
+            restricted = ",nosuid,nodev,noexec" if is_podman else ""  # docker takes no such words for a bind
+            yield from ("--mount", _bind(str(self.socket_directory), RESIDENT) + restricted)
         else:
             yield from ("--tmpfs", f"{RESIDENT}:rw,nosuid,nodev,noexec,size={MIB},mode=1777")
         for volume in self._own_mounts():

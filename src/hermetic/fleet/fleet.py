@@ -52,6 +52,7 @@ class Fleet:
         self._idle = idle
         self._overrides: dict[str, dict[str, Any]] = {}
         self._own: dict[str, str] = {}  # task of this fleet alone → the name of its environment on this host
+        self._owns_all = False
         self._own_opened: set[str] = set()  # names among those
         self._tolerated: tuple[str, ...] = ()  # options in which a living environment may differ
         self._members: dict[str, Member] = {}
@@ -196,6 +197,8 @@ class Fleet:
 
     def _name(self, task: str) -> str:
         """The task of its environment as other programs find it."""
+        if self._owns_all and task not in self._own:
+            self._own[task] = _own_name(task)
         return self._own.get(task, task)
 
     def _options_of(self, task: str) -> dict[str, Any]:
@@ -298,13 +301,19 @@ async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
     return catalog.find(fleet.kind)(fleet._options_of(task))
 
 
-def serve_tools(fleet: Fleet, own: str) -> None:
+def serve_tools(fleet: Fleet, own: str, *, owns_all: bool = False) -> None:
     """Prepares a fleet for a toolbox: the task `own` is the fleet's alone, and ends when the fleet is closed.
 
-    A living task of another directory is attached to, where `Fleet.get` refuses it otherwise.
+    With `owns_all` every task is. A living task of another directory is attached to, where `Fleet.get` refuses it
+    otherwise.
     """
-    fleet._own[own] = f"{own}-{secrets.token_hex(6)}"
+    fleet._own[own] = _own_name(own)
+    fleet._owns_all = owns_all
     fleet._tolerated = ("cwd",)
+
+
+def _own_name(task: str) -> str:
+    return f"{task}-{secrets.token_hex(6)}"
 
 
 def directory_elsewhere(fleet: Fleet, task: str, environment: Environment) -> tuple[str, str] | None:

@@ -80,10 +80,11 @@ class Tools:
         self._around = Fleet(kind, **wanted) if mode == "sandbox-first" and kind == "local" else None
         self._fleet = Fleet(kind, **wanted) if self._around is None else Fleet("sandbox", **_sandboxed(wanted))
         self._apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
-        serve_tools(self._fleet, DEFAULT_TASK)
+        owns_all = not said.environment.across_processes
+        serve_tools(self._fleet, DEFAULT_TASK, owns_all=owns_all)
         serve_tools(self._apart, _scripts_of(DEFAULT_TASK))
         if self._around is not None:
-            serve_tools(self._around, _outside_of(DEFAULT_TASK))
+            serve_tools(self._around, _outside_of(DEFAULT_TASK), owns_all=owns_all)
         self._limits = limits or _limits_of(said)
         self._secrets = said.known_secrets(os.environ)
         is_redacting = said.redaction.enabled if redact is None else redact

@@ -12,7 +12,7 @@ from . import tree
 from .bare_jobs import BareCommand, BareProcess, Start
 from .bare_keeper import BareSweep, Keeper
 from .bare_session import BareSession, State
-from .command import assignments
+from .orders import assignments
 from .resident import Refusal, Resident
 
 TYPE_CHECKING = False

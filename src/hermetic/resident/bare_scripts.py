@@ -7,6 +7,8 @@ between two copies of a token that only it and the resident know, so that a comm
 
 from __future__ import annotations
 
+from .orders import STATE, tell
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,31 +142,21 @@ __h_s=0 LINENO=1;
 _EVALUATE = r"""
 if [[ $__h_m == *T* ]]; then command exec >|"${__h_p}5" 2>|"$__h_p$__h_x"; LINENO=1; builtin eval "$__h_t";
 else builtin eval "$__h_t" >|"${__h_p}5" 2>|"$__h_p$__h_x"; fi;
-__h_s=$? __h_t= __h_u= __h_a=$-;
+__h_s=$? __h_t= __h_u=;
 """
-# Nothing is told where the next bash could not take a text in. A trap of the user's must not print into the state. It
-# ends with a dot, so that half of one is not taken for a state.
-_TELL = r"""
-__h_y=; if [[ $__h_m == *[TL]* ]]; then __h_y=$(builtin trap -p EXIT); builtin trap - EXIT;
-__h_t=$(builtin trap -p); builtin trap - DEBUG ERR RETURN; fi;
-builtin set +xv;
-builtin eval : && builtin exec && builtin command : &&
-{ builtin pwd -L; builtin printf '\0'; builtin pwd -P || builtin printf '%s\n' "$PWD"; builtin printf '\0';
-builtin export -p; builtin printf '\0'; builtin declare -p; builtin printf '\0';
-builtin declare -f; builtin printf '\0';
-builtin alias -p; builtin complete -p;
-for __h_x in c d f n s t u v; do builtin printf 'builtin ulimit -S -%s ' "$__h_x"; builtin ulimit -S "-$__h_x";
-builtin printf 'builtin ulimit -H -%s ' "$__h_x"; builtin ulimit -H "-$__h_x"; done;
-for ((__h_x=${#DIRSTACK[@]}; --__h_x > 0; )); do builtin printf 'builtin pushd -n %q\n' "${DIRSTACK[__h_x]}"; done;
-builtin printf 'builtin set --'; if (($#)); then builtin printf ' %q' "$@"; fi; builtin printf '\n\0';
-builtin declare -F; builtin umask -p; builtin enable -n; builtin shopt -p; builtin set +o;
-for __h_x in x v; do if [[ $__h_a == *$__h_x* ]]; then builtin printf 'set -%s\n' $__h_x; fi; done; builtin printf '\0';
-if [[ $__h_m == *[TL]* ]]; then builtin printf '%s\n' "$__h_t"; else builtin trap -p; fi;
-builtin printf '\0.'; } >|"${__h_p}7" 2>/dev/null || builtin :;
-if [[ $__h_y ]]; then builtin eval "$__h_y"; fi;
-builtin exit "$__h_s"
-"""
-LOADER = " ".join((_LOAD + _EVALUATE + _TELL).split("\n")).strip()
+# Nothing is told where the next bash could not take a text in. It ends with a dot, so that half of one is not taken
+# for a state. A trap on EXIT stays for this bash's own end.
+_TELL = (
+    "builtin eval : && builtin exec && builtin command : && "
+    + tell(
+        b'"${__h_p}7"',
+        b"\\builtin pwd -L;\\builtin printf '\\0';\\builtin pwd -P || \\builtin printf '%s\\n' \"$PWD\"",
+        b"\\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\0'",
+        *STATE,
+    ).decode()
+    + " 2>/dev/null; builtin exit $__h_s"
+)
+LOADER = " ".join((_LOAD + _EVALUATE).split("\n")).strip() + " " + _TELL
 
 
 # Stays as long as the resident does. Looks at the processes of the place and ends them, with builtins alone; when its

@@ -13,13 +13,14 @@ from copy import copy
 from .bare_jobs import BareCommand, Report, Start
 from .bare_keeper import BareSweep
 from .bare_line import OUT, Complaints, Line
-from .command import STALE, assignments
+from .command import STALE
 from .exports import Definitions, Exports, parse_exports
 from .flock import Flock
 from .lean import deque
 from .loop import Waiters
+from .orders import Told, assignments
 from .session import Session
-from .state import kept_declarations
+from .state import ToldState, trap_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,23 +31,23 @@ if TYPE_CHECKING:
 
 # bash sets these where it finds none: what a command has unset has to be unset again.
 _SET_BY_BASH = (b"PATH", b"HOME", b"IFS", b"TERM", b"SHELL", b"PS4", b"OPTIND", b"OPTERR")
-PARTS = 9
 
 
 class State:
-    """What a command left, told by its bash."""
+    """What a command left, told by its bash. Raises ValueError where it is not what bash prints."""
 
     def __init__(self, data: bytes) -> None:
-        logical, physical, exports, variables, functions, rest, lines, traps, _ = data.split(b"\0")
+        whole = Told(data)
+        logical, physical, exports, rest = whole.text.split(b"\0", 3)
+        whole.traps.pop(b"EXIT", None)
+        told = ToldState(rest, whole.disabled)
         self.logical = os.fsdecode(logical[:-1])
         self.physical = os.fsdecode(physical[:-1])
         self.told_exports = exports
-        names, declarations = kept_declarations(variables)
-        unset = b"".join(b"builtin unset %s\n" % name for name in _SET_BY_BASH if name not in names)
-        # A function may have the name of a builtin.
-        plain = b"".join(b"builtin %s\n" % line for line in lines.splitlines())
-        self.text = unset + declarations + functions + rest + plain + traps
-        self.definitions = b"\0".join((variables, functions, rest + lines, b""))
+        unset = b"".join(b"builtin unset %s\n" % name for name in _SET_BY_BASH if name not in told.names)
+        self.has_traps = bool(whole.traps)
+        self.text = unset + told.text + trap_lines(whole.traps)
+        self.definitions = b"\0".join((told.variables, told.functions, told.aliases, b""))
         self._exports: dict[str, str] | None = None
 
     @property
@@ -59,7 +60,12 @@ class State:
 
 def read_state(data: bytes | None) -> State | None:
     """The state in a record; None where there is none, or not all of one."""
-    return State(data) if data is not None and data.endswith(b"\0.") and data.count(b"\0") == PARTS - 1 else None
+    if data is None:
+        return None
+    try:
+        return State(data)
+    except (ValueError, IndexError):
+        return None
 
 
 class BareSession(Session):
@@ -190,7 +196,7 @@ class BareSession(Session):
             wrap = assignments(command.order.env) + b' builtin command eval "$__h_u"'
         exact = command.order.cwd
         # T needs `command`, the one word before `exec` whose redirections stay: not where it means something else.
-        traps = b"trap" in command.text or b"\ntrap -- " in state.text
+        traps = b"trap" in command.text or state.has_traps
         flags = "cT" if traps and b"\ncommand () " not in state.text else "cR"
         command.cwd = exact or state.logical
         start = Start(exact or state.logical, flags + ("e" if exact else ""), state.text, command.text, wrap)

@@ -7,6 +7,7 @@ import os
 from .job import Drain, Job
 from .lean import pattern
 from .leftovers import job_of
+from .orders import Run, can_be_followed, long_order, read_traps, short_order
 from .shell import INLINE_BYTES, in_memory
 from .tree import children
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-_MAY_SET_TRAPS = pattern(rb"\btrap\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_EXACT = pattern(rb"\btrap\b|\bexec\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 # The look-behind lets a word be tried once and not from each of its letters.
 _DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
 _OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
@@ -35,13 +36,14 @@ YIELDED = "state not kept: the command was yielded and goes on as a process"
 READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
 
 
-def may_set_traps(text: bytes) -> bool:
-    return len(text) > READABLE_BYTES or _MAY_SET_TRAPS.search(text) is not None
+def needs_exactness(text: bytes) -> bool:
+    """Whether a text may set traps or keep descriptors. A wrong guess shows: a higher number, a trap that runs late."""
+    return len(text) > READABLE_BYTES or _EXACT.search(text) is not None
 
 
 def prepare() -> None:
     """Take the time that the first look at a text takes."""
-    may_set_traps(b"")
+    needs_exactness(b"")
     Vocabulary().learn(b"")
     Vocabulary().leaves_state_alone(b"")
 
@@ -78,6 +80,9 @@ class Command(Job):
     in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
     left_cwd = ""  # where the session stood before it
     is_plain = False  # one plain program: it cannot change the shell
+    long_order: Run | None = None
+    traps_fd: int | None = None  # where its shell tells its traps
+    status_before_trap: int | None = None  # while its EXIT trap runs
 
     def __init__(
         self,
@@ -100,27 +105,46 @@ class Command(Job):
         """A short text and nothing that goes with it."""
         order = self.order
         has_streams = order.stdin_fd is not None or self.err is not None
-        return not (has_streams or order.cwd or order.env) and len(self.text) <= INLINE_BYTES
+        is_short = len(self.text) <= INLINE_BYTES and b"set" not in self.text and can_be_followed(self.text)
+        return is_short and not (has_streams or order.cwd or order.env)
 
-    def open(self, verb: bytes) -> tuple[bytes, ...]:
-        """The fields of the order; called again when a shell died before it read the first one."""
+    def open(self, verb: bytes, shell: Shell) -> tuple[bytes, ...]:
+        """The fields of the order; called again when a shell died before it read the first one.
+
+        R is a short text alone; Q has all that goes with one; T is for a text that may set traps or keep descriptors.
+        """
         self.close_descriptors()
-        ends = []
+        ends: list[int] = []
         for log in self.logs():
             read_end, write_end = self.resident.pipes.take()
             self.descriptors.append(write_end)
             self.drains.append(Drain(self.resident.loop, read_end, log))
-            ends.append(b"%d" % write_end)
+            ends.append(write_end)
         if verb == b"R":
-            return ends[0], self.text
-        text = b" " + self.text
-        if len(text) > INLINE_BYTES:
-            text = b"@%d" % self._keep(in_memory(self.text))
+            return short_order(self.number, ends[0], self.text, shell.statuses)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
-        wrap = b""
-        if self.order.env:
-            wrap = b"%d" % self._keep(in_memory(assignments(self.order.env) + b' builtin command eval "$__h_u"'))
-        return b"%d" % source, ends[0], ends[-1], text, os.fsencode(self.order.cwd or ""), wrap
+        run = Run(self.resident.orders, shell, self.number, self.text, self.order, (source, ends[0], ends[-1]))
+        self.long_order, self.traps_fd = run, None
+        if verb == b"T" or shell.held_traps:
+            self.traps_fd = self._keep(in_memory(b""))
+        code = run.exact(self.traps_fd) if verb == b"T" and self.traps_fd is not None else run.scoped(self.traps_fd)
+        return self._long_order(code, verb)
+
+    def _long_order(self, code: bytes, verb: bytes) -> tuple[bytes, ...]:
+        return long_order(self.number, self._keep(in_memory(self.resident.orders.whole(code))), verb)
+
+    def take_traps(self) -> dict[bytes, bytes] | None:
+        """The traps that its text has left, as its shell told them; None where it was not asked or told none."""
+        if self.traps_fd is None:
+            return None
+        data, self.traps_fd = os.pread(self.traps_fd, os.fstat(self.traps_fd).st_size, 0), None
+        return read_traps(data)
+
+    def run_exit_trap(self, shell: Shell, body: bytes, status: int) -> None:
+        """As bash does at its end; the command ends when that is reported."""
+        assert self.long_order is not None, "a text whose traps are told"
+        self.status_before_trap = status
+        shell.send(*self._long_order(self.long_order.exit_trap(body, status), b"X"))
 
     def listen_soon(self) -> None:
         """Most commands end before that: their output is taken in when they report, and nobody has listened."""
@@ -203,13 +227,3 @@ class Order:
     def is_stale(self, changes: int) -> bool:
         """Whether its words may mean something else by now than to whoever sent it."""
         return self.known is not None and self.known != changes
-
-
-def assignments(env: dict[str, str]) -> bytes:
-    """`A='…' B='…'` in front of `builtin command eval`: they hold for all of that text and its children get them.
-
-    In front of `builtin eval` they would hold for the first command of the text alone.
-    """
-    return b" ".join(
-        os.fsencode(name) + b"='" + os.fsencode(value).replace(b"'", b"'\\''") + b"'" for name, value in env.items()
-    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+from .orders import DEFINITIONS, EXPORTS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .orders import Told
     from .session import Session
     from .shell import Shell
 
@@ -39,7 +42,7 @@ class Exports:
             else:
                 self._told(shell, data, answer)
 
-        ask_newest(session, b"E", told)
+        ask_newest(session, EXPORTS, told)
 
     def _told(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
         session = self.session
@@ -57,14 +60,14 @@ class Definitions:
         self.session = session
 
     def ask(self, answer: Callable[[bytes], None]) -> None:
-        ask_newest(self.session, b"D", lambda shell, data: answer(data))
+        ask_newest(self.session, DEFINITIONS, lambda shell, data: answer(data))
 
 
-def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, bytes], None]) -> None:
+def ask_newest(session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, bytes], None]) -> None:
     """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
 
     def again() -> None:
-        ask_newest(session, verb, answer)
+        ask_newest(session, words, answer)
 
     if session.is_starting and not session.closed:
         session.when_started.add(again)
@@ -80,14 +83,14 @@ def ask_newest(session: Session, verb: bytes, answer: Callable[[Shell | None, by
         answer(None, b"")
         return
 
-    def told(data: bytes | None) -> None:
+    def told(data: Told | None) -> None:
         if data is None:
             session.loop.call_soon(again)  # the shell died before it told
         else:
-            answer(shell, data)
+            answer(shell, data.text)
 
     try:
-        session.flock.ask(shell, verb, told)
+        session.flock.ask(shell, words, told)
     except OSError:  # no descriptors now
         session.loop.call_later(AGAIN_SECONDS, again)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from . import traps
 from .loop import Waiters
+from .orders import Told, long_order, read_told_traps
 from .shell import Shell, in_memory
 from .tree import is_gone
 
@@ -39,7 +41,7 @@ class Flock:
             self.resident.restore_directory()
             shell = Shell(path, age, depth)
         self.shells[shell.path] = shell
-        self.resident.channels[shell.channel] = self.session, shell
+        self.resident.channels[shell.name] = self.session, shell
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
@@ -47,7 +49,7 @@ class Flock:
         if self.session.lane is shell:
             self.session.lane = None
         self.shells.pop(shell.path, None)
-        self.resident.channels.pop(shell.channel, None)
+        self.resident.channels.pop(shell.name, None)
         for group in (self.ordered, self.copies):
             if shell in group:
                 group.remove(shell)
@@ -70,15 +72,22 @@ class Flock:
         if not self.has_unreported():
             self.when_reported.tell()
 
-    def fork(self, source: Shell, with_traps: bool) -> Shell:
+    def fork(self, source: Shell) -> Shell:
         """Order a copy of a shell; it counts once it has itself reported."""
-        copy, number = self.new(source.depth + 2), self.resident.next_number()
+        copy = self.new(source.depth + 2)
+        copy.flags, copy.statuses = source.flags, source.statuses
+        copy.held_traps, copy.unset_traps = source.held_traps, source.unset_traps
+
+        def forked(data: bytes | None) -> None:
+            if data is not None and has_traps:
+                traps.told(self.session, source, copy, read_told_traps(data))
+
+        has_traps = source.has_run or not source.depth  # else they are still to be set there, and known
         try:
-            source.send(b"F", number, copy.channel, b"%d" % self.resident.loop_fd, b"1" if with_traps else b"")
+            self.order(source, b"F", lambda fd: self.resident.orders.fork(copy, source.flags, has_traps, fd), forked)
         except OSError:
             self.forget(copy)
             raise
-        source.answers[number] = lambda alive: None
         return copy
 
     def take_newest(self) -> Shell | None:
@@ -97,20 +106,42 @@ class Flock:
         except OSError:  # no descriptor to look with
             return True
 
-    def ask(self, shell: Shell, verb: bytes, answer: Callable[[bytes | None], None]) -> None:
-        """Call `answer` with what the shell tells, or with None when it dies first."""
+    def ask(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[Told | None], None]) -> None:
+        """Call `answer` with what the shell tells, or with None when it dies first; one that cannot tell dies."""
+
+        def told(data: bytes | None) -> None:
+            if data is None:
+                answer(None)
+                return
+            try:
+                found: Told | None = Told(data)
+            except ValueError:
+                traps.distrust(self.session, shell)
+                found = None
+            answer(found)
+
+        self.order(shell, b"S", lambda fd: self.resident.orders.tell(fd, *words), told)
+
+    def order(
+        self, shell: Shell, verb: bytes, code: Callable[[int], bytes], answer: Callable[[bytes | None], None]
+    ) -> None:
+        """Send a long order that writes into a descriptor; `answer(what it wrote)`, None when the shell dies first."""
         number = self.resident.next_number()
-        fd = in_memory(b"")
+        opened: list[int] = []
 
         def told(alive: bool) -> None:
-            data = os.pread(fd, os.fstat(fd).st_size, 0) if alive else None
-            os.close(fd)
+            data = os.pread(opened[0], os.fstat(opened[0]).st_size, 0) if alive else None
+            for fd in opened:
+                os.close(fd)
             answer(data)
 
         try:
-            shell.send(verb, number, b"", b"%d" % fd)
+            opened.append(in_memory(b""))
+            opened.append(in_memory(self.resident.orders.whole(code(opened[0]))))
+            shell.send(*long_order(number, opened[1], verb))
         except OSError:
-            os.close(fd)
+            for fd in opened:
+                os.close(fd)
             raise
         shell.answers[number] = told
 

@@ -29,6 +29,6 @@ class _Pattern:
     def __getattr__(self, name: str) -> object:
         re = __import__("re")
         compiled = re.compile(self.text, re.DOTALL if self.dot_is_all else 0)
-        for method in ("findall", "finditer", "fullmatch", "search"):
+        for method in ("findall", "finditer", "fullmatch", "match", "search"):
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+from .orders import STATE
 from .shell import in_memory
 from .state import reload_text
 from .tree import is_reaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .orders import Told
     from .session import Session
     from .shell import Shell
 
@@ -31,7 +33,7 @@ class Move:
         self.shell: Shell | None = None
         self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
         try:
-            session.flock.ask(lane, b"S", self._state_told)
+            session.flock.ask(lane, STATE, self._state_told)
         except OSError:  # no descriptors
             session.loop.call_soon(self._fail)
 
@@ -50,16 +52,21 @@ class Move:
         session = self.session
         return session.closed or session.lane is not self.lane or session.handed != self.handed
 
-    def _state_told(self, data: bytes | None) -> None:
-        if data is None or self.session.move is not self:
+    def _state_told(self, told: Told | None) -> None:
+        if told is None or self.session.move is not self:
             return  # the lane died, or it took too long: the session has dropped this attempt
         if self.is_void():
             self.abandon()
             self.session.move_over(None)
             return
         try:
-            self.state_fd = in_memory(reload_text(data, self.session.cwd))
+            text = reload_text(told, self.session.cwd)
+            if text is None:
+                self._fail()
+                return
+            self.state_fd = in_memory(text)
             self.shell = self.session.spawn(False, self.state_fd)
+            self.shell.held_traps, self.shell.statuses = self.lane.held_traps, self.lane.statuses
         except OSError:  # no descriptors, no process
             self._fail()
 

@@ -32,7 +32,7 @@ class ParallelShells:
         standbys = session.flock.copies
         source = standbys[-1] if standbys else None
         if source is not None:
-            shell, seconds = session.flock.fork(source, False), float(BESIDE_SECONDS)
+            shell, seconds = session.flock.fork(source), float(BESIDE_SECONDS)
         else:
             shell, seconds = session.spawn(self.login), session.resident.login_timeout
             shell.starting = self.login

@@ -10,7 +10,6 @@ from .feed import INPUT_BYTES, Feed, InputClosed
 from .job import Drain, Job, ending_of
 from .lean import signal
 from .login import prologue
-from .shell import START
 from .waiting import place_of
 
 TYPE_CHECKING = False
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from .output_log import OutputLog
     from .resident import Resident
+    from .shell import Shell
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 # Python ignores the first two, and an ignored signal stays ignored across exec.
@@ -226,14 +226,13 @@ def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: 
         os.chdir("/")
 
 
-def spawn_bash(resident: Resident, channel: str, cwd: str, login: bool, state_fd: int | None) -> int:
+def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd: int | None) -> int:
     """A bash that becomes a session's shell. One that takes a state in gets no variable but those the state holds."""
     environ = dict(resident.environ) if state_fd is None else {}
     if not login:
         environ.pop("BASH_ENV", None)
-    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", START, "bash"]
-    argv += [resident.descriptors_path, str(resident.events_in), channel, str(resident.loop_fd), resident.id]
-    argv += [str(resident.marks.base), "" if state_fd is None else str(state_fd)]
+    start = os.fsdecode(resident.orders.start(shell, state_fd))
+    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", start, "bash"]
     pid = os.fork()
     if pid == 0:
         try:

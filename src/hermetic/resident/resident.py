@@ -14,6 +14,7 @@ from .lean import signal
 from .leftovers import left_over
 from .limits import SecondMarks
 from .memory import MemoryKills
+from .orders import Orders, read_report
 from .output_log import OutputLog
 from .process import Launch, Process
 from .retention import Retention
@@ -21,7 +22,6 @@ from .room import ProcessRoom
 from .scripts import Order as ScriptOrder
 from .scripts import Scripts
 from .session import Session
-from .shell import LOOP, in_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class Resident:
         self.memory = MemoryKills() if config["own_cgroup"] else None
         self.has_subreaper: bool = config["has_subreaper"]
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        self.loop_fd = in_memory(LOOP.encode())
         self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.orders = Orders(self.descriptors_path, self.events_in, self.id, self.marks.base)
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
         self.pipes = SparePipe()
@@ -152,6 +152,7 @@ class Resident:
             shells = [shell for session in self.sessions.values() for shell in session.flock.shells.values()]
             tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
             self.descriptors_path = self._hide(again=True)
+            self.orders.move(self.descriptors_path)
             if self.holder is None:  # no process can be had at the moment
                 self.loop.call_later(HOLDER_SECONDS, self._holder_ended)
 
@@ -198,13 +199,11 @@ class Resident:
         records = self.unparsed.split(b"\0")
         self.unparsed = records.pop()[-4096:]
         for record in records:
-            fields = record.split(b" ")
-            if len(fields) != 4 or not (fields[1].isdigit() and fields[2].isdigit() and fields[3].isdigit()):
-                continue
-            known = self.channels.get(fields[0])
+            report = read_report(record)
+            known = self.channels.get(report.name) if report is not None else None
             if known is not None:
                 session, shell = known
-                self.loop.call(session.reported, shell, int(fields[1]), int(fields[2]), int(fields[3]))
+                self.loop.call(session.reported, shell, report)
 
     def knows_pid(self, pid: int) -> bool:
         return pid in self.loop.children

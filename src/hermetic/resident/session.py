@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import os
 
-from .command import STALE, Vocabulary, may_set_traps
+from . import traps
+from .command import STALE, Vocabulary, needs_exactness
 from .exports import Definitions, Exports
 from .flock import Flock
 from .job import ending_of
 from .lean import deque, signal
 from .loop import Waiters
 from .move import Move
+from .orders import short_order
 from .parallel import FRESH, PARALLEL, ParallelShells
 from .process import spawn_bash
 from .standing import has_null_input, nearest_living, standing
@@ -28,6 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .command import Command
     from .job import Ending
+    from .orders import Report
     from .resident import Resident
     from .shell import Shell
 
@@ -48,7 +51,6 @@ class Session:
         self.covered = False  # a copy of the lane's state exists or is ordered
         self.newest_copy = 0  # age of the last copy that was ordered
         self.needs_copy = False
-        self.may_trap = True  # the profile may have set traps
         self.has_null_input = False  # the lane's own standard input is the null device
         self.vocabulary = Vocabulary()
         self.is_unmarked = not resident.marks.base  # its processes carry no second mark
@@ -90,7 +92,7 @@ class Session:
         """A fresh bash, with the profile or with a state to take in. Raises OSError where none can be had."""
         shell = self.flock.new(0)
         try:
-            pid = shell.pid = spawn_bash(self.resident, shell.path, self.base_cwd, login, state_fd)
+            pid = shell.pid = spawn_bash(self.resident, shell, self.base_cwd, login, state_fd)
         except OSError:
             self.flock.forget(shell)
             raise
@@ -179,10 +181,10 @@ class Session:
             command.notes += [PARALLEL, FRESH] if shell.depth == 0 else [PARALLEL]
         command.cwd = command.order.cwd or cwd
         verb = self._verb(command, shell)
-        fields = command.open(verb)
+        fields = command.open(verb, shell)
         command.shell, shell.command = shell, command
         command.pid = shell.pid
-        shell.send(verb, command.number, *fields)
+        shell.send(*fields)
         # It runs by now. What its text tells is needed at its end.
         shell.has_run = True
         if shell is self.lane:
@@ -195,14 +197,13 @@ class Session:
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
-        if b"trap" in command.text:
+        if shell.held_traps or needs_exactness(command.text):
             if shell is self.lane:
                 self._learn(command)
-            if b"command" not in self.vocabulary.names:
-                return b"T"
+            return b"T" if b"command" not in self.vocabulary.names else b"Q"
         is_ready = shell is self.lane and self.has_null_input and shell.has_run
         # A copy that is still to be forked would carry the mark, and be ended with this command.
-        is_quick = is_ready and command.is_simple and not self.flock.ordered
+        is_quick = is_ready and command.is_simple and not self.flock.ordered and b"x" not in shell.flags
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:
@@ -210,7 +211,6 @@ class Session:
         command.is_plain = self.vocabulary.leaves_state_alone(text)
         if not command.is_plain:
             self.vocabulary.learn(text)
-            self.may_trap = self.may_trap or may_set_traps(text)
             self.is_unmarked = self.is_unmarked or b"ulimit" in text  # it may take the mark's limit away
 
     def _look_at_input(self) -> None:
@@ -234,12 +234,13 @@ class Session:
         """Let the lane stand in the nearest living ancestor of a directory."""
         place = nearest_living(lost)
         if self.lane is not None and place != lost:
-            self.lane.send(b"R", 0, b"%d" % self.resident.null, quote_cd(place))
+            self.lane.send(*short_order(0, self.resident.null, quote_cd(place), []))
             notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
 
     # -- reports
-    def reported(self, shell: Shell, pid: int, number: int, status: int) -> None:
+    def reported(self, shell: Shell, report: Report) -> None:
         """A shell has come back to its channel. What it says is believed as far as it fits what we know."""
+        pid, number = report.pid, report.number
         if shell.pid is None:
             if self.resident.knows_pid(pid):
                 return
@@ -249,12 +250,15 @@ class Session:
                 self.loop.call_soon(lambda: self._missed_death(shell))
         elif shell.pid != pid:
             return
+        shell.flags = report.flags
         if shell.command is not None and shell.command.number == number:
             if shell.command.is_ending:
                 # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
                 send([shell.pid], signal.SIGKILL)
             else:
-                self._command_ended(shell, shell.command, ["exited", status & 255])
+                status = traps.status_at_end(shell, shell.command, report)
+                if status is not None:
+                    self._command_ended(shell, shell.command, ["exited", status])
         elif number in shell.answers:
             shell.answers.pop(number)(True)
         elif shell is self.lane and self.is_starting:
@@ -291,7 +295,9 @@ class Session:
         command.shell_left()
         if not command.in_lane:
             self.flock.forget(shell)
-            return
+            return None
+        if shell.is_distrusted:
+            return traps.distrust(self, shell)
         if not command.is_plain:
             self.covered = self.has_null_input = False
             self.exports.changed()
@@ -335,12 +341,12 @@ class Session:
         try:
             if not self.resident.room.has_room():
                 return
-            copy = self.flock.fork(lane, self.may_trap)
+            copy = self.flock.fork(lane)
         except OSError:  # no descriptors
             return
         self.flock.ordered.append(copy)
         self.newest_copy = copy.age
-        self.covered, self.needs_copy, self.may_trap = True, False, False
+        self.covered, self.needs_copy = True, False
 
     def _promote(self) -> bool:
         """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
@@ -372,7 +378,6 @@ class Session:
     def _restart(self, why: str) -> None:
         self.note("session lost: %s; it was started afresh, from the login state" % why)
         self.vocabulary, self.protected = Vocabulary(), set()
-        self.may_trap = True
         self.first.start(self.login)
         self.when_lane.tell()
 
@@ -419,7 +424,6 @@ class Session:
             ending = ending_of(status)
             self.first.failed(shell, "ended with %s %d" % tuple(ending), ending == ["signalled", signal.SIGKILL])
             return
-        self.may_trap = True
         shell.command = None
         if self.move is not None:
             self.move.abandon()

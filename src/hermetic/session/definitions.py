@@ -16,6 +16,7 @@ _ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
 _DECLARATION = re.compile(rf"declare -(\S+) ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
 _UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
 _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
+_ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")  # of a function that is exported, behind its brace
 _ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
 _ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
@@ -117,12 +118,20 @@ def _functions(text: str) -> dict[str, str]:
     A text inside of a function may look like another one. Then the first is cut where it cannot be read, and a name
     that comes twice cannot be read either.
     """
-    starts = [found for found in _FUNCTION.finditer(text) if found.start() == 0 or text[found.start() - 2] == "}"]
+    starts = [found for found in _FUNCTION.finditer(text) if _is_after_function(text, found.start())]
     found: dict[str, str] = {}
     for at, start in enumerate(starts):
         end = starts[at + 1].start() if at + 1 < len(starts) else len(text)
-        found[start[1]] = _UNREADABLE if start[1] in found else text[start.end() : end].strip()
+        found[start[1]] = _UNREADABLE if start[1] in found else _ATTRIBUTES.sub("", text[start.end() : end].strip())
     return found
+
+
+def _is_after_function(text: str, at: int) -> bool:
+    """Whether a function may begin there: at the start, behind a brace, behind what tells that one is exported."""
+    before = text[text.rfind("\n", 0, max(at - 1, 0)) + 1 : at]
+    if before.startswith("declare -f"):
+        at -= len(before)
+    return at == 0 or text[at - 2 : at] == "}\n"
 
 
 def _aliases(text: str) -> list[tuple[str, str]]:

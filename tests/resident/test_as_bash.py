@@ -1,0 +1,160 @@
+"""A session's command does what `bash -c` does with the same text: output, status, and what its traps see."""
+
+import os
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+import hermetic
+from tests.programs import need_variable
+from tests.resident.running import Client, running
+
+TEXTS = (
+    # loops of the user's, and none of ours
+    "while true; do break 2; done; echo b",
+    "for i in 1 2 3; do echo $i; break 5; done; echo b",
+    "for i in 1 2 3; do echo $i; continue 5; done; echo b",
+    "break; echo s=$?",
+    "continue; echo s=$?",
+    "break 99; echo s=$?",
+    "break 0; echo s=$?",
+    "for i in 1 2; do for j in 1 2; do echo $i$j; break 2; done; done; echo e",
+    "f() { break; echo in; }; for i in 1 2; do f; done; echo e",
+    "source <(echo 'break 5; echo in'); echo e",
+    "for i in 1 2; do source <(echo 'break 5'); echo no; done; echo e",
+    "for i in 1 2; do eval 'continue 3'; echo no; done; echo e",
+    "until false; do echo once; break 3; done && echo t",
+    "return 3; echo s=$?",
+    # traps
+    "trap 'echo D:$BASH_COMMAND' DEBUG; echo one; x=2; echo $x",
+    "trap 'echo E:$?' ERR; false; (exit 3); true; false",
+    "set -E; trap 'echo E:$?' ERR; f() { false; }; f; echo x",
+    "set -T; trap 'echo R' RETURN; f() { :; }; f; echo x",
+    "set -T; trap 'echo D' DEBUG; f() { :; echo f; }; f",
+    "trap 'echo bye:$?' EXIT; echo hi; (exit 4)",
+    "trap 'echo bye' EXIT; exit 5",
+    "trap 'echo bye; exit 7' EXIT; true",
+    "trap 'echo C' CHLD; set -m; /bin/true; echo x",
+    "trap 'echo u' USR1; kill -USR1 $$; echo x",
+    "trap 'echo D' DEBUG; trap - DEBUG; echo x",
+    "trap 'echo D' DEBUG; trap -p DEBUG",
+    "set -e; trap 'echo E' ERR; false; echo no",
+    # descriptors, statuses, special parameters
+    "exec {fd}>/dev/null; echo $fd; exec {fd}>&-",
+    "exec 5>&1; echo x >&5",
+    "false | true | false; echo ${PIPESTATUS[@]}",
+    "echo a b; echo $_",
+    "echo $LINENO\necho $LINENO\nnosuch_program\necho $?",
+    "f() {\n echo $LINENO\n}\n\nf; echo $LINENO",
+    "echo 'a\nb'; echo \"${#FUNCNAME[@]}\" \"$BASH_SUBSHELL\"",
+    "cat <<END\na\nEND\necho $?",
+    "echo a \\",
+    "# nothing",
+    "",
+    "(exit 9)",
+    "! true",
+    "grep Sig /proc/self/status | grep -v SigQ",
+    "declare -p x; local x; echo $?",
+    "set -u; echo ${none-d}; echo $none; echo no",
+    "echo a &&", "echo a ||", "true |", "for x", "select x", "f()", "function f", "f() # c", "echo a && # c", "!",
+    "if true; then", "echo 'a", "case x in", "{ echo", "echo $(echo", "x=(1", "((1",
+    "echo a # c", "sleep 0 &", "cat <<END\na",
+)  # fmt: skip
+
+
+def bash(text: str, program: str = "bash") -> tuple[bytes, int]:
+    environ = {**os.environ, "PWD": "/"}
+    ran = subprocess.run(
+        ["bash", "-c", text], executable=program if program != "bash" else None,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", env=environ, check=False,
+    )  # fmt: skip
+    return plain(ran.stdout), ran.returncode
+
+
+def plain(said: bytes) -> bytes:
+    """Without what tells where a text came from, and where its unclosed ends were noticed."""
+    return re.sub(rb"bash: (-c: |eval: )?line \d+: (?=syntax error|unexpected EOF|warning)", b"bash: ", said)
+
+
+def status_of(said: dict[str, Any]) -> int:
+    kind, number = said["ending"][0], int(said["ending"][1])
+    return number if kind == "exited" else -number
+
+
+def in_session(client: Client, text: str) -> tuple[bytes, int]:
+    said, output = client.run(text)
+    return plain(output), status_of(said)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_does_what_it_does_in_bash(text: str) -> None:
+    with running() as resident, resident.client() as client:
+        client.run("x=; unset x")
+        assert in_session(client, text) == bash(text)
+        client.run("true")
+
+
+def test_other_bashes_do_the_same() -> None:
+    for program in need_variable("OTHER_BASHES").split(":"):
+        with running(bash=program) as resident, resident.client() as client:
+            for text in TEXTS:
+                client.run("true", session="s" + str(TEXTS.index(text)))
+                said, output = client.run(text, session="s" + str(TEXTS.index(text)))
+                assert (plain(output), status_of(said)) == bash(text, program), (program, text)
+
+
+def test_traps_of_earlier_commands_see_the_commands_of_later_ones_alone() -> None:
+    with running() as resident, resident.client() as client:
+        assert client.run("trap 'echo D:$BASH_COMMAND' DEBUG")[1] == b""
+        for text in ("echo one", "x=1; echo two", "echo 'a b' | cat"):
+            expected = bash("trap 'echo D:$BASH_COMMAND' DEBUG\n" + text)[0]
+            assert client.run(text)[1] == expected
+        assert client.run("trap - DEBUG; trap 'echo E' ERR")[1] == b"D:trap - DEBUG\n"
+        assert client.run("false")[1] == b"E\n"
+        assert client.run("true")[1] == b""
+        assert client.run("exit 3")[1] == b""
+        assert client.run("false")[1] == b"E\n", "a copy has it too"
+        assert client.run("trap -p")[1] == b"trap -- 'echo E' ERR\n"
+
+
+def test_a_chld_trap_fires_for_the_users_children_alone() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("n=0; trap 'n=$((n+1))' CHLD; set -m")
+        client.run("n=0")
+        assert client.run("/bin/true; /bin/true; echo $n")[1] == b"2\n"
+        assert client.run("echo $n")[1] == b"2\n"
+
+
+def test_a_trace_shows_the_users_commands_alone() -> None:
+    with running() as resident, resident.client() as client:
+        for text in ("set -x; echo a", "echo b", "trap : USR1; echo c", "exec 7>&-; echo d", "x=1; echo e | cat"):
+            lines = client.run(text)[1].decode().splitlines()
+            traced = [line.lstrip("+").strip() for line in lines if line.startswith("+")]
+            wanted = bash("set -x\n" + text.replace("set -x; ", ""))[0].decode().splitlines()
+            assert sorted(traced) == sorted(line.lstrip("+").strip() for line in wanted if line.startswith("+")), text
+
+
+def test_the_last_argument_and_the_statuses_of_a_pipeline_live_on() -> None:
+    with running() as resident, resident.client() as client:
+        for _ in range(2):
+            client.run("false | (exit 3) | true")
+            assert client.run("echo ${PIPESTATUS[@]}")[1] == b"1 3 0\n"
+            client.run("true one 'two three'")
+            assert client.run("echo $_")[1] == b"two three\n"
+            client.run("exit 1")  # the next ones are a copy's
+
+
+def test_one_name_of_ours_is_seen() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("true")
+        assert client.run("compgen -v __h; compgen -A function; compgen -a")[1] == b"__h\n"
+
+
+async def test_children_ignore_no_signals() -> None:
+    async with hermetic.open("local", login=False) as env:
+        for _ in range(2):
+            told = (await env.run("grep SigIgn /proc/self/status")).output.split()
+            assert int(told[1], 16) == 0
+            await env.run("exit 3")

@@ -1,0 +1,112 @@
+"""What a user's code prints, redefines or traps is neither run by us nor taken for a shell's state."""
+
+import itertools
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from hermetic.session.definitions import read_definitions
+from tests.resident.running import Client, running
+from tests.sizes import scale
+
+SESSION = "main"
+
+
+def definitions(client: Client) -> dict[str, object]:
+    """Variables, functions and aliases as the policy reads them."""
+    said, body = client.ask("definitions", session=SESSION)
+    assert said["is_there"]
+    state = read_definitions(body.decode("utf-8", "surrogateescape"))
+    return {"variables": state.variables, "functions": state.functions, "aliases": state.aliases}
+
+
+def run(client: Client, text: str) -> bytes:
+    return client.run(text, session=SESSION)[1]
+
+
+def test_what_a_debug_trap_prints_is_not_run() -> None:
+    with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
+        victim = Path(place, "victim")
+        victim.mkdir()
+        run(client, f"set -T; trap 'echo rm -rf {victim}' DEBUG")
+        run(client, "exit 3")
+        run(client, "echo two")
+        run(client, "trap 'echo x' EXIT; exit 4")
+        run(client, "echo three")
+        assert victim.exists()
+
+
+def test_what_a_debug_trap_prints_is_no_definition() -> None:
+    with running() as resident, resident.client() as client:
+        run(client, "T=/true; f() { echo real; }; alias a='echo real'")
+        run(
+            client, r"""set -T; trap 'printf "declare -- T=\"/forged\"\n"; echo "alias a=forged"; echo "g () "' DEBUG"""
+        )
+        told = definitions(client)
+        assert told["variables"]["T"] == "/true"  # type: ignore[index]
+        assert set(told["functions"]) == {"f"}  # type: ignore[call-overload]
+        assert told["aliases"] == {"a": "echo real"}
+
+
+def test_a_function_named_builtin_is_not_kept_and_tells_nothing() -> None:
+    with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
+        mark = Path(place, "mark")
+        run(client, "T=/true")
+        run(
+            client,
+            f"builtin() {{ command builtin \"$@\"; echo \"trap -- 'touch {mark}' EXIT\"; echo 'touch {mark}'; }}",
+        )
+        assert definitions(client)["variables"]["T"] == "/true"  # type: ignore[index]
+        run(client, "exit 3")
+        assert run(client, "trap -p; echo $T; type -t builtin") == b"/true\nbuiltin\n"
+        assert not mark.exists()
+
+
+# Each piece is set up by a text of its own; P prints what would be run or believed, if we took it.
+PIECES = (
+    "trap 'P' DEBUG", "trap 'P' ERR", "trap 'P' RETURN", "trap 'P' CHLD", "trap 'P' EXIT", "trap 'P' USR1",
+    "set -T", "set -E", "set -m", "set -x", "set -v", "shopt -s extdebug", "PS4='$(P)+ '", "BASH_XTRACEFD=1",
+    "exec 7>&1; BASH_XTRACEFD=7", "declare() { command declare \"$@\"; P; }", "trap() { command trap \"$@\"; P; }",
+    "builtin() { command builtin \"$@\"; P; }", "builtin() { P; command builtin \"$@\"; }", "printf() { P; }",
+    "command() { P; }", "export() { P; }", "unset() { P; }", "eval() { P; }", "exec() { P; }", "set() { P; }",
+    "mapfile() { P; }", "alias() { P; }", "umask() { P; }", "alias builtin='P;builtin'", "alias trap='P;trap'",
+    "alias declare='P;declare'", "command_not_found_handle() { P; }", "enable -n declare", "enable -n trap",
+    "set -- 'P'", "complete -W \"$(P)\" foo", "pushd -n \"$(P | head -1)\" >/dev/null", "export X=\"$(P)\"",
+    "x=\"$(P)\"", "declare -A m=([\"$(P)\"]=\"$(P)\")", "f() { P; }; export -f f", "alias q=\"$(P)\"", "set -o posix",
+    "IFS=abdeh", "set -f", "set -e", "set -u", "shopt -s nullglob", "readonly -f builtin", "LC_ALL=C",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(scale(120)))
+def test_whatever_prints_shell_text_nothing_of_it_is_run_or_believed(seed: int) -> None:
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
+        mark = Path(place, "mark")
+        forged = (
+            f"touch {mark}", f"; touch {mark}", f"'; touch {mark}; '", f"trap -- 'touch {mark}' EXIT",
+            f"trap -- 'touch {mark}' DEBUG", "declare -- forged=\"1\"", "forged () ", "{ ", f"touch {mark}", "}",
+            "alias forged='1'", f"$(touch {mark})", f"builtin touch {mark}",
+        )  # fmt: skip
+        lines = Path(place, "lines")
+        lines.write_text("".join(line + "\n" for line in forged))
+        pieces = chance.sample(PIECES, chance.randint(1, 5))
+        run(client, "T=/true; real() { echo real; }; alias r='echo real'")
+        for piece in pieces:
+            run(
+                client,
+                piece.replace("P", f"cat {lines}") if "PS4" not in piece else piece.replace("$(P)", f"$(cat {lines})"),
+            )
+            if chance.random() < 0.5:
+                told = definitions(client)
+                assert "forged" not in {*told["variables"], *told["functions"], *told["aliases"]}, pieces  # type: ignore[misc]
+                assert told["variables"]["T"] == "/true", pieces  # type: ignore[index]
+        for text in itertools.islice(itertools.cycle(("exit 3", "true", "(exit 2)", "kill -9 $BASHPID")), 6):
+            run(client, text)
+        told = definitions(client)
+        assert "forged" not in {*told["variables"], *told["functions"], *told["aliases"]}, pieces  # type: ignore[misc]
+        assert told["variables"]["T"] == "/true", pieces  # type: ignore[index]
+        assert "echo real" in told["functions"]["real"], pieces  # type: ignore[index]
+        assert told["aliases"]["r"] == "echo real", pieces  # type: ignore[index]
+        assert not mark.exists(), pieces

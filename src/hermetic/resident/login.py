@@ -13,7 +13,8 @@ PROFILES = (".bash_profile", ".bash_login", ".profile")  # bash reads the first 
 # profile could have redefined, and IFS may be anything.
 _KEEP_PATH = (
     "__h_y=${PATH-}: PATH=%s; while [[ $__h_y ]]; do __h_t=${__h_y%%%%:*} __h_y=${__h_y#*:}; "
-    '[[ -z $__h_t || :$PATH: == *:"$__h_t":* ]] || PATH+=:$__h_t; done; builtin export PATH; builtin unset __h_y __h_t; '
+    '[[ -z $__h_t || :$PATH: == *:"$__h_t":* ]] || PATH+=:$__h_t; done; '
+    "builtin export PATH; builtin unset __h_y __h_t; "
 )
 
 

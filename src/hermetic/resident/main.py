@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from .frames import Fields
 
+RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # the number of the system call; the C library refuses these signals
+GLIBC_SIGNALS = (32, 33)
+IGNORED = struct.pack("=Q", 1)
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +60,7 @@ def main(
     if not config["foreground"]:
         leave_starter(config)
     config["has_subreaper"] = become_subreaper()
+    heed_internal_signals()
     try:
         if config["fences"]:
             put_up(config["fences"], config["outside"])
@@ -196,6 +200,18 @@ def become_subreaper() -> bool:
     if ctypes is None:
         return os.getpid() == 1
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def heed_internal_signals() -> None:
+    """Undo what posix_spawn of glibc did to the two signals it keeps to itself: children would inherit them ignored."""
+    call = RT_SIGACTION.get(os.uname().machine)
+    if ctypes is None or call is None:
+        return
+    libc, default = ctypes.CDLL(None), bytes(32)
+    for number in GLIBC_SIGNALS:
+        found = ctypes.create_string_buffer(32)
+        if libc.syscall(call, number, None, found, 8) == 0 and found.raw[:8] == IGNORED:
+            libc.syscall(call, number, default, None, 8)
 
 
 def refuse_calls(program: bytes | None) -> None:

@@ -295,9 +295,7 @@ class Session:
         command.shell_left()
         if not command.in_lane:
             self.flock.forget(shell)
-            return None
-        if shell.is_distrusted:
-            return traps.distrust(self, shell)
+            return
         if not command.is_plain:
             self.covered = self.has_null_input = False
             self.exports.changed()
@@ -312,7 +310,7 @@ class Session:
     def _settle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
         lane = self.lane
-        if lane is None or lane.pid is None or lane.command is not None:
+        if lane is None or lane.pid is None or lane.command is not None or traps.is_distrusted(self, lane):
             return
         if not self.has_null_input:
             self.loop.call_before_sleep(self._look_at_input)  # the next command need not wait for it

@@ -46,6 +46,13 @@ def told(session: Session, source: Shell, copy: Shell, traps: dict[bytes, bytes]
             source.send(*short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), []))
 
 
+def is_distrusted(session: Session, shell: Shell) -> bool:
+    """Whether a shell is to end now that its command has."""
+    if shell.is_distrusted:
+        distrust(session, shell)
+    return shell.is_distrusted
+
+
 def distrust(session: Session, shell: Shell) -> None:
     """End a shell that cannot tell its state or may forge it; an earlier state takes its place."""
     shell.is_distrusted = True

@@ -215,3 +215,33 @@ def test_more_lines_than_are_followed_are_one_question() -> None:
     assert found[-1].examined.verdict.label == "dangerous"
     assert "lines are typed at once" in found[-1].examined.verdict.reason
     assert [one.examined.verdict.label for one in transcript.type("ls\n", AROUND)] == ["safe"]
+
+
+@pytest.mark.parametrize("piece", [":", ":!", "!", "system('", ":te", ":sil", "\x1b!", ": ", "\x12:", ":!a\x7f"])
+def test_keys_take_bounded_time(piece: str) -> None:
+    transcript = Transcript("keys", terminal=True)
+    begun = time.thread_time()
+    transcript.type(piece * (60_000 // len(piece)) + "\r", AROUND)
+    assert time.thread_time() - begun < 10  # a tenth of that on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("program", "language"), [("lua5.4", "input"), ("ruby3.1", "input"), ("php8.2", "input"), ("vim.basic", "keys")]
+)
+def test_a_version_in_a_name_hides_nothing(program: str, language: Language) -> None:
+    assert language_of(program, [program]) == language
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["psql", "app"], "INSERT INTO t VALUES ({n}, 'text');\n"),
+        (["node"], "const a{n} = require('fs').readFileSync('x')\n"),
+    ],
+    ids=["psql", "node"],
+)
+def test_many_lines_at_once_are_judged_as_few_texts(argv: list[str], line: str) -> None:
+    transcript = Transcript("input", terminal=False, argv=argv)
+    begun = time.thread_time()
+    transcript.type("".join(line.format(n=n) for n in range(1000)), AROUND)
+    assert time.thread_time() - begun < 10  # 0.3 s on an idle machine, 100 s line by line

@@ -8,6 +8,7 @@ from hermetic.policy.tables import names
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "rbash"})
 _PYTHON = re.compile(r"(i?python|pypy)[\d.]*$")
+_VERSION = re.compile(r"[\d.]+$|\.(?:basic|tiny|nox|gtk3)$")  # lua5.4, vim.basic
 _VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-X", "-W")
 # Programs whose input the policy judges: code of a language, commands of a database, lines with an escape to a shell.
 _INPUT = frozenset(
@@ -27,6 +28,7 @@ _CODE_MODULES = frozenset({"IPython", "code", "pdb", "ptpython", "bpython", "asy
 def language_of(program: str, argv: Sequence[str]) -> Language | None:
     """The language whose code it would run when it reads a line; None for anything else."""
     called = {program, argv[0].lstrip("-").rsplit("/", 1)[-1] if argv else ""}
+    called |= {_VERSION.sub("", name) for name in called}
     if called & _SHELLS:
         return "shell" if _reads_code(argv[1:], "c") else None
     if any(_PYTHON.match(name) for name in called):

@@ -26,8 +26,11 @@ from hermetic.policy.rules import Finding, Rule
 Language = Literal["shell", "python", "input", "keys"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
+MOST_BEFORE = 4_000  # the same of a program's input
+MOST_AT_ONCE = 20_000  # characters of lines of a program's input that are judged as one text
 MOST_KEYS = 65_536  # characters of one line at a terminal, with all that was taken back
 MOST_LINES = 400  # of one input that are followed line by line; more count as a text that cannot be followed
+MOST_INPUT_LINES = 10_000  # the same of other programs, whose lines are judged together
 _LINES, _KEYS = re.compile(r"[^\n]+|\n"), re.compile(r"[^\x00-\x1f\x7f]+|[\x00-\x1f\x7f]")
 _BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
 _AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")  # the cursor stays at the end
@@ -38,11 +41,13 @@ _UNFOLLOWED = re.compile(
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
 # What stands behind an escape of vim's command line or of its normal mode, of less and of more.
-_ESCAPE = re.compile(r"(?P<ex>:[^!]*)!(?P<command>.*)|(?:^|\x1b)\d*!(?P<filter>.*)", re.DOTALL)
+_ESCAPE = re.compile(r":[^!:]{0,200}!(?P<command>.*)|(?:^|\x1b)\d{0,9}!(?P<filter>.*)", re.DOTALL)
 _TERMINAL = re.compile(
-    r":\s*(?:sil\w*!?\s+)?te(?:r\w*)?\s+(.+)|\bsystem(?:list)?\s*\(\s*['\"](.+?)['\"]\s*[),]", re.DOTALL
+    r":[ \t]{0,9}(?:sil\w{0,9}!?[ \t]{1,9})?te(?:r\w{0,9})?[ \t]+(.+)"
+    r"|\bsystem(?:list)?[ \t]{0,9}\([ \t]{0,9}['\"](.{1,2000}?)['\"][ \t]{0,9}[),]",
+    re.DOTALL,
 )
-_PASTED = re.compile(r"[:!][^\r\n]*[\x12\x16]")  # a register in a command line
+_COMMAND_LINE, _PASTES = re.compile(r"[:!]"), re.compile(r"[\x12\x16]")  # a register or a key's code in a command line
 NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
     name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
@@ -106,14 +111,15 @@ class Transcript:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
         found: list[Typed] = []
         lines = 0
+        most = MOST_LINES if self.language in ("shell", "python") else MOST_INPUT_LINES
         for piece in (_KEYS if self._terminal else _LINES).findall(data):
             if self._terminal:
                 self._press(piece)
             if piece in (_ENDS if self._terminal else "\n"):
                 lines += 1
-                if lines > MOST_LINES:  # each is judged with those before it
+                if lines > most:
                     self._open, self._line, self._typed, self._keys = "", "", [], ""
-                    return [*found, _edited(data, around, f"more than {MOST_LINES} lines are typed at once")]
+                    return [*found, _edited(data, around, f"more than {most} lines are typed at once")]
                 found += self._end_line(around)
             elif self._terminal and piece == _END_OF_INPUT and not self._typed:
                 found += self._end_text(around)
@@ -122,6 +128,8 @@ class Transcript:
             else:
                 self._line += piece
                 self._typed.append(piece)
+        if self.language == "input":
+            found += self._end_text(around)
         return found
 
     def _press(self, piece: str) -> None:
@@ -168,7 +176,7 @@ class Transcript:
         """Keys for an editor or a pager: only what they hand to a shell counts."""
         keys = _without_taken_back(self._keys if self._terminal else self._line)
         self._line, self._typed, self._keys, self._is_edited = "", [], "", False
-        if _PASTED.search(keys):
+        if (begins := _COMMAND_LINE.search(keys)) and _PASTES.search(keys, begins.end()):
             return [_edited(keys, around)]
         judged = [(text, examine_command(text, around)) for text in _escapes(keys)]
         return [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
@@ -182,8 +190,8 @@ class Transcript:
         return [Typed(text, self._judged(text, around))]
 
     def _of_input(self, text: str, around: Surroundings) -> list[Typed]:
-        """What the program would do with this line after those before it; nothing for a line that does nothing."""
-        before = self._ran[-MOST_REMEMBERED:]
+        """What the program would do with these lines after those before them; nothing for lines that do nothing."""
+        before = self._ran[-MOST_BEFORE:]
         self._ran = before + text
         found = [self._added(before, self._ran, around), self._added("", text, around)]
         parts = tuple({_key(part): part for examined in found for part in examined.verdict.parts}.values())
@@ -215,7 +223,7 @@ class Transcript:
 
     def _is_whole(self, text: str) -> bool:
         if self.language == "input":
-            return True
+            return len(text) > MOST_AT_ONCE
         return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
 
     def _judged(self, text: str, around: Surroundings) -> Examined:

@@ -222,7 +222,9 @@ class PolicyDoor:
         name = (said.readers[-1].program if said.readers else "") or "a program that begins or ends"
         if found:
             reader, language = found[-1]
-            return _kept(kept, process, reader.pid, language, ahead=False, argv=reader.argv), reader.program
+            return _kept(
+                kept, process, reader.pid, language, ahead=False, argv=reader.argv or (reader.program,)
+            ), reader.program
         if not said.programs or any(map(may_read_code, said.programs)):  # a shell around it reads what it leaves
             return _kept(kept, process, 0, "shell", ahead=True), name
         return None, name

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
 SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
 REPEAT_SECONDS = 0.02
+CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
 LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
 
@@ -139,14 +140,8 @@ def send(pids: Iterable[int], number: int) -> list[int]:
 
 def catches_term(pid: int) -> bool:
     """Whether a handler for TERM is installed there."""
-    try:
-        with open("/proc/%d/status" % pid) as file:
-            for line in file:
-                if line.startswith("SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
-    except OSError:
-        pass
-    return False
+    fields = stat_fields(pid)
+    return bool(fields) and bool(int(fields[CAUGHT_SIGNALS]) >> (signal.SIGTERM - 1) & 1)
 
 
 class Sweep:
@@ -173,9 +168,9 @@ class Sweep:
         if grace > 0:
             try:
                 first = self._reachable()
+                self.catches = any(map(catches_term, first))
             except OSError:  # it cannot be looked at now: the KILL comes in any case
                 first = []
-            self.catches = any(map(catches_term, first))
             self._ask(first)
             loop.call_soon(self._look)
             loop.call_later(REPEAT_SECONDS, self._ask_again)

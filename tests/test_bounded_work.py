@@ -11,6 +11,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from hermetic.terminal.ansi import Stripper, strip
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
 from tests.bounds import cost_of, pauses
+from tests.boxes import opened
 from tests.sizes import scale
 
 SECONDS = 3.0  # of processor time for one input; a tenth of it is usual at most
@@ -120,6 +122,18 @@ async def test_the_event_loop_goes_on_while_a_screen_is_drawn() -> None:
     async with pauses() as found:
         await Screen(read, 24, 80).look(len(data))
     assert found.longest < PAUSE / 4
+
+
+async def test_the_event_loop_goes_on_while_a_tool_reads_and_judges(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(docx("<w:p/>" * 100_000))
+    async with opened(tmp_path) as box:
+        await box.terminal("true")
+        async with pauses() as found:
+            assert "error" not in await box.call("read_file", path="a.docx")
+            loops = "set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"
+            assert (await box.terminal(loops))["status"] == "blocked"
+            assert (await box.call("execute_code", code="x = [1, 2]\n" * 3000))["status"] == "blocked"
+    assert found.longest < PAUSE
 
 
 async def test_a_cancelled_look_leaves_a_screen_that_goes_on() -> None:

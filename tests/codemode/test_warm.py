@@ -6,12 +6,15 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermetic.environments.starting import ended
 from hermetic.session.script import send_modules
 from tests.codemode.scripted import Box, here, scripting
+from tests.environments.engines import need_engine
+from tests.programs import need_variable
 
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
 
@@ -192,3 +195,19 @@ async def test_a_shim_is_passed_by_once_it_is_known_what_it_starts(tmp_path: Pat
             await box.code("pass")
             assert uses.read_text().split() == [str(tmp_path), str(tmp_path / "other")]
             uses.unlink()
+
+
+@pytest.mark.parametrize("kind", ["docker", "sandbox"])
+async def test_scripts_in_a_row_are_copies_elsewhere_too(kind: str, tmp_path: Path) -> None:
+    if kind == "docker":
+        need_engine(kind)
+        place: dict[str, Any] = {"image": need_variable("IMAGE_BASE"), "cwd": "/root"}
+    else:
+        need_variable("BWRAP")
+        place = {"workspace": str(tmp_path)}
+    script = "import sys; print('threading' in sys.modules)"  # what a parent has imported, and no script of its own
+    async with scripting(place, kind, warm=True) as box:
+        async with asyncio.timeout(60):
+            while (answer := await box.code(script))["output"] != "True\n":
+                assert answer["status"] == "success", answer
+        assert [(await box.code(script))["output"] for _ in range(5)] == ["True\n"] * 5

@@ -50,6 +50,7 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind
             assert caught.value.state == "damaged"
         assert (await env.run("echo $X")).output == "1\n"
         assert program("gc").returncode == 0
+        assert f"hermetic rm {env.id}" in program("envs").stderr.decode()
         assert (await env.run("echo $X")).output == "1\n"
         done = program("rm", "harmed")
         assert done.stdout.decode() == f"harmed: its record was damaged; ended process {pid}\n", done.stderr

@@ -4,10 +4,12 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermetic.cli.dispatch import complain
 from hermetic.cli.places import Place, attached
 from hermetic.cli.report import age, print_json, print_table, size, span
 from hermetic.contract.environment import EnvironmentInfo
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.records import Records, runtime_root
 from hermetic.session.keeping import disk_bytes
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "DISK", "LEASE")
         print_table(headings, map(_row, seen))
+    for damaged in Records(runtime_root()).damaged():
+        complain(damaged, 0)
     return 0
 
 

@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     if bool(arguments.names) == arguments.all:
         return complain("name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE)
     records = Records(runtime_root())
-    names = [*(record.id for record in records.all()), *records.damaged()] if arguments.all else arguments.names
+    known = [record.id for record in records.all()] + [damaged.environment for damaged in records.damaged()]
+    names = known if arguments.all else arguments.names
     return asyncio.run(_remove_all(records, names, arguments.session))
 
 

@@ -120,14 +120,14 @@ class Records:
                 if name.startswith(start) and is_id(name) and (record := self.read(name)):
                     yield record
 
-    def damaged(self) -> list[str]:
-        """The ids of records that cannot be used."""
+    def damaged(self) -> list[DamagedRecord]:
+        """The records that cannot be used; `environment` is the id of each."""
         found = []
         for name in filter(is_id, os.listdir(self.root)):
             try:
                 self.read(name)
-            except DamagedRecord:
-                found.append(name)
+            except DamagedRecord as error:
+                found.append(error)
         return found
 
     def set_stalled(self, id: str, is_stalled: bool) -> None:

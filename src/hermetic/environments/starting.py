@@ -147,6 +147,12 @@ def is_resident(pid: int, *, born_before: float) -> bool:
     return _born(int(seen.fields[19])) < born_before + CLOCK_SLACK
 
 
+def is_alive(pid: int) -> bool:
+    """False for what has ended, collected or not. Raises OSError where that cannot be seen."""
+    seen = _stat(pid)
+    return seen is not None and seen.fields[0] not in "ZX"
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a tracer holds the process, so that it does nothing about other signals."""
     seen = _stat(pid)

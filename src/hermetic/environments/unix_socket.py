@@ -8,6 +8,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from hermetic.environments.starting import is_alive
+
 
 async def connect(path: str) -> socket.socket:
     """A connected, non-blocking stream. Never goes through a symbolic link at `path`. Never waits.
@@ -31,15 +33,19 @@ async def connect(path: str) -> socket.socket:
 
 
 async def is_listened_in(directory: Path) -> bool:
-    """True when a program listens at a socket in the directory or below."""
+    """True when a program listens at a socket in the directory or below.
+
+    One that was killed does not, though a child that it had just forked may hold the socket for a moment.
+    """
     for path in _sockets(directory):
         try:
-            (await connect(path)).close()
+            with await connect(path) as stream:
+                if (pid := _peer(stream)) == 0 or is_alive(pid):
+                    return True
         except (FileNotFoundError, ConnectionRefusedError):
             continue
         except OSError:
             return True  # it cannot be told, such as when its queue is full
-        return True
     return False
 
 
@@ -50,9 +56,14 @@ def listeners(directory: Path) -> list[int]:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
             stream.setblocking(False)
             stream.connect(path)
-            pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            found += [pid] if pid > 0 else []
+            found += [pid] if (pid := _peer(stream)) else []
     return sorted(set(found))
+
+
+def _peer(stream: socket.socket) -> int:
+    """The process that listens on the other side; 0 where this machine does not see it."""
+    pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
 
 
 def _sockets(directory: Path) -> Iterator[str]:

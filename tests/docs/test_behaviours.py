@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, rows
+from tests.docs.pages import ROOT, read, rows
 
 PAGE = "docs/behaviours.md"
 POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-23", "W-26"]
@@ -56,6 +56,13 @@ def test_every_item_has_one_row() -> None:
 
 def test_every_row_names_tests_that_exist_or_says_why_there_is_none() -> None:
     assert [fault for row in rows(PAGE) for fault in faults_of(row)] == []
+
+
+def test_every_promise_of_security_names_tests_that_exist() -> None:
+    page = read("docs/security.md")
+    promises = page[page.index("## What is promised") : page.index("## Hermetic inside")].split("\n- ")[1:]
+    assert [promise for promise in promises if not TEST.search(promise)] == []
+    assert [f"{path}::{name}" for path, name in TEST.findall(page) if name not in functions_in(ROOT / path)] == []
 
 
 def faults_of(row: list[str]) -> list[str]:

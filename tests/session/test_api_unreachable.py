@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CLIENTS, GREETING, REACH
 from hermetic.environments.records import Records, runtime_root
+from hermetic.environments.starting import ended
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
@@ -181,3 +183,22 @@ def few_descriptors(free: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in (lowest, *gaps):
             os.close(fd)
+
+
+async def test_one_whose_process_has_ended_is_gone_though_its_socket_is_held() -> None:
+    """A child that a killed resident had just forked may keep the listening socket; nothing answers there."""
+    environment = await hermetic.open("local", task="kept", login=False)
+    record = Records(runtime_root()).of_task("kept")
+    assert record is not None
+    assert record.guardian is not None
+    for pid in (record.guardian, record.pid):  # the guardian would remove the directory
+        os.kill(pid, signal.SIGKILL)
+        await ended(pid)
+    await environment.close()
+    os.unlink(record.socket)
+    with socket.socket(socket.AF_UNIX) as holder:
+        holder.bind(record.socket)
+        holder.listen(64)
+        async with asyncio.timeout(60), hermetic.open("local", task="kept", login=False) as new:
+            assert (await new.run('echo "[$X]"')).output == "[]\n"
+            await new.close(remove=True)

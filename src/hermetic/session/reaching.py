@@ -12,7 +12,7 @@ from hermetic.environments import catalog
 from hermetic.environments.janitor import Watch
 from hermetic.environments.records import Records
 from hermetic.environments.starting import is_scarce
-from hermetic.link.connection import Unanswered
+from hermetic.link.connection import Silent, Unanswered
 from hermetic.link.link import Link
 
 LONGEST_PAUSE = 0.5  # seconds between two tries
@@ -43,7 +43,7 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
         except ConnectionRefusedError:
             return None
         except (OSError, EnvironmentUnavailable) as error:
-            if isinstance(error, FileNotFoundError | Unanswered) and await _is_gone(backend, record, error):
+            if isinstance(error, FileNotFoundError | Unanswered | Silent) and await _is_gone(backend, record, error):
                 return None
             problem = unreachable(error, record, records.stalled_since(record.id))
             is_passing = isinstance(problem, Unreachable) and problem.state != "broken"
@@ -103,7 +103,7 @@ async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception
     see = getattr(backend, "is_gone", None)
     try:
         return isinstance(error, FileNotFoundError) if see is None else bool(await see(record))
-    except OSError:
+    except (OSError, Unreachable):
         return False
 
 

@@ -102,6 +102,7 @@ NAMED: dict[str, Callable[[], object]] = {
     "appended": lambda: assess("x=aaaaaaaa;" + "x+=$x;" * 40),
     "loops without commands": lambda: assess("set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"),
     "a diff of equal lines": lambda: unified_diff("a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"),
+    "a patch of blank lines": lambda: patch("*** Begin Patch\n*** Update File: a\n@@ a\n" + "\n" * 40_000),
     "an edit of many lines": lambda: edit_of("a b c d\n" * 20_000, "a b  c d e\n" * 4000),
     "wide formats": lambda: assess("printf '" + "%9999s" * 1000 + "' {1..255}"),
 }

@@ -96,6 +96,7 @@ class _Reader:
         begins = [at for at, line in enumerate(self._lines) if line.strip() == "*** Begin Patch"]
         self._at = begins[0] + 1 if begins else 0
         self._has_begin = bool(begins)
+        self._text_at = -1
 
     @property
     def number(self) -> int:
@@ -130,12 +131,11 @@ class _Reader:
 
     def blank_until_header(self) -> bool:
         """True where nothing but blank lines comes before the next header."""
-        for line in self._lines[self._at :]:
-            if line.startswith(("*** ", "@@", "```")):
-                return True
-            if line.strip():
-                return False
-        return True
+        if self._text_at < self._at:  # else the next line with text is the one found before
+            self._text_at = self._at
+            while self._text_at < len(self._lines) and not self._lines[self._text_at].strip():
+                self._text_at += 1
+        return self._text_at == len(self._lines) or self._lines[self._text_at].startswith(("*** ", "@@", "```"))
 
 
 def _operation(reader: _Reader, line: str) -> Operation:

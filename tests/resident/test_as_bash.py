@@ -158,3 +158,21 @@ async def test_children_ignore_no_signals() -> None:
             told = (await env.run("grep SigIgn /proc/self/status")).output.split()
             assert int(told[1], 16) == 0
             await env.run("exit 3")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["set -e", "set -u", "set -eu", "set -f", "set -k", "set -m", "set -a", "set -C", "set -TE", "set -o posix",
+     "set -x", "set -v", "set -o pipefail", "shopt -s nullglob failglob dotglob extglob lastpipe",
+     "shopt -s inherit_errexit", "shopt -u expand_aliases", "trap : ERR", "trap : DEBUG; set -T",
+     "shopt -s extdebug; trap : DEBUG", "IFS=", "IFS=0123456789_h"],
+)  # fmt: skip
+def test_an_option_costs_no_shell(option: str) -> None:
+    with running() as resident, resident.client() as client:
+        client.run("x=1")
+        for text in (option, "true", "y=2", "cd /usr", "source /dev/null", 'echo "$x $y $PWD $BASH_SUBSHELL"'):
+            said, output = client.run(text)
+            assert not said.get("notes"), text
+            client.ask("start", b"true", id=f"wait{client.number}", text=4, stdin="null")  # a moment for a copy
+            client.ask("wait", process=f"wait{client.number - 1}")
+        assert b"1 2 /usr 0\n" in output

@@ -60,14 +60,15 @@ class Move:
             self.session.move_over(None)
             return
         try:
-            text = reload_text(told, self.session.cwd)
+            # Of this shell, whatever became of it meanwhile: one that is gone has no directory.
+            text = reload_text(told, os.readlink("/proc/%d/cwd" % (self.lane.pid or 0)))
             if text is None:
                 self._fail()
                 return
             self.state_fd = in_memory(text)
             self.shell = self.session.spawn(False, self.state_fd)
             self.shell.held_traps, self.shell.statuses = self.lane.held_traps, self.lane.statuses
-        except OSError:  # no descriptors, no process
+        except OSError:  # no descriptors, no process, no directory
             self._fail()
 
     def arrived(self) -> None:

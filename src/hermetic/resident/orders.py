@@ -234,7 +234,7 @@ class Orders:
 
     def spoil_forgery(self, fd: int) -> bytes:
         """In a subshell in POSIX mode: where there is a function named `builtin`, what was told is no list of traps."""
-        return b"\\export -f builtin&&\\export -p >|%s%d" % (self.path, fd)
+        return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
 
     def tell(self, fd: int, *words: bytes) -> bytes:
         return tell(b"%s%d" % (self.path, fd), *words)
@@ -351,7 +351,8 @@ class Run:
         prefix, line, statuses = b"", 1, pipestatus_expression(shell.statuses)
         if first:
             prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
-        save = quote(_SAVE_UNSEEN) if can_be_followed(text) else b""
+        is_shown = b"v" in shell.flags  # as it is read
+        save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
         return b'%s;%s\\builtin %seval %s"${__h[3]}${__h:LINENO=%d,%s:0}"%s %s' % (
             restore,
             assignments(self.order.env) + b" " if self.order.env else b"",

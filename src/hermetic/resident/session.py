@@ -203,7 +203,7 @@ class Session:
             return b"T" if b"command" not in self.vocabulary.names else b"Q"
         is_ready = shell is self.lane and self.has_null_input and shell.has_run
         # A copy that is still to be forked would carry the mark, and be ended with this command.
-        is_quick = is_ready and command.is_simple and not self.flock.ordered and b"x" not in shell.flags
+        is_quick = is_ready and command.is_simple and not (self.flock.ordered or set(shell.flags) & set(b"xv"))
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:

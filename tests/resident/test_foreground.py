@@ -50,6 +50,15 @@ def test_it_is_the_process_that_was_started_and_leaves_nothing(config: dict[str,
     assert not os.path.exists(config["directory"])
 
 
+def test_a_shutdown_waits_for_no_grace_where_nothing_needs_it(config: dict[str, Any]) -> None:
+    process, ready = start(config, dict(os.environ))
+    with process:
+        with Resident(config["directory"], config["token"], ready).client() as client:
+            client.run("true")
+            client.ask("shutdown", grace=100.0)  # the client gives up after 20 s
+        assert process.wait(20) == 0
+
+
 def test_commands_get_what_the_place_has_where_the_configuration_says_nothing_else(config: dict[str, Any]) -> None:
     config |= {"inherit": True, "environ": {"B": "configured"}}
     process, ready = start(config, {"PATH": os.environ["PATH"], "A": "of the image", "B": "too", "PROMPT_COMMAND": "x"})

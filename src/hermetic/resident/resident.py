@@ -466,7 +466,8 @@ class Resident:
 
     def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
         self.is_ending = True
-        tree.Sweep(self.loop, self.everything, grace, done)
+        # The holder takes no TERM, and ends with us.
+        tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
 
     def ask_strays(self, answer: Callable[[bool], None]) -> None:
         """Whether anything runs here besides the shells, known as a job or not."""

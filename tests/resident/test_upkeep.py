@@ -13,7 +13,7 @@ import pytest
 import hermetic
 from hermetic import ExecutionError, Exited
 from hermetic.resident.main import ErrorLog
-from tests.scenarios.living import begin
+from tests.scenarios.living import begin, shells_below
 
 PATIENCE_SECONDS = 60
 
@@ -23,6 +23,24 @@ def directory_of(task: str) -> Path:
     records = Path(os.environ["HERMETIC_RUNTIME_DIR"]).glob("*/env.json")
     [found] = [path.parent for path in records if f'"{task}"' in path.read_text()]
     return found
+
+
+async def settled(environment: hermetic.Environment, directory: Path) -> None:
+    """Returns when there is a standby, and each shell has its channel open: what a cleaner finds has been idle."""
+    resident = (await environment.info()).pid
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            shells = shells_below(resident)
+            if len(shells) > 1 and all(waits_in(directory, pid) for pid in shells):
+                return
+            await asyncio.sleep(0.02)
+
+
+def waits_in(directory: Path, pid: int) -> bool:
+    try:
+        return any(os.readlink(entry).startswith(f"{directory}/") for entry in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
 
 
 async def until(path: Path) -> None:
@@ -37,6 +55,7 @@ async def test_a_resident_whose_directory_is_removed_goes_on_and_is_found_again(
     try:
         directory, pid = directory_of(task), (await environment.info()).pid
         await environment.run("export KEPT=1")
+        await settled(environment, directory)
         gate = directory.parent / f"{task}.gate"
         busy = await begin(environment.session("busy"), f"echo up; until [ -e {gate} ]; do sleep 0.05; done; exit 7")
         shutil.rmtree(directory)
@@ -66,6 +85,7 @@ async def test_names_that_a_cleaner_removes_are_made_anew() -> None:
     try:
         directory = directory_of(task)
         await environment.run("export KEPT=1")
+        await settled(environment, directory)
         for path in directory.iterdir():
             path.unlink()
         await until(directory / "env.json")

@@ -3,11 +3,13 @@
 import os
 import re
 import subprocess
+import tempfile
 from typing import Any
 
 import pytest
 
 import hermetic
+from hermetic.resident.orders import Orders
 from tests.programs import need_variable
 from tests.resident.running import Client, running
 
@@ -176,3 +178,17 @@ def test_an_option_costs_no_shell(option: str) -> None:
             client.ask("start", b"true", id=f"wait{client.number}", text=4, stdin="null")  # a moment for a copy
             client.ask("wait", process=f"wait{client.number - 1}")
         assert b"1 2 /usr 0\n" in output
+
+
+@pytest.mark.parametrize("selector", ["", "0", "3", "7", "8", "9"])
+def test_a_shell_without_an_order_runs_out_of_lines(selector: str) -> None:
+    with tempfile.TemporaryFile() as events:
+        orders = Orders(f"/proc/{os.getpid()}/fd/", events.fileno(), "r", 0)
+        try:
+            lines = f"/proc/{os.getpid()}/fd/{orders.program_fd}"
+            script = f"__h=('{selector}' 1 '' '' 0 0 '' '' '' ''); eval \"$(<{lines})\"; echo over"
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+            assert done.stdout == "over\n", done.stderr
+        finally:
+            os.close(orders.inner_fd)
+            os.close(orders.program_fd)

@@ -156,9 +156,10 @@ class Orders:
     def _program(self, inner: int) -> bytes:
         """Lines, then lines that read lines: some ten thousand turns, after which it begins anew inside of itself."""
         again = (
-            b"((__h!=7&&__h))&&\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
+            b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
+            b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors of orders are 3, 8 and 9. With none left, a shell ends.
+        # Selectors of orders are 3, 8 and 9. Without an order, or with an empty one, a shell ends and does not spin.
         return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
 
     def _codes(self) -> tuple[bytes, bytes]:

@@ -191,8 +191,11 @@ class Orders:
         return b"%s((!__h[5]))||\\builtin exit\n%s\n%s" % (begin, code, self._end)
 
     def _turns(self) -> bytes:
-        """The first report of a shell, and all its turns."""
-        return b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d;\\builtin eval %s\"${__h[3]}\"" % (
+        """The first report of a shell, and all its turns. Without an order it kills itself: no command has exited."""
+        program = (
+            b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d;\\builtin eval %s\"${__h[3]}\";\\builtin kill -9 $BASHPID"
+        )
+        return program % (
             self.path,
             self.program_fd,
             quote(self._end),

@@ -83,6 +83,8 @@ def edit_of(text: str, old: str) -> object:
 
 
 DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
+ALIASES = "\n".join(f"alias a{i}='a{i + 1} a{i + 1} '" for i in range(40)) + "\na0"
+GROWING = "\n".join(f"alias a{i}='a{i + 1} {'x' * 3000} '" for i in range(45)) + "\na0 a0 a0"
 NAMED: dict[str, Callable[[], object]] = {
     "nested paragraphs": lambda: read_document("a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)),
     "empty paragraphs": lambda: read_document("a.docx", docx("<w:p/>" * 150_000)),
@@ -104,6 +106,8 @@ NAMED: dict[str, Callable[[], object]] = {
     "a diff of equal lines": lambda: unified_diff("a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"),
     "a patch of blank lines": lambda: patch("*** Begin Patch\n*** Update File: a\n@@ a\n" + "\n" * 40_000),
     "an edit of many lines": lambda: edit_of("a b c d\n" * 20_000, "a b  c d e\n" * 4000),
+    "aliases of aliases": lambda: assess(ALIASES),
+    "aliases that grow": lambda: assess(GROWING),
     "wide formats": lambda: assess("printf '" + "%9999s" * 1000 + "' {1..255}"),
 }
 
@@ -133,6 +137,7 @@ async def test_the_event_loop_goes_on_while_a_tool_reads_and_judges(tmp_path: Pa
             assert "error" not in await box.call("read_file", path="a.docx")
             loops = "set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"
             assert (await box.terminal(loops))["status"] == "blocked"
+            assert (await box.terminal(ALIASES))["status"] == "blocked"
             assert (await box.call("execute_code", code="x = [1, 2]\n" * 3000))["status"] == "blocked"
     assert found.longest < PAUSE
 
@@ -375,6 +380,15 @@ def patch(text: str) -> object:
         return error
 
 
+def aliases(chance: random.Random) -> str:
+    """Aliases that name later ones, several times each, with and without a blank at the end."""
+    count = chance.randint(2, 60)
+    values = [[f"a{i + chance.randint(1, 3)}"] * chance.randint(1, 4) for i in range(count)]
+    ends = [chance.choice(("", " ", " ", " ", " ", " ")) for _ in values]
+    lines = [f"alias a{i}='{' '.join(words)}{end}'" for i, (words, end) in enumerate(zip(values, ends, strict=True))]
+    return "\n".join([*lines, repeated(chance, ("a0 ", "a1 ", "x;"), 200)])
+
+
 PROGRAMS = sorted({judge: name for name, judge in all_judges().items()}.values())
 PARTS = ("a", " ", "\n", "'", '"', "/", "\\", "(", "{{", "$(", "x=", "-", ";", "s/", "a b ", "http://", "!", "print ")
 
@@ -390,6 +404,7 @@ def judge_programs(chance: random.Random, count: int) -> None:
 
 READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
     "shell": lambda chance: lambda: assess(repeated(chance, STATEMENTS, 10_000)),
+    "aliases": lambda chance: lambda: assess(aliases(chance)),
     "programs": lambda chance: lambda: judge_programs(chance, 20),
     "python": lambda chance: lambda: examine_python(repeated(chance, PYTHON, 6_000)),
     "screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 16_000).encode()),

@@ -428,7 +428,7 @@ class Evaluator(Budget):
         piece = first.pieces[0]
         if not isinstance(piece, Lit) or piece.quoted or piece.text not in shell.aliases or piece.text in self.aliasing:
             return None
-        return piece.text, expand(piece.text, node.rest, shell.aliases, set(self.aliasing))
+        return piece.text, expand(piece.text, node.rest, shell.aliases, set(self.aliasing), self)
 
     def _aliased(self, alias: tuple[str, str], shell: Shell, stdin: str | None) -> str:
         self.aliasing.append(alias[0])

@@ -270,8 +270,9 @@ def _kept(
 
 async def _examine(examine: Callable[[str, Surroundings, int], Examined], text: str, around: Surroundings) -> Examined:
     """What the text would do; the event loop goes on where finding that out takes more than some milliseconds."""
-    functions = around.state.functions.values() if around.state is not None else ()
-    if len(text) + sum(map(len, functions)) <= QUICK_CHARACTERS:
+    state = around.state
+    defined = [*state.functions.values(), *state.aliases.values()] if state is not None else []
+    if len(text) + sum(map(len, defined)) <= QUICK_CHARACTERS:
         with contextlib.suppress(Overflow):
             return examine(text, around, QUICK_STEPS)
     return await asyncio.to_thread(examine, text, around, MAX_STEPS)

@@ -140,6 +140,20 @@ def test_no_directory_is_chosen_outside_of_the_project(machine: Machine, tmp_pat
         assert settings.options["cwd"] == str(machine.project / path)
 
 
+@pytest.mark.parametrize("name", ["x:y", "docker://x", "a b", "x"])
+def test_the_directory_that_is_checked_is_the_one_that_is_used(machine: Machine, tmp_path: Path, name: str) -> None:
+    (machine.project / name).mkdir(parents=True)
+    below = machine.project / "src" / name  # the same words, from where the file is loaded, lead out of the project
+    below.parent.mkdir(parents=True, exist_ok=True)
+    below.symlink_to(tmp_path)
+    settings = machine.load(project=written("environment.cwd", f'"{name}"'), where="src")
+    assert settings.options["cwd"] == str((machine.project / name).resolve())
+    inner = machine.project / "inner"
+    inner.symlink_to(machine.project / name)
+    settings = machine.load(project=written("environment.cwd", '"inner"'), where="src")
+    assert settings.options["cwd"] == str((machine.project / name).resolve())
+
+
 def test_the_bound_of_writing_is_the_users(machine: Machine) -> None:
     machine.user_file.write_text('[files]\nwrite_root = "/srv/mine"\n')
     for path in ("/", "/srv", "/srv/mine/link"):

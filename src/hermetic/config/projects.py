@@ -99,10 +99,14 @@ def _is_stricter_kind(asked: Asked) -> bool:
 
 
 def _is_inside(asked: Asked) -> bool:
-    path = Path(asked.value)
-    if asked.value.startswith("~") or ".." in path.parts:
+    if asked.value.startswith("~") or ".." in Path(asked.value).parts:
         return False
-    return (asked.folder / path).resolve().is_relative_to(asked.folder)
+    return _real(asked.value, asked.folder).is_relative_to(asked.folder)
+
+
+def _real(path: str, folder: Path) -> Path:
+    """What a path of a project's file leads to: that is checked, and that is used."""
+    return (folder / path).resolve()
 
 
 def _shares_nothing(asked: Asked) -> bool:
@@ -245,9 +249,11 @@ def of_project(
 
 
 def _whole(given: Given, folder: Path) -> Given:
-    """The same with a path from the root: what a project's file names lies where the file does."""
-    is_path = given.setting in _PATHS and isinstance(given.value, str) and ":" not in given.value
-    return given._replace(value=str(folder / given.value)) if is_path else given
+    """The same with a real path from the root: what a project's file names lies where the file does."""
+    if given.setting not in _PATHS or not isinstance(given.value, str) or given.value.startswith("~"):
+        return given
+    is_address = given.setting.endswith(".image") and ":" in given.value
+    return given if is_address else given._replace(value=str(_real(given.value, folder)))
 
 
 def _plain(rule: str) -> str:

@@ -90,6 +90,55 @@ def test_a_directory_that_leads_to_the_home_is_refused(tmp_path: Path) -> None:
         options(host_cwd=str(tmp_path / "link"))
 
 
+NOT_SHARED = "belongs to the system|no command may see"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "~/.ssh", "~/.ssh/keys", "~/.gnupg", "~/.config", "~/.config/hermetic", "~/.config/gh", "~/.local", "/usr/bin",
+        "~/.local/state/hermetic/x", "/usr/lib/systemd", "/usr/local/bin", "/var/spool/cron", "/var/lib/docker",
+        "/var/lib/docker/volumes", "/var/log", "/boot/grub", "/lib/modules", "/root/.ssh", "/home/other/.ssh/x",
+        "/home/other/.gnupg",
+    ],
+)  # fmt: skip
+def test_no_part_of_the_system_and_nothing_private_is_shared(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=NOT_SHARED) as caught:
+        options(host_cwd=path)
+    assert caught.value.setting == "host_cwd"
+    (tmp_path / "link").symlink_to(Path(path).expanduser())
+    with pytest.raises(ConfigError, match=NOT_SHARED):
+        options(host_cwd=str(tmp_path / "link"))
+
+
+def test_the_records_and_settings_of_hermetic_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMETIC_RUNTIME_DIR", str(tmp_path / "run" / "hermetic"))
+    monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "settings" / "config.toml"))
+    for path in ("run/hermetic", "run/hermetic/env_1", "run", "settings", "settings/profiles", "."):
+        with pytest.raises(ConfigError, match="no command may see"):
+            options(host_cwd=str(tmp_path / path))
+    assert options(host_cwd=str(tmp_path / "project")).host_cwd == str(tmp_path / "project")
+
+
+def test_a_private_directory_behind_a_link_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "keys" / "ssh").mkdir(parents=True)
+    (tmp_path / "home" / ".ssh").symlink_to(tmp_path / "keys" / "ssh")
+    for path in ("keys/ssh", "keys"):
+        with pytest.raises(ConfigError, match="no command may see"):
+            options(host_cwd=str(tmp_path / path))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["~/project", "~/src/a", "~/.dotfiles", "~/.config/nvim", "/srv/app", "/opt/app", "/tmp/a", "/var/tmp/a",
+     "/var/www/site", "/usr/src/app", "/home/other/app", "/mnt/disk/app", "/data"],
+)  # fmt: skip
+def test_directories_of_projects_are_shared(path: str) -> None:
+    assert options(host_cwd=path).host_cwd == str(Path(path).expanduser())
+
+
 def test_defaults_are_safe() -> None:
     plain = options()
     assert (plain.cpu, plain.memory_bytes, plain.pids, plain.network) == (1, 5 << 30, 256, True)

@@ -12,7 +12,8 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.options import MissingOption, read_options
-from hermetic.environments.profile import choose
+from hermetic.environments.profile import choose, settings_directory
+from hermetic.environments.records import runtime_path
 from hermetic.environments.workspace import fault_of_shared
 
 GIB = 1 << 30
@@ -173,8 +174,13 @@ def _names(forwarded: Iterable[str]) -> tuple[str, ...]:
 
 
 def _project(path: str) -> str:
-    """A directory that an agent may be given whole, by its real path. Raises ConfigError for the system's and homes."""
+    """A directory that an agent may be given whole, by its real path.
+
+    Raises ConfigError for one that is, lies in, or holds a directory of the system or a private one.
+    """
     whole = os.path.realpath(os.path.expanduser(path))
-    if fault := fault_of_shared(whole):
+    settings = settings_directory()
+    private = [str(runtime_path()), *([str(settings)] if settings else [])]
+    if fault := fault_of_shared(whole, private):
         raise ConfigError(f"host_cwd {whole!r} {fault}; give the directory of one project", setting="host_cwd")
     return whole

@@ -218,7 +218,7 @@ class Sandbox:
         private = [str(runtime_root()), *([str(base)] if (base := spool_base()) else [])]
         check_shared(self._workspace, "workspace", private)
         for path in self._options.readable:
-            check_shared(path, "readable", private)
+            check_shared(path, "readable", private, is_writable=False)
         cwd = self._options.cwd or self._workspace
         if not os.path.isdir(cwd) or not lies_in(os.path.realpath(cwd), self._workspace):
             raise InvalidArgument(f"cwd {cwd!r} is no directory in the workspace {self._workspace}", argument="cwd")

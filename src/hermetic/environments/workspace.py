@@ -19,10 +19,21 @@ PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
 # `commondir` for a fault, and this one for the repository itself.
 _NEUTRAL = {"commondir": b".\n"}
 
-# Shared with a sandbox as a whole, these would give away the machine, its sockets, or what other programs trust.
-_NEVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
-          "/var", "/var/tmp", "/home", "/root", "/srv", "/mnt", "/media", "/var/run", "/var/lib")  # fmt: skip
-_NEVER_WITHIN = ("/dev", "/etc", "/proc", "/run", "/sys")
+# Directories of the system: sharing one, or a part of it, would give away the machine, its sockets, or what other
+# programs trust. Directories that only hold others' are refused whole, and what lies in them may be a project.
+_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/run",
+           "/sbin", "/snap", "/sys", "/usr", "/var")  # fmt: skip
+_HOLDERS = ("/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr/local/src", "/usr/src", "/var/tmp",
+            "/var/www")  # fmt: skip
+_UNREADABLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # parts of these are not even shown
+_WHOLE = ("/var/lib", "/var/run")
+
+# What lies in a home directory and opens other services, other machines, or Hermetic itself.
+_PRIVATE = (".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".password-store", ".mozilla",
+            ".thunderbird", ".hermes", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
+            ".config/hermetic", ".config/containers", ".config/systemd", ".config/autostart", ".config/google-chrome",
+            ".config/chromium", ".local/share/keyrings", ".local/share/containers", ".local/share/docker",
+            ".local/state/hermetic")  # fmt: skip
 
 
 def homes() -> tuple[str, ...]:
@@ -46,30 +57,50 @@ def real_directory(path: str, setting: str) -> str:
     return whole
 
 
-def check_shared(path: str, setting: str, private: Iterable[str]) -> None:
+def check_shared(path: str, setting: str, private: Iterable[str], *, is_writable: bool = True) -> None:
     """Raises ConfigError unless this is a directory that may be shared with a sandbox.
 
-    `private` names directories that must not lie inside it, besides the homes of this user.
+    `private` names directories that must not lie inside it, nor it inside them, besides those of homes.
     """
     if not os.path.isdir(path):
         fault: str | None = "is not a directory" if os.path.exists(path) else "does not exist"
     else:
-        fault = fault_of_shared(path, private)
+        fault = fault_of_shared(path, private, is_writable=is_writable)
     if fault:
         raise ConfigError(
             f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY", setting=setting
         )
 
 
-def fault_of_shared(path: str, private: Iterable[str] = ()) -> str | None:
+def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool = True) -> str | None:
     """Why a real path must not be shared whole with an environment; None where it may be."""
-    private = (*homes(), *private)
     if path in homes():
         return "is the home directory, with all its secrets"
-    if path in _NEVER or any(lies_in(path, place) for place in _NEVER_WITHIN):
+    if _is_system(path, is_writable=is_writable):
         return "belongs to the system"
-    inner = next((one for one in private if lies_in(one, path)), None)
+    private = [*(os.path.realpath(one) for one in private), *_private_of(path)]
+    if outer := next((one for one in private if lies_in(path, one)), None):
+        return f"lies in {outer}, which no command may see" if path != outer else "is what no command may see"
+    inner = next((one for one in (*homes(), *private) if lies_in(one, path)), None)
     return inner and f"holds {inner}, which no command may see"
+
+
+def _is_system(path: str, *, is_writable: bool) -> bool:
+    if path in (*_SYSTEM, *_HOLDERS, *_WHOLE) or any(lies_in(path, place) for place in _UNREADABLE):
+        return True
+    if not is_writable or any(lies_in(path, place) for place in (*homes(), *_HOLDERS)):
+        return False
+    return any(lies_in(path, place) for place in _SYSTEM)
+
+
+def _private_of(path: str) -> list[str]:
+    """The private directories of this user's homes, and those that are there in the other home that a path lies in."""
+    own = [f"{home}/{name}" for home in homes() for name in _PRIVATE]
+    parts = path.split("/")
+    other = "/root" if parts[1] == "root" else "/".join(parts[:3]) if parts[1] == "home" and len(parts) > 2 else ""
+    others = [f"{other}/{name}" for name in _PRIVATE] if other and other not in homes() else []
+    found = [*own, *(one for one in others if lies_in(path, one) or os.path.lexists(one))]
+    return list(dict.fromkeys([*found, *map(os.path.realpath, found)]))
 
 
 def lies_in(path: str, directory: str) -> bool:

@@ -145,6 +145,25 @@ BAIT: tuple[tuple[str, str], ...] = (
         "settings",
         "define('DB_PASSWORD', getenv('DB_PASSWORD')); define('SALT_ROUNDS', 12); define('WP_DEBUG_KEY', true);",
     ),
+    (
+        "settings",
+        "define('AUTH_KEY', 'put your unique phrase here'); define('LOGIN_KEY', 'a long sentence for people to read');",
+    ),
+    (
+        "settings",
+        '<property name="password" value="${db.password}"/><add key="Token" value="none"/><i name="key" value="1"/>',
+    ),
+    (
+        "settings",
+        "# requirepass foobared\nrequirepass $REDIS_PASSWORD\nkey_mgmt=WPA-PSK\nCREATE USER a IDENTIFIED BY '$X'",
+    ),
+    (
+        "output of tools",
+        "7z x -pass x.7z\nzip -P $P x.zip\nsqlplus /nolog @a1.sql\necho $PASS | sudo -S ls\necho a1b2c3d | sudo tee x",
+    ),
+    ("documentation", "the default login page asks for a password; by default login is off, password 1 is the first"),
+    ("hashes", "{h64}\n{h64}\n{h64}\n{h64}\n"),
+    ("base64", "{b64}\n{b64}\n{b64}\n{b40}==\n-----END CERTIFICATE-----"),
     ("settings", '{"auth": "required", "auth": "aHR0cHM6L", "auth": {"type": "basic"}}'),
 )
 

@@ -186,6 +186,13 @@ HARD = {
     "hidden": f"{MARK}***] password=abc123x " * (LONG // 60),
     "query": "?token=" * (LONG // 7),
     "base64": "QUJD" * (LONG // 4),
+    "lines of base64": "-----BEGIN CERTIFICATE-----\n"
+    + f"{'QUJDabcdefghi123' * 4}\n\n" * 2000
+    + f"{'QUJDabZdYfghi123' * 4}\n" * 2000,
+    "lines of one character": "a\n" * (LONG // 2),
+    "pipes": "echo a1b2c3 | sudo -" * (LONG // 20),
+    "statements": "identified by " * (LONG // 14),
+    "attributes": " name='password' value='" * (LONG // 24),
 }
 
 
@@ -251,3 +258,23 @@ def test_lines_of_a_key_file_are_hidden_without_its_borders(command: str) -> Non
 def test_a_certificate_beside_a_key_stays() -> None:
     text = fill("-----BEGIN CERTIFICATE-----\n{b64}\n{b64}\n-----END CERTIFICATE-----\n", 3)
     assert Redactor().redact(text, "environment") == text
+
+
+def test_a_part_of_a_key_is_hidden_that_begins_within_it() -> None:
+    before, text = fill("{b64}\n{b64}\n{b30}", 1), fill("{b34}\n{b64}\n{b20}==\nbob$ ", 2)
+    shown = Redactor().join(before, text)
+    assert shown.startswith(MARK)
+    assert shown.endswith("]\nbob$ ")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_known_value_is_hidden_that_stands_one_character_to_a_line(end: str) -> None:
+    redactor = Redactor([KnownSecret("A", SECRET)])
+    column = end.join(f"begin{SECRET}")
+    assert redactor.redact(f"x{end}{end.join(SECRET)}{end}y").startswith(f"x{end}{MARK}value of A]")
+    for size in range(4, len(SECRET)):
+        arrived = "some words" + end + end.join(SECRET[:size]) + end
+        held = redactor.unfinished(arrived)
+        assert arrived[: len(arrived) - held] == "some words" + end, size
+    assert redactor.unfinished(column + end) == 0
+    assert redactor.unfinished(end.join("abcdefgh")) == 0

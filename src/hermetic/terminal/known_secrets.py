@@ -16,6 +16,11 @@ UNFINISHED = 4  # characters from which on a text's end is taken for the start o
 
 _ORDINARY = re.compile(r"^(?:[a-z]{1,15}|[\d.,:-]+|(?:/|~/|\./)\S*|[a-z][a-z0-9+.-]*://[^@]*)$")
 
+# Lines of one character each: a value that is printed letter by letter, with an end of line after each.
+_COLUMN = re.compile(r"(?<![^\n])(?:[^\r\n]\r{0,2}\n){3,}[^\r\n]?")
+_COLUMN_AT_END = re.compile(r"(?<![^\n])(?:[^\r\n]\r{0,2}\n){3,}[^\r\n]?\r{0,2}\Z")
+_MOST_OF_A_LINE = 4  # characters of such a line, with its end
+
 
 class KnownSecret(NamedTuple):
     """A value that must not be shown, and the name by which it can be used instead."""
@@ -56,7 +61,26 @@ class ValueFinder:
                 if text.endswith(needle[:size]):
                     most = size
                     break
-        return most
+        return max(most, self._unfinished_column(text))
+
+    def _unfinished_column(self, text: str) -> int:
+        """The same of a value whose characters come on a line each."""
+        longest = max(map(len, self._values), default=0)
+        tail = text[-_MOST_OF_A_LINE * longest :] if longest else ""
+        if not (column := _COLUMN_AT_END.search(tail)):
+            return 0
+        places = _column(column)
+        letters = "".join(tail[at] for at in places)
+        size = max(
+            (
+                size
+                for value in self._values
+                for size in range(UNFINISHED, len(value))
+                if letters.endswith(value[:size])
+            ),
+            default=0,
+        )
+        return len(tail) - places[-size] if size else 0
 
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where a value stands, and its name."""
@@ -67,6 +91,17 @@ class ValueFinder:
                 at = text.find(needle, at + len(needle))
         if self._bytes:
             yield from find_dumped(text, self._bytes)
+        for column in _COLUMN.finditer(text) if self._values else ():
+            yield from self._find_in(text, _column(column))
+
+    def _find_in(self, text: str, places: list[int]) -> Iterator[tuple[int, int, str]]:
+        """Values whose characters stand at these places, on a line each."""
+        letters = "".join(text[at] for at in places)
+        for value, name in self._values.items():
+            at = letters.find(value) if len(value) >= SHORTEST_GIVEN else -1
+            while at >= 0:
+                yield places[at], places[at + len(value) - 1] + 1, name
+                at = letters.find(value, at + len(value))
 
     def find_parts(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where at least half of a value stands, as it is spelled itself, and its name."""
@@ -77,6 +112,11 @@ class ValueFinder:
                 while at >= 0:
                     yield at, at + size, name
                     at = text.find(value[begin : begin + size], at + 1)
+
+
+def _column(match: "re.Match[str]") -> list[int]:
+    """Where the characters of a column stand."""
+    return [at for at in range(*match.span()) if match.string[at] not in "\r\n"]
 
 
 def _spellings(value: str) -> Iterator[str]:

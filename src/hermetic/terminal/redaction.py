@@ -90,6 +90,8 @@ class Redactor:
             yield Secret(start, end, _hint(text[start:end]))
         for start, end in secret_contexts.find_private_keys(text):
             yield Secret(start, end, "private key")
+        for start, end in secret_places.find_key_runs(text):
+            yield Secret(start, end, "private key")
         for start, end in secret_places.find_key_lines(text, is_key_file=content == "environment"):
             yield Secret(start, end, "private key")
         for start, end in self._in_context(text, content):
@@ -105,6 +107,7 @@ class Redactor:
             yield from secret_contexts.find_assigned(text, lowered)
             yield from secret_places.find_options(text)
             yield from secret_places.find_elements(text, lowered)
+            yield from secret_places.find_statements(text, lowered)
         if content == "environment":
             yield from secret_contexts.find_variables(text)
 

@@ -12,7 +12,7 @@ Span = tuple[int, int]
 _NAME = (
     r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
-    r"|consumer[_-]?key|credentials?"
+    r"|consumer[_-]?key|credentials?|psk"
 )
 # Names and headers are searched in the text in lower case: that is ten times as quick as ignoring case.
 _ASSIGNED = re.compile(

@@ -9,11 +9,13 @@ CREDENTIALS = (
     "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DB_PASSWD", "GPG_PASSPHRASE", "MYSQL_PWD",
     "GOOGLE_APPLICATION_CREDENTIALS", "SLACK_TOKENS", "apikey", "SSH_KEY", "NPM_AUTH", "SESSION_JWT", "MY_CREDS",
     "GH_PAT", "STRIPE_SK", "BEARER", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "SESSION_COOKIE", "AZURE_SAS", "DB_CONN_STR",
-    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_CONNECTION_STRING", "DBPASS", "DB_PW", "SSHPASS", "DOCKER_AUTH_CONFIG", "MASTERKEY", "STRIPE_RK",
+    "TEAMS_HOOK_URL", "SEED_PHRASE",
 )  # fmt: skip
 ORDINARY = (
     "PATH", "HOME", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "XAUTHORITY",
     "LANG", "SSH_ASKPASS", "AUTHOR", "COMPASS", "PATTERN", "MANPATH", "DESKTOP_SESSION", "DATABASE_URL", "TASK", "DISK",
+    "BYPASS", "HOTKEY_FILE", "XDG_CONFIG_HOME", "HOOKS_DIR", "SEED", "NGINX_CONFIG",
 )  # fmt: skip
 
 
@@ -54,9 +56,15 @@ def test_bytes_that_are_no_text_are_left_out() -> None:
         ("DATABASE_URL", "postgres://app:s3cret@db:5432/app"),
         ("CACHE", "redis://:s3cret@cache:6379/0"),
         ("PIP_INDEX_URL", "https://bob:s3cret@pypi.internal/simple"),
+        ("REPOSITORY", "https://t0k3n-of-bob-77@git.internal/x"),
+        ("DATABASE", "Server=db;User Id=app;Password=abc"),
+        ("DATABASE", "Server=db;pwd = abc;Encrypt=yes"),
+        ("CONTENT", "-----BEGIN RSA PRIVATE KEY-----\nMIIE"),
+        ("GREETING", f"ghp_{'a1B2' * 9}"),
+        ("NOTIFY", "https://hooks.slack.com/services/T0/B0/abc"),
     ],
 )
-def test_a_url_with_a_password_stays_with_the_opener(name: str, value: str) -> None:
+def test_a_value_with_a_secret_in_it_stays_with_the_opener(name: str, value: str) -> None:
     assert name not in child_environment({name: value})
     assert child_environment({name: value}, passthrough=[name])[name] == value
 
@@ -68,6 +76,10 @@ def test_a_url_with_a_password_stays_with_the_opener(name: str, value: str) -> N
         ("API_URL", "https://bob@api.internal/x"),
         ("https_proxy", "http://bob:s3cret@proxy:3128"),
         ("TIMES", "http://h/a:b@c"),
+        ("REMOTE", "ssh://git@github.example/x"),
+        ("LS_COLORS", "rs=0:di=01;34:ln=01;36"),
+        ("PROMPT_COMMAND", "a=1;password=$x"),
+        ("NOTES", "see https://h/x and sk-learn, ghp_ is a prefix"),
     ],
 )
 def test_a_url_without_one_and_a_proxy_are_passed_on(name: str, value: str) -> None:

@@ -8,13 +8,32 @@ from hermetic.contract.variables import is_text
 # Words of a name (split at "_") that tell of a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
 _CREDENTIAL = re.compile(
     r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
-    r"|PAT|BEARER|WEBHOOKS?|COOKIES?|CONNSTR|SAS|AUTHORIZATION"
+    r"|PAT|BEARER|WEBHOOKS?|COOKIES?|CONNSTR|SAS|AUTHORIZATION|MNEMONIC"
+    r"|(?:DB|SSH|PG|MYSQL|SMTP|MAIL|FTP|USER|ROOT|ADMIN|SUDO|REDIS|MONGO|LDAP|VPN|WIFI|PROXY|LOGIN|SVC)(?:PASS|PW)"
+    r"|(?:MASTER|SECRET|ACCESS|SIGNING|ENCRYPTION|ACCOUNT|AUTH|SESSION|DEPLOY|SSH|GPG)KEYS?"
 )
 # Words that tell of one only at the end of a name: SSH_AUTH_SOCK and OLDPWD are no secrets.
-_CREDENTIAL_AT_END = frozenset({"AUTH", "PWD", "SK", "DSN"})
-_CONNECTION = re.compile(r"(?:^|_)CONN(?:ECTION)?_STR(?:ING)?$")
-# A password in a URL makes any variable a credential, but a proxy's: without that there is no network.
-_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@]*:([^\s/?#@]+)@")
+_CREDENTIAL_AT_END = frozenset({"AUTH", "PWD", "PW", "SK", "RK", "DSN"})
+_PHRASE = re.compile(
+    r"(?:^|_)(?:CONN(?:ECTION)?_STR(?:ING)?|AUTH_CONFIG|HOOK_?URL|(?:SEED|RECOVERY|MNEMONIC)_(?:PHRASE|WORDS))$"
+)
+# A password in a value makes any variable a credential, but a proxy's: without that there is no network.
+_PASSWORDS = (
+    re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@]*:([^\s/?#@]+)@"),
+    # A token in the place of the user: long, with letters and digits.
+    re.compile(r"https?://(?=[^@]*\d)(?=[^@]*[A-Za-z])([\w.~%+-]{12,512})@", re.ASCII),
+    re.compile(r"(?:^|;)[ \t]*(?:password|pwd)[ \t]*=[ \t]*([^;\s$<{][^;]{0,255})", re.IGNORECASE),
+)
+# Values that say themselves what they are: a private key, tokens of common vendors, addresses that let anyone post.
+_SECRET_VALUE = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY"
+    r"|(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{40}|glpat-[\w-]{20}|sk-(?:ant|proj|svcacct|admin)-[\w-]{24}"
+    r"|sk-[A-Za-z0-9]{32}|(?:AKIA|ASIA)[A-Z2-7]{16}|AIza[\w-]{35}|xox[abeoprs]-[\w.-]{20}|[rs]k_(?:live|test)_[A-Za-z0-9]{16}"
+    r"|SG\.[\w-]{22}\.|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{50}|dckr_pat_[\w-]{27}|hf_[A-Za-z0-9]{34}|hvs\.[\w-]{24})"
+    r"|hooks\.slack\.com/(?:services|workflows|triggers)/\w|discord(?:app)?\.com/api/webhooks/\d"
+    r"|\.webhook\.office\.com/webhook",
+    re.ASCII,
+)
 _HARMLESS = frozenset({"PWD", "OLDPWD"})
 
 # The agent's own virtual environment is not the one its commands work in.
@@ -31,18 +50,21 @@ def child_environment(
     passed = {
         name: value
         for name, value in opener.items()
-        if name in passthrough or not (is_credential(name) or name in _OF_THE_OPENER or _holds_password(name, value))
+        if name in passthrough or not (is_credential(name) or name in _OF_THE_OPENER or _holds_secret(name, value))
     }
     return {**_without_broken_text(passed), **QUIET, **(extra or {})}
 
 
-def _holds_password(name: str, value: str) -> bool:
+def _holds_secret(name: str, value: str) -> bool:
+    if _SECRET_VALUE.search(value):
+        return True
     return password_in(value) is not None and not name.upper().endswith("_PROXY")
 
 
 def password_in(value: str) -> str | None:
-    """The password of a URL with one: postgres://app:PASSWORD@db/x."""
-    match = _PASSWORD.search(value)
+    """The password of a URL or of a connection string: postgres://app:PASSWORD@db/x, Server=db;Password=PASSWORD."""
+    found = (match for pattern in _PASSWORDS if (match := pattern.search(value)))
+    match = next(found, None)
     return match[1] if match else None
 
 
@@ -52,7 +74,7 @@ def is_credential(name: str) -> bool:
     if upper in _HARMLESS:
         return False
     words = upper.split("_")
-    if _CONNECTION.search(upper):
+    if _PHRASE.search(upper):
         return True
     return words[-1] in _CREDENTIAL_AT_END or any(_CREDENTIAL.fullmatch(word) for word in words)
 

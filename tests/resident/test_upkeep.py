@@ -2,17 +2,23 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import shutil
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import hermetic
 from hermetic import ExecutionError, Exited
 from hermetic.resident.main import ErrorLog
+from hermetic.resident.session import Session
+from tests.environments.engines import need_engine
+from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below
 
 PATIENCE_SECONDS = 60
@@ -195,3 +201,46 @@ def test_what_cannot_be_written_to_the_error_log_is_lost(tmp_path: Path) -> None
     except ValueError:
         log.write()
     assert "ValueError: ours" in (tmp_path / "removed" / "log").read_text()
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman", "sandbox"])
+async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, tmp_path: Path) -> None:
+    """It is mounted from this host: once it is removed here, nothing can be made in it there."""
+    task = f"unmade-{os.getpid()}"
+    if kind == "sandbox":
+        need("bwrap")
+        options: dict[str, Any] = {"workspace": str(tmp_path)}
+    else:
+        need_engine(kind)
+        options = {"image": need_variable("IMAGE_BASE")}
+    environment = await hermetic.open(kind, task=task, **options)
+    try:
+        await environment.run("export KEPT=1")
+        other = environment.session("other")
+        await other.run("OTHER=2")
+        shutil.rmtree(directory_of(task))
+        for number in range(5):
+            result = await environment.run("echo $KEPT $MORE; MORE=$((MORE + 1))")
+            assert isinstance(result.ending, Exited), result
+            assert result.output == (f"1 {number}\n" if number else "1\n")
+        assert (await other.run("exit 3")).ending == Exited(3)
+        assert (await environment.session("new").run("echo new")).output == "new\n"
+        results = await asyncio.gather(*(environment.run(f"echo {number}; sleep 0.1") for number in range(3)))
+        assert [result.output for result in results] == ["0\n", "1\n", "2\n"]
+    finally:
+        await environment.close(remove=True)
+
+
+@pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENOENT])
+def test_the_reason_that_a_command_has_no_standby_is_remembered(kind: int) -> None:
+    """The note of the next command names it."""
+
+    class Room:
+        def check(self) -> None:
+            raise OSError(kind, os.strerror(kind))
+
+    session: Any = SimpleNamespace(resident=SimpleNamespace(room=Room()), shortage="", covered=False)
+    lane: Any = None
+    Session._cover(session, lane)
+    assert not session.covered
+    assert session.shortage == os.strerror(kind)

@@ -6,7 +6,7 @@ import os
 
 from . import traps
 from .loop import Waiters
-from .orders import Told, long_order, read_told_traps
+from .orders import Told, long_order, quote, read_told_traps, short_order
 from .shell import Shell, in_memory
 from .tree import is_gone
 
@@ -25,7 +25,7 @@ PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
 class Flock:
     def __init__(self, resident: Resident, session: Session) -> None:
         self.resident, self.session = resident, session
-        self.shells: dict[str, Shell] = {}  # channel: shell
+        self.shells: dict[bytes, Shell] = {}  # name in reports: shell
         self.copies: list[Shell] = []  # proven, oldest first
         self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
         self.when_reported = Waiters(resident.loop)  # called once no shell is being forked any more
@@ -34,13 +34,13 @@ class Flock:
     def new(self, depth: int) -> Shell:
         """A shell that is to come, and its channel. Raises OSError."""
         age = self.resident.next_number()
-        path = "%s/%s-%d" % (self.resident.directory, self.resident.id, age)
+        name = "%s-%d" % (self.resident.id, age)
         try:
-            shell = Shell(path, age, depth)
+            shell = Shell(self.resident.channel_directory, name, age, depth)
         except FileNotFoundError:
-            self.resident.restore_directory()
-            shell = Shell(path, age, depth)
-        self.shells[shell.path] = shell
+            self.resident.regain_directory()
+            shell = Shell(self.resident.channel_directory, name, age, depth)
+        self.shells[shell.name] = shell
         self.resident.channels[shell.name] = self.session, shell
         return shell
 
@@ -48,7 +48,7 @@ class Flock:
         """Drop a shell: from then on it is nothing to the session, also not its lane."""
         if self.session.lane is shell:
             self.session.lane = None
-        self.shells.pop(shell.path, None)
+        self.shells.pop(shell.name, None)
         self.resident.channels.pop(shell.name, None)
         for group in (self.ordered, self.copies):
             if shell in group:
@@ -60,6 +60,28 @@ class Flock:
         for answer in answers.values():
             answer(False)
         self.tell_reported()
+
+    def keep_name(self, shell: Shell) -> None:
+        """Before an order: a shell whose channel has no name any more would not come back from it."""
+        if not os.path.lexists(shell.path):
+            self.resident.look_after_directory()
+
+    def move_channels(self, directory: str) -> None:
+        """Give the channels names in another directory. Raises OSError.
+
+        A shell that waits for an order is told. One that runs a command ends after that: a copy takes its place.
+        """
+        for shell in list(self.shells.values()):
+            if shell.pid is None:  # it is still to come, and would look for the old name
+                self.forget(shell)
+                self.session.parallel.died(shell, 9)
+                self.session.covered = False
+                self.resident.loop.call_soon(self.session.advance)
+                continue
+            shell.move(directory, self.resident.descriptors_path)
+            if shell.command is None and not shell.answers:
+                place = b"__h[14]=" + quote(os.fsencode(shell.path))
+                shell.send(*short_order(0, self.resident.null, place, []))
 
     def pids(self) -> list[int]:
         return [shell.pid for shell in self.shells.values() if shell.pid is not None]

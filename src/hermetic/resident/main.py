@@ -75,6 +75,8 @@ def main(
     gc.freeze()
     gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
     life.loop.run()
+    if life.resident.channel_directory != config["directory"]:
+        remove(life.resident.channel_directory)
     if config["foreground"]:
         remove(config["directory"])  # a guardian would
     os._exit(0)

@@ -87,7 +87,7 @@ class Resident:
     def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
         self.loop, self.limits = loop, limits
         self.id: str = config["id"]
-        self.directory: str = config["directory"]
+        self.directory = self.channel_directory = str(config["directory"])
         self.shared: list[str] = config.get("shared", [])
         self.spool: str | None = config["spool"]
         self.spool_name: str = config.get("spool_name") or self.spool or ""
@@ -124,7 +124,8 @@ class Resident:
         self.orphans: set[int] = set()
         self.sweeps = 0
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
-        self.restore_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
+        self.look_after_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
+        self.regain_directory: Callable[[], None] = lambda: None  # the same where no name can be made; raises OSError
 
     def check_place(self) -> None:
         """Raises OSError where commands could not even begin."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from .cgroup import GROUPS, MOUNTED, folders, words
@@ -27,14 +28,16 @@ class ProcessRoom:
 
     def has_room(self) -> bool:
         try:
-            if not self._user_has_room():
-                return False
-        except OSError:  # no descriptor to look with, and none for a shell
+            self.check()
+        except OSError:
             return False
-        if self.current is None:
-            return True
-        count = _read(self.current)
-        return count is None or count + SPARE <= self.most
+        return True
+
+    def check(self) -> None:
+        """Raises OSError, also where there is no descriptor to look with: then there is none for a shell."""
+        count = None if self.current is None else _read(self.current)
+        if not self._user_has_room() or (count is not None and count + SPARE > self.most):
+            raise BlockingIOError(errno.EAGAIN, "the limit of processes is near")
 
     def _user_has_room(self) -> bool:
         """The user's own limit; who is near it is counted only where the whole machine has as many threads."""

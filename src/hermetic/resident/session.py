@@ -50,6 +50,7 @@ class Session:
         self.parallel = ParallelShells(self)
         self.covered = False  # a copy of the lane's state exists or is ordered
         self.newest_copy = 0  # age of the last copy that was ordered
+        self.shortage = ""  # why no copy could be ordered
         self.needs_copy = False
         self.has_null_input = False  # the lane's own standard input is the null device
         self.vocabulary = Vocabulary()
@@ -168,10 +169,11 @@ class Session:
     def _hand(self, command: Command, shell: Shell) -> None:
         command.in_lane = shell is self.lane
         if command.in_lane:
+            self.flock.keep_name(shell)
             if not self.covered:
                 self._cover(shell)
             if not self.covered:
-                command.notes.append("no copy of the state: the limit of processes is near; %s" % UNCOVERED)
+                command.notes.append("no copy of the state: %s; %s" % (self.shortage, UNCOVERED))
             cwd = command.left_cwd = self._mend_cwd(command)
             command.notes[:0] = self.notes
             self.notes = []
@@ -337,10 +339,10 @@ class Session:
     def _cover(self, lane: Shell) -> None:
         """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
         try:
-            if not self.resident.room.has_room():
-                return
+            self.resident.room.check()
             copy = self.flock.fork(lane)
-        except OSError:  # no descriptors
+        except OSError as error:
+            self.shortage = error.strerror or str(error)
             return
         self.flock.ordered.append(copy)
         self.newest_copy = copy.age
@@ -388,7 +390,7 @@ class Session:
             return
         # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
         self.resident.take_events()
-        if shell.path not in self.flock.shells:
+        if shell.name not in self.flock.shells:
             return
         command, unread = shell.command, shell.unread_bytes()
         was_lane = shell is self.lane

@@ -45,8 +45,9 @@ class Shell:
     The channel's name is never used twice, so that a copy that is forked late finds no file.
     """
 
-    def __init__(self, path: str, age: int, depth: int) -> None:
-        self.path, self.age = path, age
+    def __init__(self, directory: str, file: str, age: int, depth: int) -> None:
+        self.file, self.age = file, age
+        self.path = path = "%s/%s" % (directory, file)
         self.name = b"%d" % age  # in its reports
         self.depth = depth  # how many forks lie between this shell and a bash that was started
         self.starting = False  # a first bash that still reads its profile
@@ -85,6 +86,11 @@ class Shell:
         """Give its channel a name again, once a cleaner has removed it. Raises OSError."""
         if self.fd is not None and not os.path.lexists(self.path):
             os.symlink("%s%d" % (descriptors_path, self.fd), self.path)
+
+    def move(self, directory: str, descriptors_path: str) -> None:
+        """Give its channel a name in another directory. Raises OSError."""
+        self.path = "%s/%s" % (directory, self.file)
+        self.restore(descriptors_path)
 
     def drop(self, kill: bool = True) -> None:
         if self.fd is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from .ground import is_ours
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 5.0
 RECORD = "env.json"  # what the host remembers of this environment, where its directory is on the same machine
 RECORD_BYTES = 1 << 20
+OTHER_BASES = ("/dev/shm", "/tmp", "/var/tmp")
 
 
 class Upkeep:
@@ -27,8 +29,8 @@ class Upkeep:
         self.inode = os.stat(self.directory).st_ino
         self.record: bytes | None = None
         self.record_signature: tuple[int, int] | None = None
-        resident.restore_directory = self.restore
-        life.look_after = self.look
+        resident.regain_directory = self.regain
+        resident.look_after_directory = life.look_after = self.look
         life.loop.call_later(LOOK_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
@@ -46,16 +48,27 @@ class Upkeep:
         if self.life.ending:
             return
         inode = _inode(self.directory)
-        if inode is None:
-            self._make_directory()
-        elif inode != self.inode:  # of another resident of the same task: only its channels are named after a resident
+        try:
+            if inode is None:
+                self._make_directory()
+        finally:
             self._restore_channels()
-            return
-        self._restore_channels()
+        if inode is not None and inode != self.inode:
+            return  # of another resident of the same task: only its channels are named after a resident
         self.server.restore()
         self.resident.askpass.restore()
         self.resident.bridge.restore()
         self._keep_record()
+
+    def regain(self) -> None:
+        """The same where no name could be made for a channel: then one can be made. Raises OSError."""
+        self.look()
+        probe = "%s/%s-0" % (self.resident.channel_directory, self.resident.id)
+        try:
+            os.symlink("/dev/null", probe)
+            os.unlink(probe)
+        except FileNotFoundError:
+            self._move_channels()
 
     def _make_directory(self) -> None:
         before = os.umask(0o077)
@@ -73,9 +86,18 @@ class Upkeep:
             os.kill(self.life.guardian, signal.SIGUSR1)  # it removes no directory but ours
 
     def _restore_channels(self) -> None:
+        try:
+            for session in self.resident.sessions.values():
+                for shell in session.flock.shells.values():
+                    shell.restore(self.resident.descriptors_path)
+        except FileNotFoundError:
+            self._move_channels()
+
+    def _move_channels(self) -> None:
+        """Into another private directory: ours cannot be made anew, such as one that is mounted from outside."""
+        self.resident.channel_directory = _another_directory(self.resident.id)
         for session in self.resident.sessions.values():
-            for shell in session.flock.shells.values():
-                shell.restore(self.resident.descriptors_path)
+            session.flock.move_channels(self.resident.channel_directory)
 
     def _keep_record(self) -> None:
         """Remember the host's record while it is there; write it again once it is gone."""
@@ -91,6 +113,21 @@ class Upkeep:
             with open(path, "rb") as file:
                 self.record = file.read(RECORD_BYTES)
             self.record_signature = signature
+
+
+def _another_directory(id: str) -> str:
+    """A new one for ourselves alone. Raises OSError."""
+    problems = []
+    for base in OTHER_BASES:
+        path = "%s/hermetic-%s.%s" % (base, id, os.urandom(4).hex())
+        try:
+            os.mkdir(path, 0o700)
+            return path
+        except OSError as error:
+            problems.append(str(error))
+    raise OSError(
+        errno.ENOENT, "the environment's directory was removed, and no other can be made: " + "; ".join(problems)
+    )
 
 
 def _write(path: str, data: bytes) -> None:

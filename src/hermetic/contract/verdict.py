@@ -65,6 +65,7 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str | list[str]] = {}
     functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
     aliases: dict[str, str] = {}
+    traps: dict[str, str] = {}  # signal → code
     secrets: str = ""  # a digest of variables whose values are kept out of here
     exported: tuple[str, ...] | None = None  # names of the variables that programs get; None: any may be
     complete: bool = False  # True: a variable that is not listed is certainly unset

@@ -26,6 +26,7 @@ from .protected import PROTECTED_WRITE, protect
 from .reader import Reader, Unreadable
 from .rules import Finding, Rule
 from .shell import Shell
+from .traps import keep, signal_name
 
 MAX_CHARACTERS = 128_000
 MAX_NESTED = 400
@@ -279,6 +280,8 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
         except (Unreadable, Overflow):  # whatever it does, nobody has seen it
             evaluator.findings.clear()
             evaluator.run(Reader(f'{name} () {{ eval "$__unreadable"; }}', (0, 0)).read(), shell, None)
+    for name, code in state.traps.items():
+        keep(shell, to_bytes_text(code), [signal_name(name)])
 
 
 def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:

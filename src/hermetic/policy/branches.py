@@ -24,6 +24,7 @@ def join(shell: Shell, ends: Sequence[Shell], *, places: bool = True) -> None:
         if len(values) > 1:
             shell.choices[name] = tuple(values)
     _join_functions(shell, ends)
+    shell.traps = tuple(dict.fromkeys(trap for end in ends for trap in end.traps))
     for end in ends:
         shell.aliases.update(end.aliases)
         shell.exported = None if shell.exported is None or end.exported is None else shell.exported | end.exported

@@ -180,6 +180,14 @@ def first_word(seq: Seq) -> str:
     return ""
 
 
+def in_background(seq: Seq) -> list[bool]:
+    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a subshell."""
+    found: list[bool] = []
+    for _, operator in reversed(seq.items):
+        found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")
+    return found[::-1]
+
+
 def _reads_lines(condition: Seq) -> bool:
     return first_word(condition) == "read"
 

@@ -15,7 +15,7 @@ from .commands.catalog import FALLBACK, find_judge
 from .commands.environment import judge_variable
 from .commands.execution import run_file
 from .commands.unseen import EXHAUSTION, FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
-from .compounds import first_word, run_compound
+from .compounds import first_word, in_background, run_compound
 from .decoders import holds_unpacked, is_decoded, unpacks
 from .marks import ENDLESS, LOCAL, NET, SECRET, TOKEN, has_glob, is_known, is_plain, marks_in, shown, unknown_like
 from .network import EXFIL, REVERSE_SHELL
@@ -38,6 +38,7 @@ from .syntax import (
     Simple,
     Word,
 )
+from .traps import spring
 from .words import Folder
 
 MAX_NESTING = 60
@@ -65,6 +66,7 @@ class Evaluator(Budget):
         self.processes = 0
         self.endless = 0
         self.probing = 0
+        self.trapped = False  # the code of a trap is being run
         self.redirecting = 0  # the streams of a command are being opened, not the command itself
         self.acts: list[Act] = []
         self.carriers: list[list[str]] = []  # the programs that are being run, each by the one before
@@ -176,7 +178,7 @@ class Evaluator(Budget):
         after = ";"
         skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
         parent = shell
-        for (node, operator), background in zip(seq.items, _in_background(seq), strict=True):
+        for (node, operator), background in zip(seq.items, in_background(seq), strict=True):
             self.spend(1)
             if after in ("&&", "||"):
                 skipped.append(self.fork(shell))
@@ -201,6 +203,10 @@ class Evaluator(Budget):
 
     def node(self, node: Node, shell: Shell, stdin: str | None) -> str:
         """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
+        if shell.traps and not self.trapped:
+            self.trapped = True
+            spring(self, shell)
+            self.trapped = False
         choices = undecided(shell) if shell.choices else None
         if not choices:
             return self._node(node, shell, stdin)
@@ -478,14 +484,6 @@ class Evaluator(Budget):
             call.shell.files[full] = joined((call.shell.files[full], output))
             if ENDLESS in output and classify(full, call.shell) != "null":
                 call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)
-
-
-def _in_background(seq: Seq) -> list[bool]:
-    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a subshell."""
-    found: list[bool] = []
-    for _, operator in reversed(seq.items):
-        found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")
-    return found[::-1]
 
 
 def _default_output(call: Call) -> str:

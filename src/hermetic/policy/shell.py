@@ -80,6 +80,7 @@ class Shell:
         self.functions: dict[str, Node] = {}
         self.unsure: frozenset[str] = frozenset()  # functions that only some ways define
         self.aliases: dict[str, str] = {}
+        self.traps: tuple[tuple[str, str], ...] = ()  # signal and code; only ever replaced as a whole
         self.positional: list[str] | None = None
         self.name0 = "bash"
         self.scripts: tuple[str, ...] = ()  # the files that are being run, each started by the one before
@@ -125,6 +126,7 @@ class Shell:
         twin.began = dict(twin.variables)
         twin.choices = {}
         twin.functions, twin.aliases, twin.files, twin.fetched = {}, {}, {}, set()
+        twin.traps = ()
         twin.cwd = self.home
         twin.workspace = "\x00nowhere"
         twin.remote = True

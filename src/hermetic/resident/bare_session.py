@@ -14,7 +14,7 @@ from .bare_jobs import BareCommand, Report, Start
 from .bare_keeper import BareSweep
 from .bare_line import OUT, Complaints, Line
 from .command import STALE
-from .exports import Definitions, Exports, parse_exports
+from .exports import Definitions, Exports, parse_exports, trap_texts
 from .flock import Flock
 from .lean import deque
 from .loop import Waiters
@@ -47,7 +47,7 @@ class State:
         unset = b"".join(b"builtin unset %s\n" % name for name in _SET_BY_BASH if name not in told.names)
         self.has_traps = bool(whole.traps)
         self.text = unset + told.text + trap_lines(whole.traps)
-        self.definitions = b"\0".join((told.variables, told.functions, told.aliases, b""))
+        self.definitions = b"\0".join((told.variables, told.functions, told.aliases, trap_texts(whole.traps)))
         self._exports: dict[str, str] | None = None
 
     @property

@@ -36,11 +36,11 @@ class Exports:
             answer(self.known)
             return
 
-        def told(shell: Shell | None, data: bytes) -> None:
-            if shell is None:
+        def told(shell: Shell | None, data: Told | None) -> None:
+            if shell is None or data is None:
                 answer(dict(session.resident.environ))
             else:
-                self._told(shell, data, answer)
+                self._told(shell, data.text, answer)
 
         ask_newest(session, EXPORTS, told)
 
@@ -54,16 +54,26 @@ class Exports:
 
 
 class Definitions:
-    """Variables, functions, aliases and traps, in the words of bash: three texts, a NUL behind each."""
+    """Variables, functions and aliases in the words of bash, then signals and their traps: a NUL behind each text."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def ask(self, answer: Callable[[bytes], None]) -> None:
-        ask_newest(self.session, DEFINITIONS, lambda shell, data: answer(data))
+        def told(shell: Shell | None, data: Told | None) -> None:
+            if shell is None or data is None:
+                answer(b"")
+            else:
+                answer(data.text + trap_texts({**shell.held_traps, **shell.unset_traps, **data.traps}))
+
+        ask_newest(self.session, DEFINITIONS, told)
 
 
-def ask_newest(session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, bytes], None]) -> None:
+def trap_texts(traps: dict[bytes, bytes]) -> bytes:
+    return b"".join(b"%s\0%s\0" % trap for trap in traps.items())
+
+
+def ask_newest(session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, Told | None], None]) -> None:
     """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
 
     def again() -> None:
@@ -80,14 +90,14 @@ def ask_newest(session: Session, words: tuple[bytes, ...], answer: Callable[[She
             return
         shell = session.flock.copies[-1] if session.flock.copies else None
     if shell is None or session.closed:
-        answer(None, b"")
+        answer(None, None)
         return
 
     def told(data: Told | None) -> None:
         if data is None:
             session.loop.call_soon(again)  # the shell died before it told
         else:
-            answer(shell, data.text)
+            answer(shell, data)
 
     try:
         session.flock.ask(shell, words, told)

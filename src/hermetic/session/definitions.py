@@ -61,8 +61,8 @@ class Definitions:
 
 
 def read_definitions(text: str) -> ShellState:
-    """The state in the three texts of `declare -p`, `declare -f` and `alias -p`, a NUL behind each."""
-    variables, functions, aliases = (*text.split("\0"), "", "", "")[:3]
+    """The state in the texts of `declare -p`, `declare -f`, `alias -p`, and of traps in pairs, a NUL behind each."""
+    variables, functions, aliases, *traps = (*text.split("\0"), "", "", "")
     found = dict(_variables(variables))
     home = found.get("HOME")
     return ShellState(
@@ -70,6 +70,7 @@ def read_definitions(text: str) -> ShellState:
         variables={name: value for name, value in found.items() if name != "HOME"},
         functions=_functions(functions),
         aliases=dict(_aliases(aliases)),
+        traps={name: code for name, code in zip(traps[::2], traps[1::2], strict=False) if name},
         secrets=_secrets(variables),
         exported=_exported(variables),
     )

@@ -232,7 +232,7 @@ def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
 def relevant(state: ShellState, text: str) -> ShellState:
     """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
     bare = _QUOTES.sub("", text)
-    if not (state.functions or state.aliases) or _RELEVANT.search(text) or _RELEVANT.search(bare):
+    if state.traps or not (state.functions or state.aliases) or _RELEVANT.search(text) or _RELEVANT.search(bare):
         return state
     used = re.findall(r"\$(\w+)", text)
     if any(name not in state.variables for name in used):  # the text itself may say what they are

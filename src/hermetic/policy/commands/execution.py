@@ -9,6 +9,7 @@ from hermetic.policy.options import parse_options
 from hermetic.policy.paths import classify, resolve
 from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
+from hermetic.policy.traps import EVENTS, keep, signal_name
 
 from .interpreters import run_script
 from .unseen import DYNAMIC_CODE, FORK_BOMB, OPAQUE_CODE, REMOTE_CODE, execute, run_code
@@ -177,11 +178,15 @@ def judge_source(call: Call) -> str | None:
 def judge_trap(call: Call) -> str | None:
     """trap keeps code for a signal or the shell's end; for DEBUG, ERR and RETURN it is judged at once as well."""
     args = [arg for arg in call.args if arg not in ("--",)]
-    if not args or args[0] in ("-l", "-p", "-", ""):
+    if not args or args[0] in ("-l", "-p"):
         return ""
-    if marks_in(args[0]) or {"DEBUG", "ERR", "RETURN"}.intersection(args[1:]):
-        run_code(call, args[0], "a trap")
-    call.machine.defer(args[0], call.shell)
+    code, signals = args[0], [signal_name(arg) for arg in args[1:]]
+    keep(call.shell, code, signals)
+    if code in ("-", "") or not signals:
+        return ""
+    if marks_in(code) or EVENTS.intersection(signals):
+        run_code(call, code, "a trap")
+    call.machine.defer(code, call.shell)
     return ""
 
 

@@ -69,6 +69,12 @@ INPUTS = [
         ["select 1;", ".shell rm -rf ~/d", ".system rm -rf ~/d", ".tables"],
         [None, "dangerous", "dangerous", None],
     ),
+    (
+        ["sqlite3", "a.db"],
+        [".sh rm -rf ~/d", ".sy rm -rf ~/d", ".once '|rm -rf ~/d'", ".import '|rm -rf ~/d' t", '.out "|rm -rf ~/d"'],
+        ["dangerous"] * 5,
+    ),
+    (["sqlite3", "a.db"], [".schema t", ".import a.csv t", ".once 'a b.txt'", ".open x.db"], [None] * 4),
     (["psql", "app"], ["select 1;", "\\! rm -rf ~/d", "DROP TABLE users;"], [None, "dangerous", "dangerous"]),
     (["mysql", "-p", "app"], ["hunter22", "system rm -rf ~/d", "show tables;"], [None, "dangerous", None]),
     (["redis-cli"], ["GET a", "FLUSHALL"], [None, "dangerous"]),
@@ -110,6 +116,25 @@ KEYS = [
     (":call system('rm -rf ~/d')\r", True),
     (":terminal rm -rf ~/d\r", True),
     (":!\x12a\r", True),
+    (":sh\rrm -rf ~/d\r", True),
+    (":!bash\rrm -rf ~/d\r", True),
+    ("irm -rf ~/d\x1b:w !sh\r", True),
+    (":%!bash\r", True),
+    ("!Gsh\r", True),
+    (":lua os.execute('rm -rf ~/d')\r", True),
+    (":py3 import os; os.system('rm -rf ~/d')\r", True),
+    (":call job_start('rm -rf ~/d')\r", True),
+    (":call job_start(['rm', '-rf', '/srv/d'])\r", True),
+    (':silent call system("rm -rf ~/d")\r', True),
+    (":echo system(x)\r", True),
+    (":set makeprg=rm\\ -rf\\ ~/d\r", True),
+    (":let &makeprg='rm -rf ~/d'\r", True),
+    (":make\r", False),
+    (":sh\rls\r", False),
+    (":set number\r", False),
+    (":w notes.txt\r", False),
+    (":%!sort\r", False),
+    (":w !wc\r", False),
     ("irm -rf ~/d is what the page warns of\x1b:wq\r", False),
     (":s/a/b/g\r", False),
     (":!make test\r", False),
@@ -125,9 +150,28 @@ KEYS = [
 def test_an_editor_s_escape_to_a_shell_is_judged(keys: str, is_dangerous: bool) -> None:
     assert language_of("vim", ["vim", "a.txt"]) == "keys"
     for pieces in ([keys], list(keys)):
-        transcript = Transcript("keys", terminal=True)
+        transcript = Transcript("keys", terminal=True, argv=["vim", "a.txt"])
         found = [one.examined.verdict.label for piece in pieces for one in transcript.type(piece, AROUND)]
         assert ("dangerous" in found) is is_dangerous, found
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_dangerous"),
+    [
+        ("!rm -rf ~/d\r", True), ("|$rm -rf ~/d\r", True), ("#rm -rf ~/d\r", True), ("jjG|arm -rf ~/d\r", True),
+        ("jj!rm -rf ~/d\r", True), ("!sh\rrm -rf ~/d\r", True), ("/a#b\r", False), ("G\r", False), ("!ls\r", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("program", ["less", "man"])
+def test_a_pager_s_escape_to_a_shell_is_judged(program: str, keys: str, is_dangerous: bool) -> None:
+    assert language_of(program, [program, "a"]) == "keys"
+    found = Transcript("keys", terminal=True, argv=[program, "a"]).type(keys, AROUND)
+    assert ("dangerous" in [one.examined.verdict.label for one in found]) is is_dangerous
+
+
+@pytest.mark.parametrize("text", ["# rm -rf ~/d is dangerous\r", "a | rm -rf ~/d\r"])
+def test_text_for_an_editor_is_no_pager_s_escape(text: str) -> None:
+    assert Transcript("keys", terminal=True, argv=["/usr/bin/vim.basic", "a.md"]).type(f"ia\r{text}", AROUND) == []
 
 
 @pytest.mark.parametrize("argv", [["node", "server.js"], ["perl", "x.pl"], ["cat"], ["php", "-f", "x.php"]])
@@ -217,7 +261,9 @@ def test_more_lines_than_are_followed_are_one_question() -> None:
     assert [one.examined.verdict.label for one in transcript.type("ls\n", AROUND)] == ["safe"]
 
 
-@pytest.mark.parametrize("piece", [":", ":!", "!", "system('", ":te", ":sil", "\x1b!", ": ", "\x12:", ":!a\x7f"])
+@pytest.mark.parametrize(
+    "piece", [":", ":!", "!", "system('", ":te", ":sil", "\x1b!", "\x1b:w ", "#", "|a", ":%", ": ", "\x12:", ":!a\x7f"]
+)
 def test_keys_take_bounded_time(piece: str) -> None:
     transcript = Transcript("keys", terminal=True)
     begun = time.thread_time()

@@ -4,12 +4,14 @@ import ast
 import codeop
 import copy
 import re
+import shlex
 import warnings
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from hermetic.approvals.editor_keys import escapes, ex_commands, is_editor, is_fed, opens_shell, without_taken_back
 from hermetic.contract.verdict import Part, Verdict
 from hermetic.policy.assess import (
     Examined,
@@ -40,13 +42,6 @@ _UNFOLLOWED = re.compile(
 )
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
-# What stands behind an escape of vim's command line or of its normal mode, of less and of more.
-_ESCAPE = re.compile(r":[^!:]{0,200}!(?P<command>.*)|(?:^|\x1b)\d{0,9}!(?P<filter>.*)", re.DOTALL)
-_TERMINAL = re.compile(
-    r":[ \t]{0,9}(?:sil\w{0,9}!?[ \t]{1,9})?te(?:r\w{0,9})?[ \t]+(.+)"
-    r"|\bsystem(?:list)?[ \t]{0,9}\([ \t]{0,9}['\"](.{1,2000}?)['\"][ \t]{0,9}[),]",
-    re.DOTALL,
-)
 _COMMAND_LINE, _PASTES = re.compile(r"[:!]"), re.compile(r"[\x12\x16]")  # a register or a key's code in a command line
 NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
@@ -87,6 +82,7 @@ class Transcript:
         self._typed = [half] if half else []
         self._keys = ""  # all that was typed in this line
         self._is_edited = False
+        self._opened_shell = False  # an editor or a pager has started one that may read what comes next
 
     def __repr__(self) -> str:
         return f"<Transcript of {self.language}: {len(self._ran)} characters ran>"
@@ -174,12 +170,19 @@ class Transcript:
 
     def _end_keys(self, around: Surroundings) -> list[Typed]:
         """Keys for an editor or a pager: only what they hand to a shell counts."""
-        keys = _without_taken_back(self._keys if self._terminal else self._line)
+        keys = without_taken_back(self._keys if self._terminal else self._line)
         self._line, self._typed, self._keys, self._is_edited = "", [], "", False
         if (begins := _COMMAND_LINE.search(keys)) and _PASTES.search(keys, begins.end()):
             return [_edited(keys, around)]
-        judged = [(text, examine_command(text, around)) for text in _escapes(keys)]
-        return [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
+        if is_fed(keys):
+            return [_edited(keys, around, "an interpreter gets the editor's text, which is not known")]
+        ahead = self._judge_ahead(keys, around) if self._opened_shell else []
+        pager = not is_editor(self._argv)
+        self._opened_shell = self._opened_shell or opens_shell(keys, pager=pager)
+        judged = [(text, examine_command(text, around)) for text in escapes(keys, pager=pager)]
+        judged += [(text, _of_editor(text, around)) for text in ex_commands(keys)]
+        found = [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
+        return ahead + found
 
     def _end_text(self, around: Surroundings) -> list[Typed]:
         text, self._open = self._open, ""
@@ -261,26 +264,11 @@ def _worst(verdict: Verdict, parts: tuple[Part, ...], text: str) -> Verdict:
     )  # fmt: skip
 
 
-def _escapes(keys: str) -> list[str]:
-    """The commands that keys may hand to a shell. How many keys of a filter name its lines cannot be known."""
-    found = [text for match in _TERMINAL.finditer(keys) for text in match.groups() if text]
-    for match in _ESCAPE.finditer(keys):
-        if match["command"] is not None:
-            found.append(match["command"].lstrip("! \t"))
-        else:
-            found += [match["filter"][skipped:] for skipped in range(3)]
-    return [text for text in found if text.strip()]
-
-
-def _without_taken_back(keys: str) -> str:
-    """The keys without those that a backspace took back."""
-    kept: list[str] = []
-    for key in keys:
-        if key in _BACKSPACE:
-            del kept[-1:]
-        else:
-            kept.append(key)
-    return "".join(kept).rstrip("\r\n")
+def _of_editor(command: str, around: Surroundings) -> Examined:
+    """What a command of an editor's command line does; that an editor runs is nothing new."""
+    words = ("vim", "-c", command)
+    examined = examine_command(shlex.join(words), around)
+    return Examined(examined.verdict, tuple(act for act in examined.acts if act.words[:2] != words[:2]))
 
 
 def _python_key(part: Part) -> tuple[str, str, str]:

@@ -132,6 +132,14 @@ command execute query host user dbname file database port output set variable pa
     return "".join(printed(text) for text in texts) + LOCAL + "\n"
 
 
+# Dot commands of sqlite3 may be cut short. A file's name that begins with `|` is a command.
+_SQLITE_SHELL = re.compile(r"(?:^|\n)[ \t]*\.s(?:h(?:e(?:ll?)?)?|y(?:s(?:t(?:em?)?)?)?)[ \t]+([^\n]+)")
+_SQLITE_FILE = re.compile(
+    r"(?:^|\n)[ \t]*\.(?P<name>ou?|out\w*|onc?e?|sa(?:ve?)?|ba\w*|dump|excel|im\w*)[ \t]+(?:-[^\s'\"]*[ \t]+){0,9}"
+    r"(?:'(?P<single>[^'\n]+)'|\"(?P<double>[^\"\n]+)\"|(?P<bare>[^\s'\"][^\n]*))"
+)
+
+
 def judge_sqlite(call: Call) -> str | None:
     """sqlite3 works on a file; dot commands can run a shell."""
     options = parse_options(call.args, "", ("cmd", "init", "separator", "newline", "nullvalue"), single_dash_long=True)
@@ -140,13 +148,16 @@ def judge_sqlite(call: Call) -> str | None:
     texts = [*words[1:], *options.values("cmd"), *([call.stdin] if call.stdin else [])]
     for text in texts:
         _report(call, text, local=call.place(words[0])[1] in ("workspace", "temp", "null") if words else True)
-        for match in re.finditer(r"(?:^|\n)[ \t]*\.(?:shell|system)\s+([^\n]+)", text):
+        for match in _SQLITE_SHELL.finditer(text):
             run_code(call, match[1], "sqlite3")
-        for match in re.finditer(r"(?:^|\n)[ \t]*\.(?:output|once|save|backup|dump|excel)\s+(\|?)\s*(\S[^\n]*)", text):
-            if match[1]:
-                run_code(call, match[2], "sqlite3")
+        for match in _SQLITE_FILE.finditer(text):
+            target = match["single"] or match["double"] or match["bare"]
+            if target.startswith("|"):
+                run_code(call, target[1:].strip(), "sqlite3")
+            elif match["name"].startswith("im"):
+                read(call, target)
             else:
-                write(call, match[2])
+                write(call, target)
         for match in re.finditer(r"(?:writefile|edit)\s*\(\s*'([^']+)'", text):
             write(call, match[1])
         for match in re.finditer(r"load_extension\s*\(\s*'([^']+)'|(?:^|\n)[ \t]*\.load\s+(\S+)", text):

@@ -238,9 +238,23 @@ def judge_vim(call: Call) -> str | None:
     return None
 
 
+_VIM_STARTS = re.compile(r"\b(?:system|systemlist|job_start|term_start|jobstart|termopen|libcall)\s*\(")
+_VIM_PROGRAM = re.compile(
+    r"(?:set?(?:l\w*|g\w*)?\s+|let\s+&(?:[lg]:)?)"
+    r"(?:makeprg|mp|grepprg|gp|equalprg|ep|formatprg|fp|keywordprg|kp|shell|sh)\s*=\s*(.+)"
+)
+
+
 def _vim_command(call: Call, command: str, files: list[str]) -> bool:
     """Judge one editor command; True when it saves the file."""
-    command = command.lstrip(": ")
+    command = re.sub(r"^(?:(?:sil\w*|verb\w*|noa\w*|kee\w*|lockm\w*)!?\s+)+(?!!)", "", command.lstrip(": "))
+    program = _VIM_PROGRAM.match(command)
+    if program:  # what :make, :grep, = and K will run
+        call.shell_text(re.sub(r"\\(.)", r"\1", program[1]).strip("'\""))
+        return False
+    if made := re.match(r"l?mak?e?!?(?:\s+(.*))?$", command):
+        call.shell_text(f"make {made[1] or ''}")
+        return False
     shell = re.match(
         (
             r"(?:silent!?\s+|exe(?:cute)?\s+['\"]?:?|au\w*\s.*?\s|%|\d+(?:,\d+)?|\.|\$)*\s*(?:r(?:ead)"
@@ -251,11 +265,14 @@ def _vim_command(call: Call, command: str, files: list[str]) -> bool:
     if shell:
         call.shell_text(shell[1].strip("'\""))
         return False
-    if re.match(
-        r"(call\s+)?(system|systemlist|job_start|term_start|jobstart|termopen|libcall)\s*\(", command
-    ) or re.search(r"\bsystem\s*\(", command):
-        text = re.search(r"\(\s*['\"](.*)['\"]\s*\)?", command)
-        run_code(call, text[1] if text else UNSET, "an editor's command")
+    if started := _VIM_STARTS.search(command):
+        text = re.match(r"\s*(['\"])(.*?)\1", command[started.end() :])
+        listed = re.match(r"\s*\[([^\]]*)\]", command[started.end() :])
+        words = re.findall(r"'([^']*)'|\"([^\"]*)\"", listed[1]) if listed else []
+        if words:
+            call.run([single or double for single, double in words])
+        else:
+            run_code(call, text[2] if text else UNSET, "an editor's command")
         return False
     if re.match(r"(py(thon)?3?|pyx|lua|perl|ruby|tcl|mz\w*)\s", command):
         language, _, code = command.partition(" ")

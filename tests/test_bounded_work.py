@@ -27,7 +27,7 @@ from hermetic.policy.budget import Overflow
 from hermetic.policy.commands.catalog import all_judges
 from hermetic.policy.evaluator import Evaluator
 from hermetic.policy.shell import Shell
-from hermetic.session.screen import Screen
+from hermetic.session.screen import LAST, Screen, TooMuch
 from hermetic.terminal.ansi import Stripper, strip
 from hermetic.terminal.overwriting import settle
 from hermetic.terminal.redaction import Redactor
@@ -71,7 +71,8 @@ def drawn(data: bytes, rows: int = 24, cols: int = 80) -> Shown:
         return Chunk(data=data[offset:], start=offset, end=len(data), ended=False)
 
     screen = Screen(read, rows, cols)
-    screen._feed(data)
+    with contextlib.suppress(TooMuch):
+        screen._feed(data)
     return screen._shown()
 
 
@@ -97,6 +98,12 @@ NAMED: dict[str, Callable[[], object]] = {
     "combining marks on a cell": lambda: drawn(b"a" + "\u0301".encode() * 50_000),
     "combining marks on a cell, with moves between": lambda: drawn(b"a" + ("\u0301" * 8 + "b\b").encode() * 5000),
     "strings for a terminal that do not end": lambda: drawn(b"\x1bP" * 32_000),
+    "a screen filled again and again": lambda: drawn(b"\x1b#8" * 2000),
+    "a large screen filled again and again": lambda: drawn(b"\x1b#8" * 400, 250, 400),
+    "reversed colours": lambda: drawn(b"\x1b#8" + b"\x1b[?5h\x1b[?5l" * 1500, 250, 400),
+    "a filled screen that is erased": lambda: drawn(b"\x1b#8\x1b[2J" * 1000, 250, 400),
+    "the second screen of a filled one": lambda: drawn(b"\x1b#8" + b"\x1b[?47h\x1b[?47l" * 1000, 250, 400),
+    "one long line": lambda: drawn(b"\x1b[4hab\x1b[@\x1b[P\x1b[K" * 1000, 1, 200_000),
     "doubled and replaced": lambda: assess(DOUBLED + "y=${x//a/$x}; echo $y"),
     "doubled and substituted": lambda: assess(DOUBLED + 'sed "s/a/$x/g" <<< "$x"'),
     "doubled in a row": lambda: assess(DOUBLED + "y=" + "$x" * 2000),
@@ -140,6 +147,24 @@ async def test_the_event_loop_goes_on_while_a_tool_reads_and_judges(tmp_path: Pa
             assert (await box.terminal(ALIASES))["status"] == "blocked"
             assert (await box.call("execute_code", code="x = [1, 2]\n" * 3000))["status"] == "blocked"
     assert found.longest < PAUSE
+
+
+@pytest.mark.parametrize("filling", [b"\x1b#8", b"\x1b[?1049h\x1b[?1049l", b"\x1b#8\x1b[?3h\x1b[?3l"])
+async def test_a_screen_is_drawn_from_the_last_output_where_all_is_too_much(filling: bytes) -> None:
+    data = filling * 4000 + b"\x1b[H\x1b[2J" + b"x\r\n" * (LAST // 3) + b"the end"
+
+    async def read(offset: int, *, wait: float | None = None) -> Chunk:
+        return Chunk(data=data[offset:], start=offset, end=len(data), ended=False)
+
+    screen = Screen(read, 250, 400)
+    shown = await screen.look(len(data))
+    assert shown.lines[-1] == "the end"
+    assert "last part" in shown.note
+    data += filling * 4000
+    assert (await screen.look(len(data))).note
+    data += b"\x1b[H\x1b[2Jthen"
+    shown = await screen.look(len(data))
+    assert (shown.lines[0], shown.note, screen.position) == ("then", "", len(data))
 
 
 async def test_a_cancelled_look_leaves_a_screen_that_goes_on() -> None:
@@ -282,6 +307,23 @@ CONTROLS = (
     "\x1b[r",
     "\x1bM",
     "\x1bPtmux;",
+    "\x1b#8",
+    "\x1b[?5h",
+    "\x1b[?5l",
+    "\x1b[?3h",
+    "\x1b[?3l",
+    "\x1b[4h",
+    "\x1b[J",
+    "\x1b[1J",
+    "\x1b[K",
+    "\x1b[9999P",
+    "\x1b[9999X",
+    "\x1b[9999M",
+    "\x1bc",
+    "\x1bD",
+    "\x1bH",
+    "\x1b7",
+    "\x1b8",
 )
 MARKUP = (
     "<w:p>",

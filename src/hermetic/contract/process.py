@@ -68,6 +68,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     cols: int
     cursor: tuple[int, int]  # row and column, from 0
     alternate: bool  # a program has taken the whole screen, as editors and pagers do
+    note: str = ""  # why it may differ from what a terminal shows
 
     @property
     def text(self) -> str:

@@ -1,7 +1,6 @@
 """What a terminal would show: a process' output replayed into a screen."""
 
 import asyncio
-import contextlib
 import inspect
 from collections.abc import Callable
 from itertools import groupby
@@ -14,11 +13,34 @@ from hermetic.contract.process import Chunk, Shown
 from hermetic.session.screen_controls import Controls
 
 _SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
+_WHOLE_SCREEN = _SECOND_SCREEN | {3}  # those that change every cell: the last is the number of columns
+_REVERSED = 5
 _APPLICATION_KEYS = 1 << 5  # as pyte writes the private mode 1
 STEP = 1 << 14  # bytes replayed before a cancelled look ends
+LAST = 1 << 16  # bytes that are replayed where all of them are too much work
+MOST_WORK = 10_000_000  # cells and lines that controls of one replay may touch; each takes a fraction of a microsecond
+MOST_SAVED = 100  # positions of the cursor
+TOO_MUCH = "the output changes the screen more often than is drawn; the screen shows the last part of it, or nothing"
 MOST_MARKS = 8  # combining characters of one cell; pyte normalises the cell again for each
 
+# What controls touch, by the methods of pyte that they call.
+_COSTS: dict[str, Callable[[Any], int]] = {
+    "alignment_display": lambda screen: screen.lines * screen.columns,
+    "erase_in_display": lambda screen: len(screen.buffer),
+    **dict.fromkeys(
+        ("erase_in_line", "insert_characters", "delete_characters", "erase_characters"),
+        lambda screen: len(screen.buffer[screen.cursor.y]),
+    ),
+    **dict.fromkeys(("index", "reverse_index", "insert_lines", "delete_lines"), lambda screen: screen.lines),
+    "reset": lambda screen: screen.lines + screen.columns,
+    "tab": lambda screen: len(screen.tabstops),
+}
+
 T = TypeVar("T")
+
+
+class TooMuch(Exception):
+    """The controls of a replay touch more than is drawn."""
 
 
 class ReadOutput(Protocol):
@@ -35,6 +57,7 @@ class Screen:
         self._read = read
         self._looks = asyncio.Lock()  # two at once would replay the same bytes twice
         self._controls = Controls()
+        self._note = ""
         self._size = rows, cols
         self._screen, self._stream = _make(rows, cols)
 
@@ -57,23 +80,34 @@ class Screen:
                 capability="screen",
             )
         async with self._looks:
+            self._screen.work = MOST_WORK
             if (self._screen.lines, self._screen.columns) != (rows, cols):
                 self._screen.resize(rows, cols)
             return await self._look(total)
 
     async def _look(self, total: int) -> Shown:
+        self._note = ""
         if total - self.position > SCREEN_REPLAY.value:
-            # A program that prints that much redraws what it shows.
-            self.position = total - SCREEN_REPLAY.value
-            kept = self._screen.mode & {_APPLICATION_KEYS}  # programs set it once
-            self._screen.reset()
-            self._screen.mode |= kept
+            self._skip(total - SCREEN_REPLAY.value)
         while self.position < total:
             chunk = await self._read(self.position)
             if not chunk.data:
                 break
-            await self._replay(chunk)
+            try:
+                await self._replay(chunk)
+            except TooMuch:
+                self._skip(total if self._note else max(self.position, total - LAST))
+                self._note = TOO_MUCH
         return await _in_thread(self._shown)
+
+    def _skip(self, position: int) -> None:
+        """Begin anew from a later position: a program that prints that much redraws what it shows."""
+        self.position = position
+        self._controls = Controls()
+        kept = self._screen.mode & {_APPLICATION_KEYS}  # programs set it once
+        self._screen.work = MOST_WORK
+        self._screen.reset()
+        self._screen.mode |= kept
 
     def _shown(self) -> Shown:
         screen = self._screen
@@ -81,6 +115,7 @@ class Screen:
             lines=tuple(_row(screen.buffer[y], screen.columns) for y in range(screen.lines)),
             rows=screen.lines, cols=screen.columns,
             cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)), alternate=screen.before is not None,
+            note=self._note,
         )  # fmt: skip
 
     async def _replay(self, chunk: Chunk) -> None:
@@ -126,6 +161,7 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
     class Tolerant(pyte.Screen):
         """Takes the private forms of sequences, which pyte's own methods refuse, as not there; has a second screen."""
 
+        work = MOST_WORK  # that is left
         before: Any = None  # what was shown before a program took the whole screen
 
         def draw(self, data: str) -> None:
@@ -142,13 +178,64 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
             text: str = self.buffer[y if x else y - 1][(x or self.columns) - 1].data if x or y else ""
             return text
 
+        def touch(self, cells: int) -> None:
+            self.work -= cells
+            if self.work < 0:
+                raise TooMuch
+
+        def alignment_display(self) -> None:
+            for y in range(self.lines):
+                self.buffer[y].update(dict.fromkeys(range(self.columns), pyte.screens.Char("E")))
+
+        # What is erased is not there: colours are not shown.
+        def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+            line, x = self.buffer[self.cursor.y], self.cursor.x
+            for gone in [at for at in line if how == 2 or (how == 0 and at >= x) or (how == 1 and at <= x)]:
+                del line[gone]
+
+        def erase_in_display(self, how: int = 0, *others: int, **private: bool) -> None:
+            y = self.cursor.y
+            for gone in [at for at in self.buffer if how in (2, 3) or (how == 0 and at > y) or (how == 1 and at < y)]:
+                del self.buffer[gone]
+            if how in (0, 1):
+                self.erase_in_line(how)
+
+        def insert_characters(self, count: int | None = None) -> None:
+            self._move(self.cursor.x, self.cursor.x, count or 1)
+
+        def delete_characters(self, count: int | None = None) -> None:
+            self._move(self.cursor.x, self.cursor.x + (count or 1), -(count or 1))
+
+        def erase_characters(self, count: int | None = None) -> None:
+            self._move(self.cursor.x, self.cursor.x + (count or 1), 0)
+
+        def _move(self, start: int, rest: int, by: int) -> None:
+            """Move the rest of the cursor's line; what lies between the start and the rest is erased."""
+            line = self.buffer[self.cursor.y]
+            kept = {at: cell for at, cell in line.items() if at < start}
+            kept.update({at + by: cell for at, cell in line.items() if at >= rest and at + by < self.columns})
+            line.clear()
+            line.update(kept)
+
+        def save_cursor(self) -> None:
+            super().save_cursor()
+            del self.savepoints[:-MOST_SAVED]
+
         def set_mode(self, *modes: int, **private: bool) -> None:
+            modes = self._modes(modes, **private)
             if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is None:
                 self.before = {y: dict(line) for y, line in self.buffer.items()}, self.cursor.y, self.cursor.x
                 self.erase_in_display(2)
             super().set_mode(*modes, **private)
 
+        def _modes(self, modes: tuple[int, ...], private: bool = False) -> tuple[int, ...]:
+            """The modes without that of reversed colours, which would change every cell and nothing that is shown."""
+            if private and _WHOLE_SCREEN.intersection(modes):
+                self.touch(self.lines * self.columns)
+            return tuple(mode for mode in modes if not private or mode != _REVERSED)
+
         def reset_mode(self, *modes: int, **private: bool) -> None:
+            modes = self._modes(modes, **private)
             super().reset_mode(*modes, **private)
             if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is not None:
                 lines, y, x = self.before
@@ -164,14 +251,27 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         def report_device_attributes(self, mode: int = 0, **private: bool) -> None:
             """Nobody reads the report."""
 
-    for name in set(pyte.Stream.csi.values()) - vars(Tolerant).keys():
-        setattr(Tolerant, name, _tolerant(getattr(pyte.Screen, name)))
+    own = {"set_mode", "reset_mode", "report_device_status", "report_device_attributes"}
+    for name in set(pyte.Stream.csi.values()) - own:
+        setattr(Tolerant, name, _tolerant(getattr(Tolerant, name)))
+    for name, cost in _COSTS.items():
+        setattr(Tolerant, name, _counted(cost, getattr(Tolerant, name)))
     screen = Tolerant(cols, rows)
     return screen, pyte.ByteStream(screen)
 
 
 def combining_mark(character: str) -> bool:
     return combining(character) != 0
+
+
+def _counted(cost: Callable[[Any], int], method: Callable[..., None]) -> Callable[..., None]:
+    """The method, after what it touches was counted."""
+
+    def call(self: Any, *given: Any, **named: Any) -> None:
+        self.touch(cost(self))
+        method(self, *given, **named)
+
+    return call
 
 
 def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
@@ -183,7 +283,11 @@ def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
 
     def call(self: Any, *numbers: int, private: bool = False) -> None:
         if not private or knows_private:
-            with contextlib.suppress(Exception):  # pyte fails in many ways over a number that means nothing
+            try:
                 method(self, *numbers[:most])
+            except TooMuch:
+                raise
+            except Exception:
+                pass  # pyte fails in many ways over a number that means nothing
 
     return call

@@ -22,6 +22,7 @@ from hermetic.environments.records import Records, runtime_root
 from hermetic.environments.starting import ended
 from hermetic.environments.unix_socket import listeners
 from hermetic.fleet.garbage import collect
+from hermetic.session.keeping import activity_of
 from tests.boxes import appears
 from tests.boxes import opened as opened_box
 from tests.cli.program import hermetic as program
@@ -251,6 +252,24 @@ async def test_rm_kills_the_container_of_a_stalled_resident() -> None:
     assert done.returncode == 0
     assert ask("docker", ["ps", "--all", "--quiet", "--filter", f"name={name}"]) == ""
     await env.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> None:
+    env = await hermetic.open("local", task=TASK, login=False)
+    try:
+        pid = resident()
+        os.kill(pid, signal.SIGSTOP)
+        assert isinstance((await env.run("true", timeout=0.5)).ending, Lost)
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            await ended(pid)
+            while not activity_of(env).is_over:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        with pytest.raises(hermetic.EnvironmentUnavailable, match="is gone"):
+            await env.run("true")
+    finally:
+        await env.close(remove=True)
 
 
 @pytest.mark.parametrize("kind", ["local", "docker"])

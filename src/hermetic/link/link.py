@@ -156,7 +156,7 @@ class Link:
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whatever it is
 
     async def recover(self) -> None:
-        """Returns when the resident answers; where it is stalled, a while is waited for that. Raises Stalled."""
+        """Returns when the resident answers or is gone; where it is stalled, a while is waited for that. Raises Stalled."""
         if not self._answers.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING.value):
@@ -218,7 +218,6 @@ class Link:
     async def close(self) -> None:
         """Closes the connection; open requests end with EnvironmentUnavailable."""
         self._finish(self._closed)
-        self._answers.set()
         if self._looking is not None:
             self._looking.cancel()
         if self._reconnecting is not None:
@@ -415,6 +414,7 @@ class Link:
     def _finish(self, error: Callable[[], EnvironmentUnavailable]) -> None:
         """The end: every open request fails, and so does every later one."""
         self._end = self._end or error
+        self._answers.set()  # nothing is waited for any more
         calls, self._calls = self._calls, {}
         for call in calls.values():
             self._fail(call, error())

@@ -71,8 +71,12 @@ def arguments(pid: str) -> bytes:
 
 
 async def test_nobody_who_listens_is_told_from_a_way_that_does_not_open(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(FileNotFoundError):
         await bridged(command(str(tmp_path / "nothing")), seconds=20)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "left"))
+    with pytest.raises(ConnectionRefusedError):
+        await bridged(command(str(tmp_path / "left")), seconds=20)
     with pytest.raises(EnvironmentUnavailable, match="no such engine"):
         await bridged(["sh", "-c", "echo no such engine >&2; exit 1"], seconds=20)
 

@@ -15,6 +15,7 @@ import pytest
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.environments.records import LONGEST_ROOT, Records, runtime_root
+from hermetic.environments.ssh import Ssh
 from hermetic.environments.ssh_client import Target
 from tests.environments.sshd import Sshd, free_port, need_root, running
 
@@ -115,6 +116,19 @@ async def test_other_callers_of_the_same_task_do_not_collide_there(
             await other.close(remove=True)
         assert (await one.run("echo $who")).output == "one\n"
         await one.close(remove=True)
+
+
+async def test_a_socket_without_a_name_there_is_no_proof_that_the_environment_is_gone(sshd: Sshd) -> None:
+    """A cleaner removed the name there, which the resident makes anew."""
+    async with hermetic.open("ssh", task="unnamed", **sshd.options) as first:
+        await first.run("KEPT=1")
+        record = Records(runtime_root()).of_task("unnamed")
+        assert record is not None
+        os.unlink(record.socket)
+        async with hermetic.open("ssh", task="unnamed", **sshd.options) as again:
+            assert (await again.run("echo $KEPT")).output == "1\n"
+        await first.close(remove=True)
+    assert await Ssh(sshd.options).is_gone(record)
 
 
 async def fails(expected: str, kind: type[EnvironmentUnavailable] = EnvironmentUnavailable, **options: Any) -> None:

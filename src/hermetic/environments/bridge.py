@@ -38,7 +38,8 @@ while all(carry(source, ways[source]) for source, _ in poll.poll()):
     pass
 """
 
-NOBODY_LISTENS = ("ConnectionRefusedError", "FileNotFoundError")  # how BRIDGE's complaint begins then
+# How BRIDGE's complaint begins where nobody listens, and where the socket has no name: a cleaner may have removed that.
+COMPLAINTS = (ConnectionRefusedError, FileNotFoundError)
 
 
 async def bridged(
@@ -46,7 +47,8 @@ async def bridged(
 ) -> socket.socket:
     """A stream to the resident behind a program that runs BRIDGE there. What it says before `after` is noise.
 
-    Raises: ConnectionRefusedError where nobody listens; EnvironmentUnavailable when the program does not get there.
+    Raises: ConnectionRefusedError where nobody listens; FileNotFoundError where there is no socket;
+    EnvironmentUnavailable when the program does not get there.
     """
     ours, theirs = socket.socketpair()
     stderr = os.memfd_create("errors")
@@ -74,7 +76,8 @@ async def bridged(
 def _failure(reason: str, stderr: int) -> Exception:
     said = said_in(stderr)
     last = said.splitlines()[-1] if said else ""
-    if last.startswith(NOBODY_LISTENS):
-        return ConnectionRefusedError(last)
+    for kind in COMPLAINTS:
+        if last.startswith(kind.__name__):
+            return kind(last)
     said = f"; it said:\n{said}" if said else ""
     return EnvironmentUnavailable(f"the way to the resident did not open: {reason}{said}")

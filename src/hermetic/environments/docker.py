@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, State, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
@@ -155,10 +155,11 @@ class Docker:
         words = [client.program, "exec", "-i", record.place["container"], "python3", *PYTHON, BRIDGE, record.socket]
         try:
             return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
-        except EnvironmentUnavailable as error:
+        except (EnvironmentUnavailable, FileNotFoundError) as error:
             if await self.is_gone(record):
                 raise ConnectionRefusedError(f"container {record.place['container']} is gone") from error
-            raise Unreachable(str(error), environment=record.id) from error
+            state: State = "stalled" if isinstance(error, FileNotFoundError) else "broken"
+            raise Unreachable(str(error), environment=record.id, state=state) from error
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the container has ended. Raises Unreachable when the engine cannot be asked."""

@@ -5,6 +5,7 @@ import secrets
 import shlex
 import shutil
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotIns
 from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside
+from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
@@ -62,6 +63,26 @@ if os.path.isdir(directory):
     os.rmdir(directory)
 if spool and os.path.isdir(spool):
     os.rmdir(spool)
+"""
+
+# Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment has only its number;
+# a minute is for clocks that run unevenly.
+ENDED = "hermetic: the resident has ended"
+IS_ALIVE = f"""\
+import os, sys
+def age(pid):
+    with open("/proc/%s/stat" % pid) as stat, open("/proc/uptime") as uptime:
+        name, _, rest = stat.read().partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if not name.startswith("hermetic") or fields[0] in "ZX":
+            return -1
+        return float(uptime.read().split()[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+try:
+    is_alive = age(sys.argv[1]) > float(sys.argv[2]) - 60
+except OSError:
+    is_alive = False
+if not is_alive:
+    sys.exit("{ENDED}")
 """
 
 
@@ -185,6 +206,24 @@ class Ssh:
             )
         except EnvironmentUnavailable as error:
             raise explain(error, self._target, may_pass=True) from error
+        except FileNotFoundError as error:  # its name alone, perhaps: the resident makes that anew
+            if await self.is_gone(record):
+                raise ConnectionRefusedError(f"process {record.pid} there has ended") from error
+            message = f"{self._target}: process {record.pid} lives there, and its socket has no name"
+            raise Unreachable(message, environment=record.id, state="stalled") from error
+
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the resident's process there has ended. Raises Unreachable when the host cannot be asked."""
+        if is_bare(record):
+            return is_gone_beside(record)
+        age = max(0.0, time.time() - record.created)
+        try:
+            await run_there(self._call(IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
+        except EnvironmentUnavailable as error:
+            if ENDED in str(error):
+                return True
+            raise Unreachable(f"{self._target}: {error}", environment=record.id) from error
+        return False
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when nothing is left there. Raises Unreachable; then its lease ends it."""

@@ -156,7 +156,7 @@ class Link:
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whatever it is
 
     async def recover(self) -> None:
-        """Returns when the resident answers or is gone; where it is stalled, a while is waited for that. Raises Stalled."""
+        """Returns when the resident answers or is gone; a while is waited for one that is stalled. Raises Stalled."""
         if not self._answers.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING.value):

@@ -116,3 +116,68 @@ def test_a_trap_may_have_run_before_any_command(text: str) -> None:
 )
 def test_a_trap_that_only_cleans_up_changes_nothing_before(text: str) -> None:
     assert label(text) == "caution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { local T=z; }; T=/etc/x; f; rm -rf $T",
+        "f() { declare T=z; }; T=/etc/x; f; rm -rf $T",
+        "f() { local -a T=(z); }; T=/etc/x; f; rm -rf $T",
+        "f() { if ls; then local T; fi; T=/etc/x; }; T=z; f; rm -rf $T",
+        "f() { declare -g T=/etc/x; }; T=z; f; rm -rf $T",
+        "g() { T=/etc/x; }; f() { local T=z; g; rm -rf $T; }; f",
+    ],
+)
+def test_a_local_variable_ends_with_its_function(text: str) -> None:
+    assert label(text) == "dangerous"
+    assert label("f() { local T=/etc/x; }; T=z; f; rm -rf $T") == "caution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { rm -rf $T; }; T=z; T=/etc/x f",
+        "f() { local T; rm -rf $T; }; T=z; T=/etc/x f",
+        "T=z; T=/etc/x eval 'rm -rf $T'",
+        "T=z; T=/etc/x command eval 'rm -rf $T'",
+        "T=z; T=/etc/x bash -c 'rm -rf $T'",
+        "T=z; echo 'rm -rf $T' > a.sh; T=/etc/x . ./a.sh",
+        "T=/etc/x; T=z f; rm -rf $T",
+    ],
+)
+def test_variables_in_front_of_a_command_hold_for_it_alone(text: str) -> None:
+    assert label(text) == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "declare -n R=T; T=z; R=/etc/x; rm -rf $T",
+        "declare -n R=T; T=z; printf -v R /etc/x; rm -rf $T",
+        "declare -n R=T; T=z; read R <<< /etc/x; rm -rf $T",
+        "declare -n R; R=T; T=z; R=/etc/x; rm -rf $T",
+        "declare -n R=T; T=/etc/x; rm -rf $R",
+        "f() { local -n out=$1; out=/etc/x; }; T=z; f T; rm -rf $T",
+        "declare -n R; for R in A B; do R=/etc/x; done; rm -rf $B",
+    ],
+)
+def test_what_is_assigned_to_a_nameref_is_assigned_to_its_target(text: str) -> None:
+    assert label(text) == "dangerous"
+    assert label("declare -n R=T; T=z; R=y; rm -rf $T") == "caution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shopt -s lastpipe; T=z; echo /etc/x | read T; rm -rf $T",
+        "shopt -s lastpipe; ls | cd /etc; rm -rf x",
+        "zsh -c 'T=z; echo /etc/x | read T; rm -rf $T'",
+        "bash -O lastpipe -c 'T=z; echo /etc/x | read T; rm -rf $T'",
+        "T=z; mapfile -C 'T=/etc/x #' -c 1 A < f; rm -rf $T",
+        "T=z; cb() { T=$2; }; mapfile -c 1 -C cb A <<< /etc/x; rm -rf $T",
+    ],
+)
+def test_the_end_of_a_pipeline_and_a_callback_may_run_in_the_shell_itself(text: str) -> None:
+    assert label(text) == "dangerous"
+    assert label("T=z; echo /etc/x | read T; rm -rf $T") == "caution"

@@ -42,6 +42,8 @@ SET_BEFORE = [
     ("export BASH_ENV=/tmp/x", "true"),
     ("trap 'D=~/photos' DEBUG", "rm -rf $D"),
     ("go() { cd ~; }; trap go USR1", "rm -rf photos"),
+    ("declare -n R=T", "T=z; R=~/photos; rm -rf $T"),
+    ("shopt -s lastpipe", "T=z; echo ~/photos | read T; rm -rf $T"),
 ]
 
 
@@ -50,7 +52,7 @@ async def test_what_earlier_commands_set_is_part_of_the_judgement(tmp_path: Path
     async with opened(tmp_path) as env:
         guard = door()
         assert not await is_refused(guard, env, "true")
-        if not command.startswith("rm"):
+        if "rm -rf" not in command:
             assert not await is_refused(guard, env, command)
         await env.run(before)  # by a caller who was not asked, or by a script that nobody could read
         assert await is_refused(guard, env, command)

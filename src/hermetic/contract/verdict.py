@@ -66,6 +66,8 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
     aliases: dict[str, str] = {}
     traps: dict[str, str] = {}  # signal → code
+    references: dict[str, str] = {}  # nameref → the variable it stands for
+    lastpipe: bool = False  # the last command of a pipeline may run in the shell itself
     secrets: str = ""  # a digest of variables whose values are kept out of here
     exported: tuple[str, ...] | None = None  # names of the variables that programs get; None: any may be
     complete: bool = False  # True: a variable that is not listed is certainly unset

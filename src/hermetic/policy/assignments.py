@@ -17,11 +17,17 @@ MAX_INDEX = 4096
 HIDDEN_INDEX = re.compile(r"\s*[A-Za-z_]\w*\[.*(\$\(|`)", re.DOTALL)
 
 
+def makes_local(argv: list[str]) -> bool:
+    """Whether a declaration makes its variables local to the function that runs."""
+    flags = "".join(arg for arg in argv[1:] if arg[:1] == "-")
+    return argv[:1] in (["local"], ["declare"], ["typeset"]) and not {*"gpfF"}.intersection(flags)
+
+
 def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> None:
     """Do what an assignment says, and judge it where the variable changes what programs do."""
-    old: Value | None = shell.variables.get(assign.name)
+    old: Value | None = shell.variables.get(shell.resolve(assign.name))
     if assign.value is None:
-        shell.variables[assign.name] = _array(assign, old, folder)
+        shell.set(assign.name, _array(assign, old, folder))
         return
     text = folder.text(assign.value)
     if assign.index is not None:
@@ -31,15 +37,16 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
         old = shell.get(assign.name)
         if isinstance(old, list):
             machine.spend(len(old))
-            shell.variables[assign.name] = [joined((old[0] if old else "", text)), *old[1:]]
+            shell.set(assign.name, [joined((old[0] if old else "", text)), *old[1:]])
             return
         text = joined((old if isinstance(old, str) else shell.scalar(assign.name), text))
         machine.spend(copying(text))
-    shell.variables[assign.name] = text
+    shell.set(assign.name, text)
     if HIDDEN_INDEX.match(text):
         machine.fold_text(text, shell)
-    call = Call([f"{assign.name}={text}"], shell, None, {}, machine)
-    judge_variable(call, assign.name, text, temporary=False)
+    name = shell.resolve(assign.name)
+    call = Call([f"{name}={text}"], shell, None, {}, machine)
+    judge_variable(call, name, text, temporary=False)
 
 
 def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> None:
@@ -48,19 +55,19 @@ def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> 
     if assign.name in ("BASH_ALIASES", "BASH_CMDS"):
         shell.aliases[folder.text(assign.index)] = text
     if isinstance(old, dict):
-        shell.variables[assign.name] = {**old, folder.text(assign.index): text}
+        shell.set(assign.name, {**old, folder.text(assign.index): text})
         return
     values = list(old) if isinstance(old, list) else [old] if isinstance(old, str) else []
     number = folder.arithmetic(assign.index)
     if not number.lstrip("-").isdigit() or abs(int(number)) > MAX_INDEX:
         key = folder.text(assign.index)
-        shell.variables[assign.name] = {**{str(n): v for n, v in enumerate(values)}, key: text}
+        shell.set(assign.name, {**{str(n): v for n, v in enumerate(values)}, key: text})
         return
     at = int(number)
     while len(values) <= at:
         values.append("")
     values[at] = joined((values[at], text)) if assign.append else text
-    shell.variables[assign.name] = values
+    shell.set(assign.name, values)
 
 
 def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:

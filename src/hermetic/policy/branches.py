@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from .marks import NUMBER, UNSET, unknown_like
 from .paths import classify
-from .shell import Shell, Value
+from .shell import Hidden, Shell, Value
 from .syntax import If, Node, Seq
 
 MAX_WORLDS = 8
@@ -24,6 +24,9 @@ def join(shell: Shell, ends: Sequence[Shell], *, places: bool = True) -> None:
         if len(values) > 1:
             shell.choices[name] = tuple(values)
     _join_functions(shell, ends)
+    shell.references = {name: to for end in ends for name, to in end.references.items()}
+    shell.hidden = _hidden(ends)
+    shell.lastpipe = any(end.lastpipe for end in ends)
     shell.traps = tuple(dict.fromkeys(trap for end in ends for trap in end.traps))
     for end in ends:
         shell.aliases.update(end.aliases)
@@ -100,6 +103,17 @@ def _values(end: Shell, name: str) -> tuple[Value, ...]:
         return (end.get(name) or "",)
     open_values = end.choices.get(name)
     return open_values if open_values is not None and open_values[0] is value else (value,)
+
+
+def _hidden(ends: Sequence[Shell]) -> dict[str, Hidden] | None:
+    """The local variables; not certain where only some ends have made them."""
+    if ends[0].hidden is None:
+        return None
+    found = {name: hidden for end in ends for name, hidden in (end.hidden or {}).items()}
+    for name, hidden in found.items():
+        certain = all(name in (end.hidden or {}) and (end.hidden or {})[name].certain for end in ends)
+        found[name] = hidden._replace(certain=certain)
+    return found
 
 
 def _distinct(values: Iterable[Value]) -> list[Value]:

@@ -131,7 +131,10 @@ def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> st
 def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
     def once(value: str) -> str:
         machine.spend(1)
-        shell.variables[node.name] = value
+        if node.name in shell.references:
+            shell.refer(node.name, value)  # a nameref leads to each in turn
+        else:
+            shell.variables[node.name] = value
         return machine.run(node.body, shell, stdin)
 
     if node.words is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .acts import Act, Deed, Scope
 from .aliases import expand
-from .assignments import assign
+from .assignments import assign, makes_local
 from .branches import decided, either, join, undecided, worlds
 from .budget import CHARACTERS, MAX_STEPS, MAX_TEXT, Budget, Overflow, copying, joined, reading
 from .call import Call, Judge, program_name
@@ -25,19 +25,7 @@ from .reader import Reader, Unreadable
 from .redirects import Streams, open_streams
 from .rules import Finding, Rule
 from .shell import Shell
-from .syntax import (
-    Assign,
-    Coproc,
-    Function,
-    Lit,
-    Node,
-    Pipe,
-    Proc,
-    Redirect,
-    Seq,
-    Simple,
-    Word,
-)
+from .syntax import Assign, Coproc, Function, Lit, Node, Pipe, Proc, Redirect, Seq, Simple, Word
 from .traps import spring
 from .words import Folder
 
@@ -250,8 +238,11 @@ class Evaluator(Budget):
             self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
         self.forking += 1
         for command in node.commands:
-            text = self.node(command, self.fork(shell), text)
+            inner = self.fork(shell)
+            text = self.node(command, inner, text)
         self.forking -= 1
+        if shell.lastpipe:
+            join(shell, [shell.fork(), inner])
         return text or ""
 
     def _coproc(self, node: Coproc, shell: Shell) -> str:
@@ -340,7 +331,8 @@ class Evaluator(Budget):
             call = self._call(argv, shell, stdin, env)
             if not self.probing and len(self.acts) < MAX_ACTS:
                 self.acts.append(Act("run", tuple(argv)))
-            output = self._dispatch(call, functions)
+            with shell.temporarily(env):
+                output = self._dispatch(call, functions)
             if output is None:
                 return _default_output(call)
             if len(output) >= CHARACTERS:
@@ -408,8 +400,11 @@ class Evaluator(Budget):
             return LOCAL
         body = call.shell.functions[name]
         shell = call.shell
-        before = (shell.positional, self.fixed)
-        shell.positional = list(call.args)
+        before, outer = (shell.positional, self.fixed), shell.hidden
+        shell.positional, shell.hidden = list(call.args), {}
+        for variable, value in call.env.items():
+            shell.hide(variable)
+            shell.variables[variable] = value
         self.fixed = True
         self.active.append(running)
         try:
@@ -417,6 +412,7 @@ class Evaluator(Budget):
         finally:
             self.active.pop()
             shell.positional, self.fixed = before
+            shell.reveal(outer)
 
     # --- parts of a simple command
 
@@ -426,6 +422,8 @@ class Evaluator(Budget):
         argv: list[str] = []
         for word in node.words:
             if isinstance(word, Assign):
+                if makes_local(argv):
+                    shell.hide(word.name)
                 assign(self, word, shell, folder)
                 argv.append(word.name)
             else:

@@ -47,7 +47,7 @@ def _open_named(redirect: Redirect, folder: Folder, call: Call, streams: Streams
     if target == "-":
         return
     number = str(10 + len(call.shell.descriptors))
-    call.shell.variables[redirect.fd.strip("{}")] = number
+    call.shell.set(redirect.fd.strip("{}"), number)
     if redirect.op == "<<<":
         call.shell.files[f"/dev/fd/{number}"] = target + "\n"
         call.shell.descriptors[number] = f"/dev/fd/{number}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from hermetic.contract.verdict import ShellState
 from hermetic.policy.tables import names
@@ -13,6 +15,7 @@ from .syntax import Node
 
 Value = str | list[str] | dict[str, str]
 
+MAX_REFERENCES = 8  # that lead to each other
 DEFAULT_HOME = "/home/dev"
 DEFAULT_WORKSPACE = "/home/dev/project"
 SECRET_NAME = re.compile(
@@ -50,6 +53,14 @@ _TOOL_NAMES = {
 }
 
 
+class Hidden(NamedTuple):
+    """What a local variable hides: the values that the outer one may have, and where it leads as a nameref."""
+
+    values: tuple[Value | None, ...]
+    reference: str | None
+    certain: bool = True  # False: only some ways through the function make it local
+
+
 class Shell:
     """One shell's state; `fork` gives a subshell's."""
 
@@ -80,6 +91,9 @@ class Shell:
         self.functions: dict[str, Node] = {}
         self.unsure: frozenset[str] = frozenset()  # functions that only some ways define
         self.aliases: dict[str, str] = {}
+        self.references = dict(state.references)  # name → the variable it stands for; only ever replaced as a whole
+        self.hidden: dict[str, Hidden] | None = None  # by variables of the function that runs; replaced as a whole
+        self.lastpipe = state.lastpipe  # the last command of a pipeline may run in this shell
         self.traps: tuple[tuple[str, str], ...] = ()  # signal and code; only ever replaced as a whole
         self.positional: list[str] | None = None
         self.name0 = "bash"
@@ -126,15 +140,79 @@ class Shell:
         twin.began = dict(twin.variables)
         twin.choices = {}
         twin.functions, twin.aliases, twin.files, twin.fetched = {}, {}, {}, set()
-        twin.traps = ()
+        twin.traps, twin.references, twin.hidden, twin.lastpipe = (), {}, None, False
         twin.cwd = self.home
         twin.workspace = "\x00nowhere"
         twin.remote = True
         twin.positional = []
         return twin
 
+    def resolve(self, name: str) -> str:
+        """The variable that a name stands for: itself, or what a nameref leads to."""
+        for _ in range(MAX_REFERENCES):
+            if not self.references.get(name):
+                break
+            name = self.references[name].partition("[")[0]
+        return name
+
+    def set(self, name: str, value: Value) -> None:
+        """Assign to a variable, or to the one that a nameref leads to."""
+        if self.references.get(name) == "" and isinstance(value, str):  # its first value is where it leads
+            self.refer(name, value)
+        else:
+            self.variables[self.resolve(name)] = value
+
+    def refer(self, name: str, target: str) -> None:
+        """Make a name stand for another variable; for none that is known where the text is not a name."""
+        others = {one: to for one, to in self.references.items() if one != name}
+        if re.fullmatch(r"([A-Za-z_]\w*(\[.*\])?)?", target, re.DOTALL):
+            self.references = {**others, name: target}
+        else:
+            self.references = others
+            self.variables[name] = UNSET
+
+    @contextmanager
+    def temporarily(self, env: Mapping[str, str]) -> Iterator[None]:
+        """With the variables that stand in front of a command, until it ends."""
+        before = {name: self.variables.get(name) for name in env}
+        self.variables.update(env)
+        yield
+        for name, value in before.items():
+            if value is None:
+                self.variables.pop(name, None)
+            else:
+                self.variables[name] = value
+
+    def hide(self, name: str) -> bool:
+        """Make a variable local to the function that runs; False where it is already, or no function runs."""
+        if self.hidden is None or name in self.hidden:
+            return False
+        value, choices = self.variables.get(name), self.choices.get(name, ())
+        open_values = choices if choices and choices[0] is value else (value,)
+        self.hidden = {**self.hidden, name: Hidden(open_values, self.references.get(name))}
+        self.references = {one: to for one, to in self.references.items() if one != name}
+        return True
+
+    def reveal(self, outer: dict[str, Hidden] | None) -> None:
+        """Undo the local variables of a function that returns; `outer` are those of its caller."""
+        for name, hidden in (self.hidden or {}).items():
+            values = hidden.values if hidden.certain else (*hidden.values, self.variables.get(name))
+            self.choices.pop(name, None)
+            if values[0] is None and len(values) == 1:
+                self.variables.pop(name, None)
+            else:
+                known = tuple("" if value is None else value for value in values)
+                self.variables[name] = known[0]
+                if len(known) > 1:
+                    self.choices[name] = known
+            self.references = {one: to for one, to in self.references.items() if one != name}
+            if hidden.reference is not None:
+                self.references = {**self.references, name: hidden.reference}
+        self.hidden = outer
+
     def get(self, name: str) -> Value | None:
         """A variable's value; None when it is certainly unset; a mark when nobody has seen it."""
+        name = self.resolve(name)
         self.seen.add(name)
         value = self.variables.get(name)
         if value is not None:

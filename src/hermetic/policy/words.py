@@ -161,7 +161,7 @@ class Folder:
         if value is not None:
             return str(value)
         for match in _STEPPED.finditer(text):
-            self.shell.variables[match[1] or match[2]] = NUMBER
+            self.shell.set(match[1] or match[2], NUMBER)
         return NUMBER
 
     def _number(self, name: str) -> int | None:
@@ -191,7 +191,7 @@ class Folder:
     def _assign_number(self, name: str, value: int) -> None:
         base, _, index = name.partition("[")
         if not index:
-            self.shell.variables[base] = str(value)
+            self.shell.set(base, str(value))
 
     # --- parameters
 
@@ -258,6 +258,8 @@ class Folder:
             if var.op in ("@", "names") and var.index is None:
                 found = [known for known in self.shell.variables if known.startswith(name)]
                 return joined(found, " ")
+            if name in self.shell.references:
+                return self.shell.resolve(name)
             target = self.shell.scalar(name) if not name.isdigit() else self._special(name)
             if not is_plain(target) or not target:
                 return UNSET
@@ -333,7 +335,7 @@ class Folder:
                 return UNSET
             text = self._default(var)
             if op[-1] == "=" and var.index is None:
-                self.shell.variables[var.name] = text
+                self.shell.set(var.name, text)
             return text
         if value is None:
             value = "" if self.shell.complete else UNSET

@@ -8,7 +8,6 @@ import msgspec
 from hermetic.contract.verdict import ShellState
 from hermetic.link import answers
 from hermetic.link.link import Link
-from hermetic.policy.marks import UNSET
 from hermetic.policy.shell import SECRET_NAME
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
@@ -71,6 +70,8 @@ def read_definitions(text: str) -> ShellState:
         functions=_functions(functions),
         aliases=dict(_aliases(aliases)),
         traps={name: code for name, code in zip(traps[::2], traps[1::2], strict=False) if name},
+        references={one[2]: _unquoted(one[3] or "") for one in _DECLARATION.finditer(variables) if "n" in one[1]},
+        lastpipe=re.search(r'^declare -\S+ BASHOPTS="[^"\n]*\blastpipe\b', variables, re.MULTILINE) is not None,
         secrets=_secrets(variables),
         exported=_exported(variables),
     )
@@ -91,8 +92,7 @@ def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
             or SECRET_NAME.search(name)
         ):
             continue
-        if "n" in declared[1]:  # another name for a variable, whatever that holds by then
-            found.append((name, UNSET))
+        if "n" in declared[1]:  # another name for a variable
             continue
         is_array = value.startswith("(")
         found.append((name, [_unquoted(one) for one in _ELEMENT.findall(value)] if is_array else _unquoted(value)))

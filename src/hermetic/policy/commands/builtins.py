@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
+
+from hermetic.policy.assignments import makes_local
+from hermetic.policy.branches import join
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.marks import (
     INPUT,
     LOCAL,
+    NUMBER,
     SECRET,
     STAR,
     TOKEN,
@@ -41,6 +47,7 @@ HISTORY_CLEAR = Rule(
     catches=("history -c", "unset HISTFILE"),
     spares=("history | tail -5",),
 )
+MAX_CALLBACKS = 8  # lines that mapfile is followed for
 RULES = (ENVIRONMENT_DUMP, HISTORY_CLEAR)
 
 
@@ -92,19 +99,18 @@ def judge_declare(call: Call) -> str | None:
         return SECRET
     for arg in names:
         name, equals, value = arg.partition("=")
+        if makes_local(call.argv) and call.shell.hide(name.rstrip("+").partition("[")[0]):
+            call.shell.variables[name.rstrip("+").partition("[")[0]] = ""
+        if "n" in flags and call.name != "export":  # another name for a variable
+            call.shell.refer(name, value)
+            continue
         if not equals:
             if "A" in flags and not isinstance(call.shell.variables.get(name), dict):
                 call.shell.variables[name] = {}
-            if "n" in flags and call.name != "export":  # another name for a variable, whatever that holds by then
-                call.shell.variables[name] = UNSET
-                continue
-            if call.name == "local" and name.isidentifier():
-                call.shell.variables.setdefault(name, "")
             continue
         if name.endswith("+"):
             name, value = name[:-1], call.shell.scalar(name[:-1]) + value
-        if "n" in flags and call.name != "export":
-            value = UNSET
+        name = call.shell.resolve(name)
         if "u" in flags:
             value = value.upper()
         if "l" in flags:
@@ -134,8 +140,10 @@ def judge_unset(call: Call) -> str | None:
             continue
         if name == "HISTFILE":
             call.report(HISTORY_CLEAR, "stops the shell from recording its history")
-        if "-f" not in call.args:
-            call.shell.variables[name] = ""
+        if "-n" in call.args:
+            call.shell.references = {one: to for one, to in call.shell.references.items() if one != name}
+        elif "-f" not in call.args:
+            call.shell.set(name, "")
         if "-v" not in call.args:
             call.shell.functions.pop(name, None)
         if "[" in name:
@@ -161,6 +169,13 @@ def judge_set(call: Call) -> str | None:
     return ""
 
 
+def judge_shopt(call: Call) -> str | None:
+    """shopt sets options; with lastpipe the last command of a pipeline runs in this shell."""
+    if "lastpipe" in call.args:
+        call.shell.lastpipe = "-u" not in call.args
+    return None
+
+
 def judge_shift(call: Call) -> str | None:
     """shift drops positional parameters."""
     if call.shell.positional is not None:
@@ -178,23 +193,26 @@ def judge_read(call: Call) -> str | None:
     names = options.operands
     if call.name != "read":
         name = names[0] if names else "MAPFILE"
-        call.shell.variables[name] = text.rstrip("\n").split("\n") if is_known(text) else [unknown_like(text)]
-        for code in options.values("C"):
-            run_code(call, code, "a callback")
+        lines = text.rstrip("\n").split("\n") if is_known(text) else [unknown_like(text)]
+        call.shell.set(name, lines)
+        for code, line in itertools.product(options.values("C"), lines[:MAX_CALLBACKS]):
+            after = call.shell.fork()
+            run_code(call, f"{code} {NUMBER} {shlex.quote(line)}", "a callback", after)
+            join(call.shell, [call.shell.fork(), after])
         return ""
     line = text.split("\n", 1)[0] if text.split("\n", 1)[0] else marks_in(text)
     array = options.value("a")
     ifs = call.env.get("IFS", call.shell.scalar("IFS"))
     if array is not None:
-        call.shell.variables[array] = split_ifs(line, ifs) if is_known(line) and ifs else [line]
+        call.shell.set(array, split_ifs(line, ifs) if is_known(line) and ifs else [line])
         return ""
     parts = line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0)) if ifs and is_known(line) else [line]
     for at, name in enumerate(names or ["REPLY"]):
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
-        call.shell.variables[base] = (
-            parts[at].strip(" \t") if at < len(parts) and is_known(line) else ("" if is_known(line) else line)
+        call.shell.set(
+            base, parts[at].strip(" \t") if at < len(parts) and is_known(line) else ("" if is_known(line) else line)
         )
     return ""
 
@@ -293,6 +311,7 @@ JUDGES: dict[str, Judge] = {
     "unset": judge_unset,
     "set": judge_set,
     "shift": judge_shift,
+    "shopt": judge_shopt,
     **dict.fromkeys(("read", "mapfile", "readarray"), judge_read),
     "alias": judge_alias,
     "unalias": judge_unalias,

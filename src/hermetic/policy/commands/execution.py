@@ -20,6 +20,7 @@ sh bash dash zsh ksh ash mksh rbash fish csh tcsh yash oksh hush pdksh lksh rzsh
 rksh
 """
 )
+_LASTPIPE = frozenset(names("zsh rzsh ksh ksh93 rksh mksh lksh oksh pdksh"))
 
 
 def _starts_itself(call: Call, full: str) -> bool:
@@ -124,6 +125,8 @@ def judge_shell(call: Call) -> str | None:
         if "n" in arg[1:] and arg[0] == "-" and not command and call.name not in ("csh", "tcsh", "fish"):
             return None
     rest = args[at:]
+    call = call.moved(call.shell.cwd)
+    call.shell.lastpipe = "lastpipe" in args[:at] or call.name in _LASTPIPE
     if command:
         if not rest:
             return None
@@ -213,7 +216,7 @@ def judge_let(call: Call) -> str | None:
             run_code(call, f'echo "{arg}"', "an arithmetic text")
         name, equals, value = arg.partition("=")
         if equals and name.isidentifier():
-            call.shell.variables[name] = value if value.isdigit() else "\ue008"
+            call.shell.set(name, value if value.isdigit() else "\ue008")
     return ""
 
 

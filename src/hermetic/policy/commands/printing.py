@@ -62,7 +62,7 @@ def judge_printf(call: Call) -> str | None:
     if variable is not None:
         if "[" in variable:
             call.machine.fold_text(variable, call.shell)
-        call.shell.variables[variable.partition("[")[0]] = text
+        call.shell.set(variable.partition("[")[0], text)
         return ""
     return text
 

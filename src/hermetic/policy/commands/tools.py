@@ -32,7 +32,7 @@ _DATA = frozenset(
         """
 true false : ls dir vdir tree exa eza lsd stat file wc du df free top htop uptime w who last tldr cheat apropos
 whatis info help logger wall notify-send say espeak figlet cowsay toilet lolcat sleep wait jobs fg bg disown
-ulimit umask times getopts shopt return exit break continue caller dirs suspend expr factor bc dc cal ncal
+ulimit umask times getopts return exit break continue caller dirs suspend expr factor bc dc cal ncal
 pytest py.test tox nox mypy ruff black isort flake8 pylint eslint prettier tsc jest vitest mocha playwright
 cypress rspec phpunit clippy rustc gcc g++ clang clang++ cc c++ ld as ar nm objdump readelf ldd cmake ctest
 meson cksum md5sum sha1sum sha256sum sha512sum b2sum md5 shasum ss netstat arp lsblk blkid lsusb lspci lscpu

@@ -7,6 +7,7 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, UNSET, marks_in, shown
 from hermetic.policy.rules import Rule
+from hermetic.policy.shell import Shell
 
 REMOTE_CODE = Rule(
     name="run-download",
@@ -130,13 +131,13 @@ def run_program(call: Call, text: str, how: str) -> str:
     return run_code(call, text, how)
 
 
-def run_code(call: Call, text: str, how: str) -> str:
+def run_code(call: Call, text: str, how: str, shell: Shell | None = None) -> str:
     """Evaluate shell code given as text; unknown text where a command stands is reported there."""
     marks = marks_in(text)
     if NET in marks or DECODED in marks or SECRET in marks:
         execute(call, text, how)
-        return call.shell_text(text) if text.strip("".join(marks) + " \n") else ""
+        return call.shell_text(text, shell=shell) if text.strip("".join(marks) + " \n") else ""
     if marks and not text.strip("".join(marks) + " \n\"'"):
         execute(call, text, how)
         return LOCAL
-    return call.shell_text(text)
+    return call.shell_text(text, shell=shell)

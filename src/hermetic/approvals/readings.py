@@ -45,6 +45,7 @@ _SAME: tuple[tuple[str, str], ...] = (
     ("git svn dcommit", "git push"),
     ("git p4 submit", "git push"),
     ("hub push", "git push"),
+    ("jj git push", "git push"),
     ("npm pub*", "npm publish"),
     ("yarn npm publish", "npm publish"),
     ("yarn publish", "npm publish"),

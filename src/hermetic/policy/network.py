@@ -45,7 +45,7 @@ METADATA = Rule(
 )
 RULES = (EXFIL, REVERSE_SHELL, METADATA)
 
-_HOST = re.compile(r"(?:[A-Za-z][\w+.-]*://)?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
+_HOST = re.compile(r"(?:[A-Za-z][\w+.-]*://|(?i:https?|ftps?|wss?):/{1,4})?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
 _METADATA_NAMES = names(
     """
 metadata.google.internal metadata.goog instance-data fd00:ec2::254 100.100.100.200 169.254.170.2

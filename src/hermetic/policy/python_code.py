@@ -355,6 +355,7 @@ types.FunctionType runpy.run_module
         if "socket" in name:
             self.socket = True
         for value in args:
+            _note_pair(self.call, value)
             if isinstance(value, str) and not isinstance(value, Name):
                 check_address(self.call, value)
             if isinstance(value, str) and value.startswith("file:"):
@@ -388,6 +389,8 @@ types.FunctionType runpy.run_module
             return Obj("dict", text=SECRET)
         if base.startswith("socket") or base == "socket":
             self.socket = True
+            for value in args if method in ("connect", "connect_ex", "sendto") else ():
+                _note_pair(self.call, value)
             if "".join(marks_of(arg) for arg in args).count(SECRET) and method.startswith("send"):
                 self.call.report(EXFIL, "sends credentials to another machine")
             if method == "fileno":
@@ -446,3 +449,9 @@ types.FunctionType runpy.run_module
                     self.call.report(SQL_DESTROYS, reason)
         if _CLOUD_DELETE.search("." + method):
             self.call.report(CLOUD_DESTROYS, f"deletes shared resources: {method}")
+
+
+def _note_pair(call: Call, value: Value) -> None:
+    """Note the host of a pair of a host and a port."""
+    if isinstance(value, list | tuple) and len(value) >= 2 and isinstance(value[0], str):
+        check_address(call, value[0])

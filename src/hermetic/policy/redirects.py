@@ -66,6 +66,8 @@ def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
     if op in ("<", "<>", "<&"):
         number = fd or "0"
         streams.opened[number] = full
+        if network:
+            call.machine.note("reach", full.split("/")[3])
         content = NET if network else effects.read(call, target)
         if full.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
             for place in ("/dev/fd", "/proc/self/fd"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_CHANGES, CLOUD_DESTROYS
@@ -160,7 +161,27 @@ def _mounts(options: Options) -> list[tuple[str, bool]]:
 def _bound(options: Options) -> list[tuple[str, str]]:
     """Host paths and where a container sees them."""
     pairs = [value.split(":") for value in options.values("v", "volume")]
+    for value in options.values("mount"):
+        fields = dict(field.partition("=")[::2] for field in value.split(","))
+        source, target = (next((fields[key] for key in keys if key in fields), "") for keys in _MOUNT_KEYS)
+        if source and fields.get("type", "bind") == "bind":
+            pairs.append([source, target, *(("ro",) if "readonly" in fields or "ro" in fields else ())])
     return [(pair[0], pair[1].rstrip("/")) for pair in pairs if len(pair) > 1 and pair[1].rstrip("/")]
+
+
+_MOUNT_KEYS = (("source", "src"), ("target", "destination", "dst"))
+_CHANGES_FILES = names("rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown")
+
+
+def _changes(words: list[str]) -> Iterator[list[str]]:
+    """The programs among these words, or in a shell's text, that change files."""
+    if words[0].rsplit("/", 1)[-1] in ("sh", "bash", "ash", "dash") and "-c" in words[1:-1]:
+        for text in re.split(r"&&|\|\||[;|&\n]", words[words.index("-c") + 1]):
+            inner = text.split()
+            if inner and inner[0] in _CHANGES_FILES:
+                yield ["sh", "-c", text]
+    elif words[0].rsplit("/", 1)[-1] in _CHANGES_FILES:
+        yield words
 
 
 def _run(call: Call, rest: list[str], *, long: tuple[str, ...] = _RUN_LONG) -> str | None:
@@ -182,6 +203,9 @@ def _run_inside(call: Call, inside: list[str], options: Options) -> None:
         mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside]
         if mapped != inside and call.place(host)[1] == "elsewhere" and call.machine.probe_argv(mapped, call.shell):
             call.run(mapped)
+        elif mapped != inside and call.place(host)[1] in ("workspace", "workspace root") and "/" in host:
+            for words in _changes(mapped):
+                call.run(words)
     for value in options.values("v", "volume"):
         parts = value.split(":")
         if len(parts) > 1 and call.place(parts[0])[1] in ("workspace root", "workspace"):

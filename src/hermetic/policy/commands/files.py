@@ -50,6 +50,7 @@ def judge_rm(call: Call) -> str | None:
     recursive = options.has("r", "R", "recursive") or call.name in ("rimraf", "del-cli", "srm", "rd")
     for path in options.operands:
         if call.name == "shred":
+            call.machine.note("delete" if options.has("u", "remove") else "write", call.place(path)[0], scope="one")
             _overwrite(call, path)
         else:
             delete(call, path, recursive=recursive)

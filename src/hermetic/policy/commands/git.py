@@ -13,6 +13,7 @@ from hermetic.policy.paths import is_env_file, resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
+from .git_paths import note_undone
 from .servers import serve_with
 from .unseen import UNKNOWN_COMMAND, run_code
 
@@ -299,6 +300,7 @@ def _undo(call: Call, verb: str, rest: list[str]) -> str | None:
         write(call, ".", tree=True)
     elif loses.get(verb):
         call.report(LOCAL_UNDO, "throws away local work")
+    note_undone(call, verb, rest, options, loses=bool(loses.get(verb)))
     if verb == "worktree" and rest[:1] == ["add"]:
         for path in options.operands[1:2]:
             write(call, path)

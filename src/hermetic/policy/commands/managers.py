@@ -253,6 +253,10 @@ def judge_rclone(call: Call) -> str | None:
     if words[:1] and words[0] in ("copy", "copyto", "sync", "move", "moveto", "rcat") and ":" in words[-1]:
         sent = [read(call, path, tree=True) for path in words[1:-1] if ":" not in path]
         check_sent(call, *sent, call.stdin or "" if words[0] == "rcat" else "")
+    if words[:1] and words[0] in ("purge", "delete", "deletefile", "rmdir", "rmdirs"):
+        for path in words[1:]:
+            if ":" not in path:
+                call.machine.note("delete", call.place(path)[0], scope="tree")
     return _BY_VERB["rclone"](call)
 
 

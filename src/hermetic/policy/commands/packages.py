@@ -254,6 +254,14 @@ def _npx(call: Call, words: list[str]) -> str | None:
     return call.run([target, *rest] if target else rest)
 
 
+def judge_carrier(call: Call) -> str | None:
+    """corepack runs a package manager, cross-env a program with variables set."""
+    if call.name == "corepack":
+        named = re.match(r"(npm|npx|yarn|pnpm|pnpx|yarnpkg)(?:@\S*)?$", "".join(call.args[:1]))
+        return call.run([named[1], *call.args[1:]]) if named else None
+    return call.run(["env", *(arg for arg in call.args if arg != "--")])
+
+
 def judge_apt(call: Call) -> str | None:
     """apt, dpkg, yum, dnf, pacman, brew, snap …"""
     text = " ".join(call.args)
@@ -423,6 +431,7 @@ pip pip3 pip2 pipx uv uvx poetry pdm hatch rye pipenv conda mamba micromamba eas
         ),
         judge_pip,
     ),
+    **dict.fromkeys(("corepack", "cross-env", "cross-env-shell"), judge_carrier),
     **dict.fromkeys(("npm", "yarn", "pnpm", "npx", "bunx", "pnpx", "cnpm", "lerna"), judge_npm),
     **dict.fromkeys(
         names(

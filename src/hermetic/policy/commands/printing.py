@@ -322,6 +322,11 @@ def judge_xxd(call: Call) -> str | None:
     return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("latin-1")
 
 
+# Programs that put a file's packed or unpacked form in its place, and the options that keep it.
+_REPLACES = names("gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma compress uncompress")
+_KEEPS = re.compile(r"-[A-Za-z0-9]*[kctlhVL][A-Za-z0-9]*|--(?:keep|stdout|to-stdout|test|list|help|version)")
+
+
 def judge_decoder(call: Call) -> str | None:
     """gunzip, xz, openssl, gpg, uudecode …: what comes out is not seen."""
     decodes = call.name not in names(
@@ -333,6 +338,9 @@ gzip bzip2 xz zstd lz4 lzma compress brotli openssl gpg gpg2 age qprint
     operands = [arg for arg in call.args if not arg.startswith("-")]
     if call.name == "openssl":
         return _openssl(call, decodes)
+    if call.name in _REPLACES and not any(_KEEPS.fullmatch(arg) for arg in call.args):
+        for path in operands:
+            call.machine.note("delete", call.place(path)[0])
     text = "".join(read(call, path) for path in operands) if operands else call.input()
     carried = "".join(mark for mark in marks_in(text) if mark in "\ue003\ue005\ue006")
     if call.name in ("gpg", "gpg2") and any("export-secret" in arg for arg in call.args):

@@ -7,7 +7,7 @@ import re
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.destroys import CLOUD_DESTROYS, SQL_DESTROYS
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, shown
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, literal_globs, shown
 from hermetic.policy.network import EXFIL, check_address, check_sent, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
@@ -62,6 +62,9 @@ _AUTH_HEADER = re.compile(
 )
 
 
+_MOST_ADDRESSES = 64  # that one argument is followed to
+
+
 def judge_curl(call: Call) -> str | None:
     """curl fetches addresses; options name what is sent, where it goes, and what is read."""
     options = parse_options(call.args, _SHORT, _LONG)
@@ -69,7 +72,8 @@ def judge_curl(call: Call) -> str | None:
         return None
     urls = [*options.operands, *options.values("url")]
     for url in urls:
-        check_address(call, url)
+        for address in [url] if options.has("g", "globoff") else _addresses(url):
+            check_address(call, address)
     _redirected(call, options)
     files = [url for url in urls if url.startswith("file:")]
     content = "".join(read(call, url) for url in files)
@@ -101,6 +105,17 @@ o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr
     if urls and all(url.startswith("file:") for url in urls):
         return content
     return "".join(_fetched(url) for url in urls) + "\n"
+
+
+def _addresses(url: str) -> list[str]:
+    """The addresses that curl makes of one with alternatives; those of a range cannot be known."""
+    found = [""]
+    for piece in re.split(r"(\{[^{}]*\}|\[[^\[\]:]*\])", literal_globs(url)):
+        ways = piece[1:-1].split(",") if piece.startswith("{") else [UNSET] if piece.startswith("[") else [piece]
+        found = [before + way for before in found for way in ways]
+        if len(found) > _MOST_ADDRESSES:
+            return [UNSET]
+    return found if len(found) > 1 or found[0] != literal_globs(url) else [url]
 
 
 def _redirected(call: Call, options: Options) -> None:

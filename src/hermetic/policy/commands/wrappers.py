@@ -146,7 +146,6 @@ _RUNNERS = {  # program → words before the command begins
     "aws-vault": ("exec",),
     "devbox": ("run",),
     "devenv": ("shell",),
-    "corepack": ("run",),
     "yarn": ("exec",),
     "pnpm": ("exec",),
     "npm": ("exec", "x"),

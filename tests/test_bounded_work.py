@@ -54,6 +54,11 @@ def docx(body: str) -> bytes:
     return zipped(word__document=f'<w:document xmlns:w="{WORD}">{body}</w:document>')
 
 
+def notebook(output: str, count: int) -> bytes:
+    outputs = (output + ",") * (count - 1) + output
+    return f'{{"cells":[{{"cell_type":"code","source":"x","outputs":[{outputs}]}}]}}'.encode()
+
+
 def xlsx(rows: str, strings: str = "") -> bytes:
     shared = f'<sst xmlns="{SHEET}">{strings}</sst>'
     return zipped(xl__worksheets__sheet1=f'<worksheet xmlns="{SHEET}">{rows}</worksheet>', xl__sharedStrings=shared)
@@ -95,6 +100,16 @@ NAMED: dict[str, Callable[[], object]] = {
     "many cells of a notebook": lambda: read_document(
         "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 10_000}).encode()
     ),
+    "many outputs of a notebook": lambda: read_document("a.ipynb", notebook("{}", 3_000_000)),
+    "many numbers for outputs of a notebook": lambda: read_document("a.ipynb", notebook("1", 15_000_000)),
+    "many numbers for cells of a notebook": lambda: read_document(
+        "a.ipynb", b'{"cells":[' + b"1," * 15_000_000 + b"1]}"
+    ),
+    "a long attribute": lambda: read_document("a.docx", docx(f"<w:p a='{'x' * 30_000_000}'/>")),
+    "a long comment": lambda: read_document("a.docx", docx(f"<!--{'x' * 30_000_000}-->")),
+    "a long instruction": lambda: read_document("a.docx", docx(f"<?a {'x' * 30_000_000}?>")),
+    "a long name": lambda: read_document("a.docx", docx(f"<{'x' * 30_000_000}/>")),
+    "long comments": lambda: read_document("a.docx", docx(f"<!--{'x' * 1_000_000}-->" * 30)),
     "combining marks on a cell": lambda: drawn(b"a" + "\u0301".encode() * 50_000),
     "combining marks on a cell, with moves between": lambda: drawn(b"a" + ("\u0301" * 8 + "b\b").encode() * 5000),
     "strings for a terminal that do not end": lambda: drawn(b"\x1bP" * 32_000),

@@ -15,6 +15,8 @@ from hermetic.contract.limits import DOCUMENT, DOCUMENT_ELEMENTS, DOCUMENT_TEXT
 PIECE = 1 << 16  # bytes that are parsed at a time
 MOST_NESTED = 500  # elements of one another
 MOST_PARTS = 10_000  # of an archive
+MOST_OBJECTS = 300_000  # of a notebook: its cells, their outputs, and all that lies in them
+MOST_OF_A_TOKEN = 1 << 20  # bytes of a tag or a comment; the parser begins anew with it for every piece
 MOST_OF_A_CELL = 1 << 18  # bytes of a source or an output of a notebook that are shown
 CUT = "… [cut: the document has more text than is shown; use a program]"
 
@@ -97,24 +99,25 @@ class _Output(msgspec.Struct):
 class _Cell(msgspec.Struct):
     cell_type: str
     source: msgspec.Raw
-    outputs: list[msgspec.Raw] = []
+    outputs: list[_Output] = []
 
 
 class _Notebook(msgspec.Struct):
-    cells: list[msgspec.Raw]
+    cells: list[_Cell]
 
 
-_notebook, _cell, _output = map(msgspec.json.Decoder, (_Notebook, _Cell, _Output))
+_notebook = msgspec.json.Decoder(_Notebook)
 _text = msgspec.json.Decoder(str | list[str] | None)
 
 
 def _read_notebook(data: bytes, lines: _Lines) -> None:
-    for number, raw in enumerate(_notebook.decode(data).cells, 1):
-        cell = _cell.decode(raw)
+    if data.count(b"{") > MOST_OBJECTS:  # cells and outputs are objects, and a list of anything else is refused
+        raise ValueError(f"it has more than {MOST_OBJECTS} objects")
+    for number, cell in enumerate(_notebook.decode(data).cells, 1):
         if number > 1:
             lines.start()
         _write_part(lines, f"# [{number}] {cell.cell_type}", _joined(cell.source))
-        for output in map(_output.decode, cell.outputs):
+        for output in cell.outputs:
             if text := _joined(output.text) or _joined(output.data.plain) or _joined(output.traceback):
                 lines.start()
                 _write_part(lines, f"# [{number}] output", text)
@@ -173,8 +176,12 @@ class _Archive:
         parser.StartElementHandler, parser.EndElementHandler = started, ended
         parser.CharacterDataHandler = text
         parser.StartDoctypeDeclHandler = _refuse_doctype
+        fed = 0
         for piece in self._pieces(name):
             parser.Parse(piece, False)
+            fed += len(piece)
+            if fed - parser.CurrentByteIndex > MOST_OF_A_TOKEN:
+                raise ValueError(f"a tag or comment in it has more than {MOST_OF_A_TOKEN} bytes")
         parser.Parse(b"", True)
 
     def _pieces(self, name: str) -> Iterator[bytes]:

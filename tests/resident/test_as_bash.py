@@ -192,3 +192,27 @@ def test_a_shell_without_an_order_runs_out_of_lines(selector: str) -> None:
         finally:
             os.close(orders.inner_fd)
             os.close(orders.program_fd)
+
+
+def test_traps_stay_through_texts_that_cannot_change_them() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("trap 'echo T' TERM; t() { trap - TERM; }")
+        for text in ("X=1", "cd / && Y=2", "ls", "Z=3"):
+            client.run(text)
+            client.run("exit 3")
+            assert client.run("trap -p")[1] == b"trap -- 'echo T' SIGTERM\n", text
+        client.run("t")
+        client.run("X=2")
+        client.run("exit 3")
+        assert client.run("trap -p")[1] == b""
+
+
+def test_the_last_word_of_a_plain_program_is_the_next_commands() -> None:
+    with running() as resident, resident.client() as client:
+        for text in ("true", "echo one two", "echo 'a b'", 'ls "/tmp"', "false"):
+            client.run("true")
+            client.run(text)
+            expected = bash(text + '\necho "$_ ${PIPESTATUS[@]}"')[0].splitlines()[-1]
+            client.run("true")
+            client.run(text)
+            assert client.run('echo "$_ ${PIPESTATUS[@]}"')[1].splitlines() == [expected], text

@@ -7,7 +7,7 @@ import os
 from .job import Drain, Job
 from .lean import pattern
 from .leftovers import job_of
-from .orders import Run, can_be_followed, long_order, read_traps, short_order
+from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
 from .shell import INLINE_BYTES, in_memory
 from .tree import children
 
@@ -23,7 +23,7 @@ _EXACT = pattern(rb"\btrap\b|\bexec\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 # The look-behind lets a word be tried once and not from each of its letters.
 _DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
 _OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
-_PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+(?:[\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
+_PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+([\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
 _UNCHANGING = frozenset(
     b"true false : echo pwd test ls cat head tail wc grep egrep rg find git stat file date sleep ps id whoami uname "
     b"which sort uniq cut tr diff cmp sed awk python python3 node npm npx make cargo go pytest pip ruff mypy tar gzip "
@@ -31,6 +31,11 @@ _UNCHANGING = frozenset(
     b"env nproc free hostname uv docker".split()
 )
 
+
+# Nothing in such a text is hidden by quotes or expansions, and its words are as bash sees them.
+_OPEN_TEXT = pattern(rb"[\w\s./:@%+,=~^;&|<>-]*")
+_WORDS = pattern(rb"[^\s;&|<>]+")
+_MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
 
 YIELDED = "state not kept: the command was yielded and goes on as a process"
 READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
@@ -45,7 +50,7 @@ def prepare() -> None:
     """Take the time that the first look at a text takes."""
     needs_exactness(b"")
     Vocabulary().learn(b"")
-    Vocabulary().leaves_state_alone(b"")
+    Vocabulary().last_word(b"")
 
 
 class Vocabulary:
@@ -63,13 +68,23 @@ class Vocabulary:
             self.names.update(filter(None, groups))
         self.open = self.open or _OPENS_TEXT.search(text) is not None
 
-    def leaves_state_alone(self, text: bytes) -> bool:
-        """Whether a text is one plain program that cannot change the shell.
+    def leaves_traps_alone(self, text: bytes) -> bool:
+        """Whether a text can be seen to set no trap and to define no function."""
+        if self.open or len(text) > READABLE_BYTES or _OPEN_TEXT.fullmatch(text) is None:
+            return False
+        words = _WORDS.findall(text)
+        return _MAY_TRAP.isdisjoint(words) and self.names.isdisjoint(words)
+
+    def last_word(self, text: bytes) -> bytes | None:
+        """The last word of a text that is one plain program which cannot change the shell; None for any other text.
 
         A wrong guess costs one command's state at the next rollback, never the session.
         """
         found = _PLAIN.fullmatch(text) if len(text) <= READABLE_BYTES and not self.open else None
-        return found is not None and found.group(1) in _UNCHANGING and found.group(1) not in self.names
+        if found is None or found.group(1) not in _UNCHANGING or found.group(1) in self.names:
+            return None
+        last = found.group(2) or found.group(1)
+        return last[1:-1] if last[:1] in (b"'", b'"') else last
 
 
 class Command(Job):
@@ -79,7 +94,7 @@ class Command(Job):
     shell: Shell | None = None
     in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
     left_cwd = ""  # where the session stood before it
-    is_plain = False  # one plain program: it cannot change the shell
+    last_word: bytes | None = None  # of a text that is one plain program
     long_order: Run | None = None
     traps_fd: int | None = None  # where its shell tells its traps
     status_before_trap: int | None = None  # while its EXIT trap runs
@@ -101,12 +116,17 @@ class Command(Job):
         self.descriptors: list[int] = []
 
     @property
+    def is_plain(self) -> bool:
+        """One plain program: it cannot change the shell."""
+        return self.last_word is not None
+
+    @property
     def is_simple(self) -> bool:
         """A short text and nothing that goes with it."""
-        order = self.order
-        has_streams = order.stdin_fd is not None or self.err is not None
-        is_short = len(self.text) <= INLINE_BYTES and b"set" not in self.text and can_be_followed(self.text)
-        return is_short and not (has_streams or order.cwd or order.env)
+        order, text = self.order, self.text
+        if len(text) > INLINE_BYTES or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
+            return False
+        return self.is_plain or (b"set" not in text and can_be_followed(text))
 
     def open(self, verb: bytes, shell: Shell) -> tuple[bytes, ...]:
         """The fields of the order; called again when a shell died before it read the first one.
@@ -121,6 +141,8 @@ class Command(Job):
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(write_end)
         if verb == b"R":
+            if self.last_word is not None:
+                return plain_order(self.number, ends[0], self.text, self.last_word)
             return short_order(self.number, ends[0], self.text, shell.statuses)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
         run = Run(self.resident.orders, shell, self.number, self.text, self.order, (source, ends[0], ends[-1]))

@@ -100,11 +100,18 @@ class Flock:
         copy.flags, copy.statuses = source.flags, source.statuses
         copy.held_traps, copy.unset_traps = source.held_traps, source.unset_traps
 
+        if source.known_traps is not None:
+            copy.unset_traps = copy.known_traps = source.known_traps
+        changes = source.changes
+
         def forked(data: bytes | None) -> None:
             if data is not None and has_traps:
                 traps.told(self.session, source, copy, read_told_traps(data))
+                if source.changes == changes and not source.is_distrusted:
+                    source.known_traps = copy.known_traps = copy.unset_traps
 
-        has_traps = source.has_run or not source.depth  # else they are still to be set there, and known
+        # Those of a copy that has run nothing are still to be set there, and known.
+        has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
             self.order(source, b"F", lambda fd: self.resident.orders.fork(copy, source.flags, has_traps, fd), forked)
         except OSError:

@@ -7,7 +7,7 @@ program is many such lines. A turn without an order does nothing: a shell that c
 All that a shell keeps of ours is one array, `__h`:
 0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
-13 the shell's name in reports, 14 its channel.
+13 the shell's name in reports, 14 its channel, 15 the code of plain orders.
 
 Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
 can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
@@ -114,6 +114,11 @@ def short_order(number: int, output: int, text: bytes, statuses: list[int]) -> t
     return b"9", b"%d" % number, b"%d" % output, text, pipestatus_expression(statuses), b""
 
 
+def plain_order(number: int, output: int, text: bytes, last_word: bytes) -> tuple[bytes, ...]:
+    """One plain program to run: its PIPESTATUS is its status, and `$_` after it is known."""
+    return b"15", b"%d" % number, b"%d" % output, text, last_word, b""
+
+
 def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
     """An order in a file in memory, which stays open until it is reported; the verb is for tests."""
     return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
@@ -159,11 +164,11 @@ class Orders:
             b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors of orders are 3, 8 and 9. Without an order, or with an empty one, a shell ends and does not spin.
+        # Selectors are 3, 8, 9 and 15. Without an order, or with an empty one, a shell ends and does not spin.
         return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
 
-    def _codes(self) -> tuple[bytes, bytes]:
-        """Elements 8 and 9 of every shell's array."""
+    def _codes(self) -> tuple[bytes, bytes, bytes]:
+        """Elements 8, 9 and 15 of every shell's array."""
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Marks what the text starts; its last argument is what `$_` was.
         mark = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
@@ -171,7 +176,9 @@ class Orders:
             quote(b"\n" + _SAVE),
             self.path,
         )
-        return long, short + self._end
+        plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
+        plain += b'\\builtin eval "${__h[3]}${__h:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
+        return long, short + self._end, plain + self._end
 
     @property
     def _end(self) -> bytes:
@@ -214,7 +221,8 @@ class Orders:
         return b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s" % (
             self.id,
             state,
-            b'__h=("" 0 "" "" 0 0 "" "" %s %s);%s;%s' % (*map(quote, self._codes()), self._place(shell), self._turns()),
+            b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s);%s;%s'
+            % (*map(quote, self._codes()), self._place(shell), self._turns()),
         )
 
     def fork(self, copy: Shell, flags: bytes, has_traps: bool, fd: int) -> bytes:

@@ -189,7 +189,7 @@ class Session:
         shell.send(*fields)
         # It runs by now. What its text tells is needed at its end.
         shell.has_run = True
-        if shell is self.lane:
+        if shell is self.lane and not command.is_plain:
             self._learn(command)
         command.listen_soon()
         if not self.flock.ordered:
@@ -198,22 +198,25 @@ class Session:
             self.yield_command(command)
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
+        command.last_word = self.vocabulary.last_word(command.text) if shell is self.lane else None
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
-        if shell.held_traps or needs_exactness(command.text):
-            if shell is self.lane:
+        if shell.held_traps or (not command.is_plain and needs_exactness(command.text)):
+            if shell is self.lane and not command.is_plain:
                 self._learn(command)
             return b"T" if b"command" not in self.vocabulary.names else b"Q"
         is_ready = shell is self.lane and self.has_null_input and shell.has_run
         # A copy that is still to be forked would carry the mark, and be ended with this command.
-        is_quick = is_ready and command.is_simple and not (self.flock.ordered or set(shell.flags) & set(b"xv"))
+        is_quick = (
+            is_ready and command.is_simple and not (self.flock.ordered or b"x" in shell.flags or b"v" in shell.flags)
+        )
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:
-        text = command.text
-        command.is_plain = self.vocabulary.leaves_state_alone(text)
-        if not command.is_plain:
-            self.vocabulary.learn(text)
-            self.is_unmarked = self.is_unmarked or b"ulimit" in text  # it may take the mark's limit away
+        """Its text may set traps, or give names another meaning."""
+        if command.shell is not None and not self.vocabulary.leaves_traps_alone(command.text):
+            command.shell.may_have_changed_traps()
+        self.vocabulary.learn(command.text)
+        self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
 
     def _look_at_input(self) -> None:
         """A command may have given the lane another standard input, with exec in a function, say: not for the next."""

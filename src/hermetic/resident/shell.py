@@ -56,6 +56,8 @@ class Shell:
         self.statuses: list[int] = []  # PIPESTATUS after its last command
         self.held_traps: dict[bytes, bytes] = {}  # set while a command's text runs
         self.unset_traps: dict[bytes, bytes] = {}  # of a copy that has run nothing yet, which will set them first
+        self.known_traps: dict[bytes, bytes] | None = None  # as last told, while no text can have changed them
+        self.changes = 0  # texts that may have changed its traps
         self.is_distrusted = False  # it ends with the command that it runs
         self.last_order_bytes = 0
         os.mkfifo(path, 0o600)
@@ -91,6 +93,10 @@ class Shell:
         """Give its channel a name in another directory. Raises OSError."""
         self.path = "%s/%s" % (directory, self.file)
         self.restore(descriptors_path)
+
+    def may_have_changed_traps(self) -> None:
+        self.known_traps = None
+        self.changes += 1
 
     def drop(self, kill: bool = True) -> None:
         if self.fd is None:

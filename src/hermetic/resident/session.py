@@ -206,13 +206,10 @@ class Session:
             return b"T" if b"command" not in self.vocabulary.names else b"Q"
         is_ready = shell is self.lane and self.has_null_input and shell.has_run
         # A copy that is still to be forked would carry the mark, and be ended with this command.
-        is_quick = (
-            is_ready and command.is_simple and not (self.flock.ordered or b"x" in shell.flags or b"v" in shell.flags)
-        )
+        is_quick = is_ready and command.is_simple and not (self.flock.ordered or shell.is_traced)
         return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:
-        """Its text may set traps, or give names another meaning."""
         if command.shell is not None and not self.vocabulary.leaves_traps_alone(command.text):
             command.shell.may_have_changed_traps()
         self.vocabulary.learn(command.text)

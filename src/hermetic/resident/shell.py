@@ -94,6 +94,10 @@ class Shell:
         self.path = "%s/%s" % (directory, self.file)
         self.restore(descriptors_path)
 
+    @property
+    def is_traced(self) -> bool:
+        return b"x" in self.flags or b"v" in self.flags
+
     def may_have_changed_traps(self) -> None:
         self.known_traps = None
         self.changes += 1

@@ -25,6 +25,13 @@ def test_it_exits_with_the_commands_code(text: str, code: int) -> None:
     assert hermetic("run", "--", text, stdin=b"").returncode == code
 
 
+def test_a_task_that_is_not_valid_text_is_a_usage_error() -> None:
+    done = hermetic("run", "--task", os.fsdecode(b"\x9b"), "--", "true")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"not valid UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 def test_output_is_byte_exact() -> None:
     done = hermetic("run", "--", r"printf '\377\000a'; printf b >&2")
     assert (done.stdout, done.stderr) == (b"\xff\0ab", b"")

@@ -70,3 +70,11 @@ async def test_a_task_has_a_bounded_length() -> None:
         await hermetic.attach("t" * 5000)
     environment = await hermetic.open("local", task="t" * TASK_LENGTH.value, login=False)
     await environment.close(remove=True)
+
+
+async def test_a_task_is_valid_text() -> None:
+    with pytest.raises(ConfigError, match="not valid UTF-8") as refused:
+        await hermetic.open("local", task="a\udc9b")
+    assert refused.value.setting == "task"
+    with pytest.raises(InvalidArgument, match="not valid UTF-8"):
+        await hermetic.attach("a\udc9b")

@@ -16,6 +16,7 @@ from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import LEASE, TASK_LENGTH, UNATTENDED
+from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
@@ -124,8 +125,8 @@ async def open_environment(
         raise ConfigError(
             f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
         )
-    if task is not None and len(task) > TASK_LENGTH.value:
-        raise ConfigError(_too_long(task), setting="task")
+    if task is not None and (fault := _fault_of(task)):
+        raise ConfigError(fault, setting="task")
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     is_watched = getattr(backend, "leaves_files", False)
@@ -147,9 +148,12 @@ async def open_environment(
         return await (start or start_new)(Ordered(backend, records, id, task, watch))
 
 
-def _too_long(task: str) -> str:
+def _fault_of(task: str) -> str:
+    """Why this can be no task; empty where it can."""
     most = TASK_LENGTH.value
-    return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter key, a hash for one"
+    if len(task) > most:
+        return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter one, or its hash"
+    return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
 
 
 async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
@@ -158,8 +162,8 @@ async def attach_environment(task_or_id: str, patience: float | None = None) -> 
         raise InvalidArgument(
             f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
         )
-    if len(task_or_id) > TASK_LENGTH.value:
-        raise InvalidArgument(_too_long(task_or_id), argument="task_or_id")
+    if fault := _fault_of(task_or_id):
+        raise InvalidArgument(fault, argument="task_or_id")
     async with _no_bare_errors():
         records = Records(runtime_root())
         record = records.find(task_or_id)

@@ -273,13 +273,13 @@ async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> N
 
 
 @pytest.mark.parametrize("kind", ["local", "docker"])
-async def test_one_that_does_not_answer_for_its_lease_is_ended(kind: str) -> None:
-    """The janitor looks when the lease is over, though the caller that noticed it is gone."""
+async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_ended(kind: str) -> None:
+    """The janitor looks then, though the caller that noticed it is gone."""
     options: dict[str, Any] = {"login": False}
     if kind == "docker":
         need_engine(kind)
         options = {"image": need_variable("IMAGE_BASE")}
-    env = await hermetic.open(kind, task=TASK, lease=1, **options)
+    env = await hermetic.open(kind, task=TASK, lease=1, unattended=15, **options)
     (pid,) = listeners(runtime_root() / env.id)
     os.kill(pid, signal.SIGSTOP)
     await env.close()
@@ -293,10 +293,15 @@ async def test_one_that_does_not_answer_for_its_lease_is_ended(kind: str) -> Non
 
 
 @pytest.mark.usefixtures("quick")
-async def test_gc_leaves_one_that_stalls_for_less_than_its_lease() -> None:
-    async with opened(lease=300) as env:
+async def test_gc_leaves_one_that_stalls_for_longer_than_its_lease() -> None:
+    """A caller is attached, or a process runs: the lease does not count."""
+    async with opened(lease=0.1) as env:
         await env.run("X=kept")
         os.kill(resident(), signal.SIGSTOP)
+        assert await collect(Records(runtime_root())) == []
+        async with asyncio.timeout(60):
+            while Records(runtime_root()).stalled_for(env.id) < 0.2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         assert await collect(Records(runtime_root())) == []
         since = Records(runtime_root()).stalled_since(env.id)
         assert since is not None

@@ -67,7 +67,7 @@ class Watch:
         self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id, variables)))))
 
     def stalled(self) -> None:
-        """The resident does not answer: what `check` names is to look at it when its lease is over."""
+        """The resident does not answer: what `check` names is to look at it when it may be ended."""
         self._say("stalled")
 
     async def keep(self) -> bool:

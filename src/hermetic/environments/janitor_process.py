@@ -6,8 +6,8 @@ whose first message brings a descriptor that locks the runtime directory. Then e
 is there, `check LEASE UNATTENDED` and the words and variables of a program that looks whether the resident lives, `up`
 once it does, or `done` when there is nothing to look after. An opener whose resident this host cannot see stays
 connected; that program is run when a lease without it is over. `stalled` says that a resident does not answer: the same
-program is run when its lease is over. The janitor wakes when a resident ends, or an opener goes away, and ends when
-there is none of either.
+program is run when it has been unattended for as long as it may be. The janitor wakes when a resident ends, or an
+opener goes away, and ends when there is none of either.
 """
 
 import contextlib
@@ -230,19 +230,20 @@ def clean_up_after_opener(root: str, place: Place) -> None:
 def check_later(root: str, place: Place) -> None:
     """The opener released a resident elsewhere, which ends by its lease unless others use it or something runs."""
     assert place.check is not None, "it is up there"
-    check_again(root, place, place.check, lambda: True)
+    check_again(root, place, place.check, place.check.lease, lambda: True)
 
 
 def check_stalled(root: str, place: Place) -> None:
-    """A resident does not answer. The check ends it from outside when that has lasted as long as its lease."""
+    """A resident does not answer. The check ends it from outside after its `unattended` time."""
     assert place.check is not None, "it was sent before"
-    check_again(root, place, place.check, lambda: os.path.exists(f"{place.directory}/{STALLED}"))
+    is_stalled = f"{place.directory}/{STALLED}"
+    check_again(root, place, place.check, place.check.unattended, lambda: os.path.exists(is_stalled))
 
 
-def check_again(root: str, place: Place, check: Check, is_needed: Callable[[], bool]) -> None:
+def check_again(root: str, place: Place, check: Check, pause: float, is_needed: Callable[[], bool]) -> None:
     """Checks until the place is gone, with growing pauses; gives up when too many in a row could not look."""
     hear_of_removals(root)
-    pause, failures = check.lease, 0
+    failures = 0
     while is_there_after(pause + SLACK_SECONDS, place) and is_needed():
         failures = 0 if check.run() else failures + 1
         if failures == MOST_FAILURES:

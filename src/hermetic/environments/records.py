@@ -5,6 +5,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -88,7 +89,7 @@ class Records:
             record = msgspec.json.decode(path.read_bytes(), type=EnvironmentRecord)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, IsADirectoryError) as error:
             raise DamagedRecord(path, str(error)) from error
         if fault := self._fault(record, id):
             raise DamagedRecord(path, fault)
@@ -135,7 +136,9 @@ class Records:
         path = f"{self.root}/{id}/{STALLED}"
         with contextlib.suppress(OSError):  # the directory goes with the environment
             if is_stalled:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with open(fd, "w") as file:
+                    file.write(f"{_boot()} {time.monotonic()}")
             else:
                 os.unlink(path)
 
@@ -145,6 +148,14 @@ class Records:
             return (self.root / id / STALLED).stat().st_mtime
         except OSError:
             return None
+
+    def stalled_for(self, id: str) -> float:
+        """For how many seconds it has not answered, without those for which this machine was suspended or off."""
+        try:
+            boot, noted = (self.root / id / STALLED).read_text().split()
+            return time.monotonic() - (float(noted) if boot == _boot() else 0.0)
+        except (OSError, ValueError):
+            return 0.0
 
     def make_directory(self, id: str) -> Path:
         """A fresh directory for a resident; what an earlier one with this id left is taken away."""
@@ -184,6 +195,10 @@ class Records:
     def lock_at_once(self, id: str) -> AbstractAsyncContextManager[bool]:
         """The same without waiting: False where another one holds it."""
         return locked_at_once(self.root / f"{id}.lock")
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def mark_of(root: str | Path) -> str:

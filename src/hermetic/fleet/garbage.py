@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
 from hermetic.contract.fleet import Removed
-from hermetic.contract.limits import LEASE
+from hermetic.contract.limits import UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.beside import end_listener
 from hermetic.environments.janitor import NAME as JANITOR
@@ -43,7 +42,7 @@ async def collect_some(records: Records, ids: Sequence[str]) -> tuple[list[Remov
 async def _environments(
     records: Records, ids: Sequence[str] | None = None, problems: list[str] | None = None
 ) -> AsyncIterator[Removed]:
-    """Records whose resident is gone, or has not answered for as long as its lease."""
+    """Records whose resident is gone, or has not answered for as long as it may be unattended."""
     for record in records.all():
         if ids is not None and record.id not in ids:
             continue
@@ -76,9 +75,12 @@ async def _took_away(record: EnvironmentRecord, records: Records) -> bool:
 
 
 async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Backend) -> bool:
-    """Whether a stalled resident has not answered for as long as its lease; one that its engine paused is not."""
-    since = records.stalled_since(record.id)
-    if since is None or time.time() - since < record.options.get("lease", LEASE.value):
+    """Whether a stalled resident has not answered for as long as it may be unattended while something runs.
+
+    Its lease is not asked: it counts only while nobody is attached and nothing runs, which only the resident knows.
+    One that its engine paused is not overdue.
+    """
+    if records.stalled_for(record.id) < record.options.get("unattended", UNATTENDED.value):
         return False
     is_paused = getattr(backend, "is_paused", None)
     return is_paused is None or not await is_paused(record)

@@ -70,7 +70,7 @@ def link_to(backend: Backend, record: EnvironmentRecord, records: Records) -> Li
 
 
 class Stall:
-    """Remembers on this host that an environment does not answer, and has the janitor look when its lease is over."""
+    """Remembers on this host that an environment does not answer, and has the janitor look when that has lasted."""
 
     def __init__(self, records: Records, record: EnvironmentRecord, backend: Backend) -> None:
         self._records, self._record, self._backend = records, record, backend

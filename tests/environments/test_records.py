@@ -101,8 +101,8 @@ def test_whatever_a_record_says_only_its_own_is_named_by_it(changes: dict[str, o
 
 def test_a_record_that_cannot_be_looked_at_is_not_taken_for_missing(records: Records) -> None:
     records.make_directory("e-1")
-    (records.root / "e-1" / RECORD).mkdir()
-    with pytest.raises(OSError, match="directory"):
+    (records.root / "e-1" / RECORD).symlink_to(RECORD)
+    with pytest.raises(OSError, match="symbolic"):
         records.read("e-1")
 
 

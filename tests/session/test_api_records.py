@@ -62,6 +62,47 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind
     assert os.listdir(runtime_root()) in ([], ["janitor"])
 
 
+@pytest.mark.parametrize("kind", ["local", "docker"])
+async def test_a_missing_record_of_a_living_environment_gives_no_second_one(kind: str) -> None:
+    """Its resident writes it again where it has seen it; else the environment is damaged."""
+    options: dict[str, Any] = {}
+    if kind == "docker":
+        need_engine(kind)
+        options = {"image": need_variable("IMAGE_BASE")}
+    env = await hermetic.open(kind, task="missing", **options)
+    try:
+        await env.run("X=1")
+        path = runtime_root() / env.id / RECORD
+        path.unlink()
+        try:
+            async with hermetic.open(kind, task="missing", **options) as again:
+                assert (await again.run("echo $X")).output == "1\n"
+        except Unreachable as error:
+            assert error.state == "damaged"  # noqa: PT017
+            assert "it is missing" in str(error)  # noqa: PT017
+        assert (await env.run("echo $X")).output == "1\n"
+        path.unlink(missing_ok=True)
+        (pid,) = listeners(runtime_root() / env.id)
+        done = program("rm", "missing")
+        assert done.returncode == 0, done.stderr
+        await ended(pid)
+    finally:
+        await env.close()
+
+
+async def test_a_record_that_is_a_directory_is_damaged() -> None:
+    async with hermetic.open("local", task="folder", login=False) as env:
+        path = runtime_root() / env.id / RECORD
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(Unreachable, match="hermetic rm") as caught:
+            await hermetic.open("local", task="folder", login=False)
+        assert caught.value.state == "damaged"
+        for words in (["ps"], ["envs"], ["rm", "folder"]):
+            done = program(*words)
+            assert done.returncode == 0, done.stderr
+
+
 async def test_a_damaged_record_of_an_environment_that_is_gone_makes_room() -> None:
     env = await hermetic.open("local", task="harmed", login=False)
     info = await env.info()

@@ -10,7 +10,8 @@ from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
 from hermetic.environments import catalog
-from hermetic.environments.records import DamagedRecord, Records, runtime_root
+from hermetic.environments.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
+from hermetic.environments.unix_socket import is_listened_in
 from hermetic.fleet.garbage import end_damaged
 from hermetic.session.environment import forget
 from hermetic.session.opening import attach, attach_environment
@@ -58,6 +59,13 @@ async def _remove(records: Records, name: str) -> str:
         record = find_record(records, name)
     except DamagedRecord as error:
         return f"{name}: its record was damaged; {await end_damaged(records, error.environment)}"
+    except EnvironmentUnavailable:
+        id = name if is_id(name) else id_for_task(name)
+        async with records.lock(id):  # it may be being opened
+            has_record = records.find(name) is not None
+        if has_record or not await is_listened_in(records.root / id):
+            raise
+        return f"{name}: its record was missing; {await end_damaged(records, id)}"
     shown = record.task or record.id
     try:
         environment = await attach_environment(record.id, patience=0)

@@ -1,5 +1,6 @@
 """Opening environments and attaching to living ones."""
 
+import asyncio
 import importlib
 import os
 import secrets
@@ -21,13 +22,16 @@ from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
-from hermetic.environments.records import DamagedRecord, Records, id_for_task, new_id, runtime_root
+from hermetic.environments.records import RECORD, DamagedRecord, Records, id_for_task, new_id, runtime_root
 from hermetic.environments.starting import MOST_STDERR, is_scarce
 from hermetic.environments.unix_socket import is_listened_in
 from hermetic.link.archive import build_archive
 from hermetic.link.link import Link
 from hermetic.session.environment import Environment, end, forget
 from hermetic.session.reaching import link_to, reach, scarce
+
+REWRITTEN = 7.0  # seconds; a resident looks every 5 s whether its record is there, and writes it again if it knows it
+PAUSE = 0.1
 
 
 class LivesOtherwise(ConfigError):
@@ -131,7 +135,7 @@ async def open_environment(
     id = new_id() if task is None else id_for_task(task)
     is_watched = getattr(backend, "leaves_files", False)
     async with _no_bare_errors(), Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
-        if task is not None and (record := await _known(records, task)):
+        if task is not None and (record := await _known(records, task) or await _unrecorded(records, task)):
             living = await reach(record, records)
             if living is not None:
                 differing = [name for name in _differing(record, backend, options) if name not in tolerated]
@@ -196,6 +200,21 @@ async def _known(records: Records, task: str) -> EnvironmentRecord | None:
         if await is_listened_in(records.root / id_for_task(task)):
             raise
         return None
+
+
+async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
+    """The record that a resident without one has written again; None where nothing lives there. The lock is held.
+
+    Raises DamagedRecord where something lives there and writes none.
+    """
+    directory, until = records.root / id_for_task(task), time.monotonic() + REWRITTEN
+    while await is_listened_in(directory):
+        if record := await _known(records, task):
+            return record
+        if time.monotonic() > until:
+            raise DamagedRecord(directory / RECORD, "it is missing")
+        await asyncio.sleep(PAUSE)
+    return None
 
 
 @asynccontextmanager

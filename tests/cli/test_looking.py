@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 import hermetic
+from hermetic.cli.envs import _look, _state
 from tests.cli.program import as_json, running
 from tests.cli.program import hermetic as program
 
@@ -197,3 +200,18 @@ async def test_ps_and_envs_show_what_a_command_left_running() -> None:
         assert seen["info"]["processes"] == 1
         assert (await call("kill", result.log, "--in", "leaves"))[0] == 0
         assert len((await call("ps", "--in", "leaves"))[1].splitlines()) == 1
+
+
+async def test_an_environment_whose_engine_does_not_answer_is_alive_with_an_unknown_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unknown(environment: hermetic.Environment, spool_bytes: int | None) -> int:
+        raise hermetic.EnvironmentUnavailable("the engine does not answer")
+
+    monkeypatch.setattr("hermetic.cli.envs.disk_bytes", unknown)
+    async with hermetic.open("local", task="sized", login=False) as env:
+        [seen] = [seen for seen in await _look() if seen.place.record.id == env.id]
+        assert seen.info is not None
+        assert seen.disk is None
+        assert _state(seen) == "alive"
+        await env.close(remove=True)

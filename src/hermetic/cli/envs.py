@@ -53,9 +53,12 @@ async def _ask(place: Place) -> Seen:
         return Seen(place, None)
     try:
         info = await place.environment.info()
-        return Seen(place, info, await disk_bytes(place.environment, info.spool_bytes))
     except EnvironmentUnavailable:
         return Seen(place, None)
+    try:
+        return Seen(place, info, await disk_bytes(place.environment, info.spool_bytes))
+    except EnvironmentUnavailable:  # the engine does not answer; the resident did
+        return Seen(place, info)
 
 
 def _state(seen: Seen) -> str:

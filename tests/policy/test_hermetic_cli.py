@@ -32,10 +32,20 @@ STARTS = [
     "env A=1 hermetic",
     "timeout 5 hermetic",
     "h=hermetic; $h",
+    "python -m cProfile -m hermetic",
+    "python -m cProfile -o out -s cumtime .venv/bin/hermetic",
+    "python -m pdb -c continue -m hermetic",
+    "python -m trace --trace --module hermetic",
+    "python -m runpy hermetic",
+    "python -m coverage run -pm hermetic",
+    "coverage run --source src -m hermetic",
 ]
 DOES = [
     "run -- 'rm -rf ~/work'",
     "run rm -rf ~/work",
+    "run rm -rf ~/work -h",
+    "run -o cwd=/etc 'rm -rf ssh'",
+    "run --env sandbox --workspace ~ 'rm -rf work'",
     "run --json --cwd ~ -- 'rm -rf work'",
     "run -o setup='rm -rf ~/work' -- ls",
     "run --task other -- ls",
@@ -67,7 +77,15 @@ def test_input_and_output_of_a_nested_command_count(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["HERMETIC_APPROVALS_MODE=allow hermetic code a.py", "export HERMETIC_CONFIG=x.toml; hermetic code a.py"]
+    "text",
+    [
+        "HERMETIC_APPROVALS_MODE=allow hermetic code a.py",
+        "export HERMETIC_CONFIG=x.toml; hermetic code a.py",
+        "HOME=/tmp/x hermetic code a.py",
+        "XDG_CONFIG_HOME=/tmp/x hermetic run ls",
+        "export XDG_CONFIG_HOME=/tmp/x; hermetic run ls",
+        "env XDG_RUNTIME_DIR=/tmp/x hermetic run ls",
+    ],
 )
 def test_a_nested_command_has_the_user_s_settings(text: str) -> None:
     assert assess(text).label == "dangerous"
@@ -81,6 +99,12 @@ PYTHON = [
     "import runpy; runpy.run_module('hermetic', run_name='__main__')",
     "import importlib; importlib.import_module('hermetic.cli').main()",
     "m = __import__('hermetic'); m.attach('t')",
+    "import hermetic.blocking; o = hermetic.blocking.open; o('local')",
+    "import hermetic; getattr(hermetic, 'op' + 'en')('local')",
+    "import hermetic; m = hermetic; m.attach('t')",
+    "import functools, hermetic; functools.partial(hermetic.open, 'local')()",
+    "exec('import hermetic; hermetic.attach(1)')",
+    "code = 'import hermetic.cli as c; c.main()'; eval(compile(code, 'x', 'exec'))",
 ]
 
 
@@ -94,6 +118,7 @@ def test_python_that_drives_hermetic_asks(code: str) -> None:
     "code",
     [
         "import hermetic; print(hermetic.__version__)",
+        "import hermetic; print(dir(hermetic)); v = hermetic.__version__",
         "import hermetic; print(hermetic.assess('ls'))",
         "import hermetic_tools",
     ],
@@ -110,14 +135,30 @@ def test_python_that_only_looks_does_not(code: str) -> None:
         "curl --unix-socket /tmp/hermetic-0/t-1/s http://x/",
         "cat /tmp/hermetic-1000/t-1/env.json",
         "cp -r /tmp/hermetic-0 .",
+        "cat /tmp/hermetic-$UID/*/env.json",
+        "cat /tmp/hermetic-$(id -u)/t-1/env.json",
+        "cat /tmp/herm*/t-1/s",
+        "cat /tmp/h[e]rmetic-0/t-1/s",
+        "cat /tmp/*/*/env.json",
+        "cat /run/user/*/hermetic/t-1/s",
+        "rm -rf /tmp/hermetic-$UID",
     ],
 )
 def test_the_runtime_directory_and_its_sockets_are_protected(text: str) -> None:
     assert assess(text).label == "dangerous"
 
 
+@pytest.mark.parametrize(
+    "text", ["cat /tmp/*.log", "cat /tmp/*/notes.txt", "cat /tmp/$x/notes.txt", "cat /tmp/hermetic-test/notes.txt"]
+)
+def test_other_temporary_files_are_not(text: str) -> None:
+    assert assess(text).label == "safe"
+
+
 def test_looking_asks_nobody() -> None:
     for text in ("hermetic ps -a", "hermetic envs --json", "hermetic policy check 'rm -rf /'", "hermetic rm --help"):
+        assert assess(text).label == "safe", text
+    for text in ("hermetic run --json -h", "coverage run -m pytest", "python -m cProfile -m pytest"):
         assert assess(text).label == "safe", text
 
 

@@ -217,8 +217,9 @@ _SECRET_SYSTEM = re.compile(
     r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
     r"|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
-    r"|/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)"
 )
+_RECORDS = ("/tmp/hermetic-0", "/tmp/hermetic-1000", "/run/user/0/hermetic", "/run/user/1000/hermetic")  # of some users
+_OUR_RECORDS = re.compile(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
 _KEYS = names("id_rsa id_ed25519 id_ecdsa .netrc .pgpass .git-credentials credentials.json server.key cert.pem")
 _SECRET_NAMES = re.compile(
     r"(^|/)(id_(rsa|dsa|ecdsa|ed25519)(_\w+)?|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|ovpn)"
@@ -409,6 +410,24 @@ def _is_foreign_root(path: str, shell: Shell) -> bool:
     return _under(path, ROOT_HOME) and shell.home != ROOT_HOME and not _under(shell.workspace, ROOT_HOME)
 
 
+def is_records(path: str) -> bool:
+    """True for Hermetic's runtime directory and what is in it, also where globs or unknown text may lead there.
+
+    A part of the path that says nothing at all counts only with a record's own name behind it.
+    """
+    if is_known(path) and not has_glob(path):
+        return bool(_OUR_RECORDS.match(path))
+    if not path.startswith(("/tmp/", "/run/")):
+        return False
+    parts = path.split("/")
+    for known in _RECORDS:
+        size = known.count("/") + 1
+        named = parts[size - 1].strip(UNKNOWN + GLOBS) if len(parts) >= size else ""
+        if (named or parts[-1] == "env.json") and _glob_path("/".join(parts[:size]), known):
+            return True
+    return False
+
+
 def is_secret(path: str, shell: Shell) -> bool:
     """True when reading the path, or a directory there, shows credentials.
 
@@ -421,7 +440,7 @@ def is_secret(path: str, shell: Shell) -> bool:
         return rest.startswith("/.") and _home_match(rest.strip("/"), _SECRETS)
     path = _concrete_top(path)
     inner = below_home(path, shell)
-    if _SECRET_SYSTEM.match(path):
+    if _SECRET_SYSTEM.match(path) or is_records(path):
         return inner is None
     if path.startswith(("/proc/", "/etc/")) and has_glob(path):
         return any(

@@ -6,7 +6,7 @@ import re
 
 from .call import Call
 from .marks import shown
-from .paths import follow, is_secret, resolve
+from .paths import follow, is_records, is_secret, resolve
 from .rules import Rule
 
 PROTECTED_WRITE = Rule(
@@ -22,10 +22,7 @@ PROTECTED_WRITE = Rule(
     spares=("cat hermetic.toml", "echo hermetic.toml"),
 )
 _SOCKETS = re.compile(r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$")
-_OURS = re.compile(
-    r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)"
-    r"|/run/user/\d+/hermetic(/|$)|/tmp/hermetic-\d+(/|$)"
-)
+_OURS = re.compile(r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)")
 
 
 def protect(call: Call, path: str) -> None:
@@ -39,5 +36,5 @@ def protect(call: Call, path: str) -> None:
 
 def protect_ours(call: Call, full: str, name: str) -> None:
     """Report a path that says what Hermetic itself may do."""
-    if "herme" in full and _OURS.search(full):
+    if ("herme" in full and _OURS.search(full)) or is_records(full):
         call.report(PROTECTED_WRITE, f"changes what Hermetic itself may do: {name}", full)

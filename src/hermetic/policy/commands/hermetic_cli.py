@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.marks import is_known, shown
 from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import resolve
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
@@ -42,20 +44,24 @@ _LOOKS = names("ps logs envs policy config doctor version help")
 _VALUES = names("env image host user workspace option task timeout cwd calls")
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
-_SETTINGS = ("HERMETIC_", "HERMES_")
+# Variables that are settings, and those that say where settings and records are.
+_SETTINGS = re.compile(r"HERMETIC_|HERMES_|(HOME|XDG_(CONFIG|STATE|DATA)_HOME|XDG_RUNTIME_DIR|XDG_CONFIG_DIRS)$")
 # Names of the package that open nothing, and functions that import a module by its name.
 _HARMLESS_NAMES = frozenset(names("assess hidden_in Redactor Isolation Bounds ToolLimits KnownSecret load"))
 _LOADERS = frozenset(names("run_module import_module __import__ run_path"))
+_RUN_TEXT = frozenset(names("exec eval compile"))
+_SHOW = frozenset(names("print repr str dir help type id len hasattr isinstance"))
+MAX_NESTED = 3  # texts of code in each other
 
 
 def judge_hermetic(call: Call) -> str | None:
     """`hermetic VERB`: the command that it hands on, or what it does to environments."""
-    own = call.args[: call.args.index("--")] if "--" in call.args else call.args
     verb = call.args[0] if call.args else ""
-    if not verb or verb.startswith("-") or any(arg in ("--help", "-h") for arg in own):
+    options = parse_options(call.args[1:], "o", _VALUES, stop_early=verb == "run")  # its options stand before COMMAND
+    if not verb or verb.startswith("-") or options.has("help", "h"):
         return None
     if verb in _RUNS:
-        return _run(call, verb, parse_options(call.args[1:], "o", _VALUES))
+        return _run(call, verb, options)
     if verb not in _LOOKS:
         call.report(CONTROL, _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"))
     return None
@@ -63,14 +69,25 @@ def judge_hermetic(call: Call) -> str | None:
 
 def judge_import(call: Call, code: str) -> None:
     """Report Python that drives Hermetic itself: what it runs there passes another gate than this one, or none."""
-    if "hermetic" not in code:
-        return
-    try:
-        nodes = list(ast.walk(ast.parse(code)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what cannot be read is reported as that
-        return
-    if any(isinstance(node, ast.Call) and _drives(node, _imported(nodes)) for node in nodes):
+    if _drives_ours(code, MAX_NESTED):
         call.report(CONTROL, "drives Hermetic from Python")
+
+
+def _drives_ours(code: str, left: int) -> bool:
+    """Whether Python code uses more of Hermetic than what only looks, also in texts that it runs."""
+    if "hermetic" not in code:
+        return False
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what cannot be read is reported as that
+        return False
+    nodes = list(ast.walk(tree))
+    ours = _imported(nodes)
+    if any(isinstance(node, ast.Call) and _loads(node) for node in nodes) or _uses(tree, ours):
+        return True
+    runs_text = any(isinstance(node, ast.Name) and node.id in _RUN_TEXT for node in nodes)
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return runs_text and left > 0 and any(_drives_ours(text, left - 1) for text in texts)
 
 
 def _imported(nodes: list[ast.AST]) -> frozenset[str]:
@@ -83,17 +100,27 @@ def _imported(nodes: list[ast.AST]) -> frozenset[str]:
     return frozenset((alias.asname or alias.name).partition(".")[0] for alias in (*ours, *parts))
 
 
-def _drives(node: ast.Call, ours: frozenset[str]) -> bool:
-    function, path = node.func, list[str]()
-    while isinstance(function, ast.Attribute):
-        path.append(function.attr)
-        function = function.value
-    name = function.id if isinstance(function, ast.Name) else ""
-    if (path[0] if path else name) in _LOADERS:
-        return any(
-            isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value) for one in node.args
-        )
-    return name in ours and not (_HARMLESS_NAMES & {*path, name})
+def _loads(node: ast.Call) -> bool:
+    """Whether a call imports or runs Hermetic by its name."""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _LOADERS and any(
+        isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value) for one in node.args
+    )
+
+
+def _uses(node: ast.AST, ours: frozenset[str]) -> bool:
+    """Whether anything of Hermetic is called, or kept or passed on to be called under another name."""
+    path, root = list[str](), node
+    while isinstance(root, ast.Attribute):
+        path.append(root.attr)
+        root = root.value
+    if isinstance(root, ast.Name) and isinstance(node, ast.Attribute | ast.Name):
+        only_looks = _HARMLESS_NAMES & {*path, root.id} or (path and path[0].startswith("__"))
+        return root.id in ours and not only_looks
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SHOW:
+        return any(_uses(one, ours) for one in node.args if not isinstance(one, ast.Name | ast.Attribute))
+    return any(_uses(child, ours) for child in ast.iter_child_nodes(node))
 
 
 def _is_ours(module: str | None) -> bool:
@@ -102,9 +129,13 @@ def _is_ours(module: str | None) -> bool:
 
 def _run(call: Call, verb: str, options: Options) -> str | None:
     _environment(call, options)
-    call = call.moved(options.value("cwd"))
     kind, words = options.value("env") or "local", options.operands
     shell = call.shell.elsewhere() if kind == "ssh" or options.has("task") else call.shell.fork()
+    given = (option.partition("=") for option in options.values("o", "option"))
+    asked = [value.strip("\"'") for name, _, value in given if name == "cwd"]
+    for directory in (options.value("workspace"), *asked, options.value("cwd")):  # each as seen from the one before
+        if directory:
+            shell.cwd = resolve(directory, shell)
     if verb == "demo":
         return call.run(["bash"], shell=shell) if call.stdin is not None else None
     if verb == "code":
@@ -124,7 +155,7 @@ def _environment(call: Call, options: Options) -> None:
             run_code(call, value.strip("\"'"), "the setup of an environment")
         elif name not in _HARMLESS or not is_known(option):
             call.report(CONTROL, f"gives a new environment more than it has by default: {shown(option)}")
-    if setting := next((name for name in _changed(call) if name.startswith(_SETTINGS)), None):
+    if setting := next((name for name in _changed(call) if _SETTINGS.match(name)), None):
         call.report(CONTROL, f"changes what Hermetic itself may do: {setting}")
 
 

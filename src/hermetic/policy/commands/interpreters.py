@@ -18,6 +18,7 @@ from hermetic.policy.script_code import judge_code
 from hermetic.policy.tables import names
 
 from .hermetic_cli import judge_import
+from .python_runners import MODULES, run_other
 from .servers import serve_with
 from .unseen import DYNAMIC_CODE, REMOTE_CODE, execute
 
@@ -204,16 +205,17 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
         execute(call, own, "a module")
     if module == "code" and call.stdin is not None:
         judge_python(call, call.stdin)
-    if module in ("timeit", "trace", "cProfile", "profile", "pdb", "code", "runpy", "doctest"):
-        if module == "timeit":
-            judge_python(call, "\n".join(arg for arg in args if not arg.startswith("-")))
-        elif args:
-            for flag, value in itertools.pairwise(args):
-                if module == "pdb" and flag in ("-c", "--command"):
-                    judge_python(call, value.lstrip("!"))
-            paths = [arg for arg in args if not arg.startswith("-")]
-            return _file(call, paths[0], "python") if paths else None
+    if module == "timeit":
+        judge_python(call, "\n".join(arg for arg in args if not arg.startswith("-")))
         return None
+    if module in ("code", "doctest"):
+        paths = [arg for arg in args if not arg.startswith("-")]
+        return _file(call, paths[0], "python") if paths else None
+    if module in MODULES:
+        for flag, value in itertools.pairwise(args):
+            if module == "pdb" and flag in ("-c", "--command"):
+                judge_python(call, value.lstrip("!"))
+        return run_other(call, module, args)
     if module in ("zipfile", "tarfile", "zipapp") and args[:1] in (["-e"], ["--extract"]):
         for path in args[2:3]:
             write(call, path, tree=True)

@@ -81,13 +81,13 @@ def judge_pip(call: Call) -> str | None:
     """pip, uv, poetry, conda …"""
     text = " ".join(call.args)
     words = [arg for arg in call.args if not arg.startswith("-")]
+    if tool := _tool(call):
+        call.run(tool)
     if "--help" in call.args or "-h" in call.args:
         return None
     if call.name == "uv" and words[:1] == ["pip"]:
         words = words[1:]
     verb = words[0] if words else ""
-    if tool := _tool(call):
-        call.run(tool)
     index = re.search(
         (
             r"(?:-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--trusted-host|"

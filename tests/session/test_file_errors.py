@@ -2,11 +2,13 @@
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 import hermetic
+from hermetic.session.keeping import record_of
 from tests.environments.engines import need_engine
 from tests.environments.plugins import PLAIN, install
 from tests.environments.sandboxes import sandbox
@@ -27,6 +29,16 @@ async def test_an_error_has_the_number_and_the_name(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError) as missing:
             await env.patch("gone", "one", "two")
         assert missing.value.errno == errno.ENOENT
+
+
+async def test_what_is_no_file_is_refused_with_the_number_and_the_name(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        for path in ("/dev/full", str(tmp_path / "pipe")):
+            for content in ("x", b"x" * (2 << 20)):
+                with pytest.raises(PermissionError, match="a device, a socket or a pipe, not a file") as caught:
+                    await env.write_file(path, content)
+                assert (caught.value.errno, caught.value.filename) == (errno.EPERM, path)
 
 
 async def test_what_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
@@ -55,6 +67,9 @@ async def test_without_python_what_may_not_be_written_is_not_replaced(
     (tmp_path / "f").chmod(0o444)
     may = os.access(tmp_path / "f", os.W_OK)
     async with hermetic.open("plain", cwd=str(tmp_path)) as env:
+        with pytest.raises(PermissionError, match="a device, a socket or a pipe") as device:
+            await env.write_file("/dev/full", "two")
+        assert (device.value.errno, device.value.filename) == (errno.EACCES, "/dev/full")
         try:
             await env.write_file("f", "two")
         except PermissionError:
@@ -79,3 +94,19 @@ async def test_a_full_disk_is_told_by_its_number_and_a_full_spool_by_its_directo
         assert (result.exit_code, result.total_bytes) == (0, 9_000_000)
         assert any("/var/tmp of the container: No space left" in note for note in result.notes)
         assert (await env.run("head -c 100000 /dev/zero")).notes == ()
+
+
+async def test_a_command_that_finds_no_free_descriptor_says_what_to_do(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        assert (await env.run("true")).exit_code == 0
+        pid = record_of(env).pid
+        assert pid is not None
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), before[1]))
+        try:
+            result = await env.run("cat", stdin="x", separate=True)
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert isinstance(result.ending, hermetic.Lost), result
+        assert "Too many open files; end background processes" in result.ending.reason
+        assert (await env.run("echo on")).output == "on\n"

@@ -183,7 +183,7 @@ WRITE = (
 settle; unchanged
 m=${__h[8]} a=.hermetic-${__h[9]} c=1 o=
 if [[ -e ./$n ]]; then
-  [[ -f ./$n ]] || refuse "PermissionError $p is a device, a socket or a pipe, not a file: nothing was written"
+  [[ -f ./$n ]] || refuse "PermissionError it is a device, a socket or a pipe, not a file: nothing was written"
   [[ -w ./$n ]] || refuse 'PermissionError Permission denied'
   c=0 o=$(stat -c %u:%g "./$n")
   [[ $m ]] || m=$(stat -c %a "./$n")

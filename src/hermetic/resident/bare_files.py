@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     Shape = Callable[[Fields, str, bytes], "tuple[Fields, bytes] | None"]
 
 
+# The kernel's names for what a script refuses.
+_NUMBERS = {
+    "FileNotFoundError": "ENOENT",
+    "IsADirectoryError": "EISDIR",
+    "NotADirectoryError": "ENOTDIR",
+    "PermissionError": "EACCES",
+}
 HEAD_BYTES = 64  # of a file, that come before its lines
 
 
@@ -226,7 +233,8 @@ class FileWork:
         if kind == b"!":
             error, _, message = rest.partition(" ")
             said = message if error in ("NotPermitted", "FileChanged") else "%s: %s" % (self.path, message)
-            self.request.refuse(Refusal(error, said))
+            known = {"errno": _NUMBERS[error], "path": self.path} if error in _NUMBERS else {}
+            self.request.refuse(Refusal(error, said, **known))
             return
         try:
             size, mode, changed, signature, created, path = rest.split(" ", 5)

@@ -15,7 +15,6 @@ from . import fields as take
 from . import file_changes as changes
 from . import frames
 from .file_journal import CHANGING, DONE, WRITING, discard
-from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Change:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if self.old is not None and not stat.S_ISREG(self.old.st_mode):
             what = "a link; name the file it leads to" if stat.S_ISLNK(self.old.st_mode) else "no plain file"
-            raise Refusal("PermissionError", "%s is %s: nothing was changed" % (self.place.path, what))
+            raise PermissionError(errno.EPERM, "it is %s: nothing was changed" % what)
         if self.size is None:
             return
         if self.old is not None:

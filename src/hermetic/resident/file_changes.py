@@ -110,7 +110,7 @@ def write(place: Place, body: bytes, source: int | None, mode: int | None, expec
     old = check_expected(place, expect)
     if old is not None and not stat.S_ISREG(old.st_mode):
         what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
-        raise Refusal("PermissionError", "%s is %s, not a file: nothing was written" % (place.path, what))
+        raise PermissionError(errno.EPERM, "it is %s, not a file: nothing was written" % what)
     if old is not None:
         check_writable(place)
     aside = ".hermetic-%s" % os.urandom(8).hex()

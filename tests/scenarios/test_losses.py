@@ -64,6 +64,27 @@ async def test_a_process_that_the_model_saw_end_is_not_named_as_lost(tmp_path: P
         assert ended["session_id"] not in note
 
 
+async def test_a_process_that_kill_all_ended_is_not_named_as_lost(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        ended = await box.terminal("sleep 1000", background=True)
+        assert await box.toolbox.kill_all("t") == 1
+        await lose(box)
+        (note,) = (await box.call("read_file", path="/etc/hostname"))["notes"]
+        assert ended["session_id"] not in note
+
+
+async def test_what_a_foreground_command_left_running_is_named_as_lost(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        left = await box.terminal("sleep 1000 & echo left")
+        ended = await box.terminal("sleep 1001 & echo left")
+        await box.process("kill", ended["log"])
+        await box.process("poll", left["log"])
+        await lose(box)
+        (note,) = (await box.call("read_file", path="/etc/hostname"))["notes"]
+        assert f"{left['log']} (sleep 1000 & echo left)" in note
+        assert ended["log"] not in note
+
+
 async def test_the_call_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         environment = await box.toolbox.fleet.get("t")
@@ -73,6 +94,7 @@ async def test_the_call_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) ->
         answer = await calling
         assert (answer["exit_code"], answer["status"], answer["ending"]) == (-1, "error", "lost")
         assert "The next call starts a new environment" in answer["error"]
+        assert "open a new one" not in json.dumps(answer)
         assert "notes" in await box.terminal("true")
 
 
@@ -102,6 +124,7 @@ async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_t
         kill_resident(environment)
         answer = await waiting
         assert "The next call starts a new environment" in answer["error"], answer
+        assert "open a new one" not in answer["error"]
 
 
 @everywhere

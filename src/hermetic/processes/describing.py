@@ -20,6 +20,9 @@ KILLED_HERE = "process.kill"
 async def listing(task: Task, environment: Environment) -> Fields:
     """What runs there and what has ended; where that is too much, the newest, and rather what runs."""
     all = [info for info in await environment.processes() if _is_listed(info)]
+    for info in all:
+        if info.left:
+            task.history.started(info.id, task.show(info.command, ""))
     by_age = sorted(all, key=lambda info: (info.is_running, info.started))
     newest = sorted(by_age[-LISTED_BY_TOOL.value :], key=lambda info: info.started)
     shown = await asyncio.gather(*(_listed(task, environment, info.id) for info in newest))

@@ -76,7 +76,7 @@ async def _poll(asked: Asked) -> Fields:
     answer = described(asked.task, info)
     if info.ending is None:
         answer["waiting_for_input"] = status.waiting_for_input
-    else:
+    if not info.is_running:
         asked.task.history.ended(info.id)
     cursor = asked.arguments.cursor
     if cursor is None:
@@ -153,8 +153,9 @@ async def _final(asked: Asked, characters: int) -> Fields:
     """How it is doing and the end of its output; an end that is told here is not told again."""
     await asked.process.status()
     info = asked.process.info
-    if info.ending is not None:
+    if not info.is_running:
         asked.task.history.ended(info.id)
+    if info.ending is not None:
         await asked.task.watcher.told(asked.process)
     shown = await tail(asked.process, characters, asked.task.show)
     return described(asked.task, info) | {"output": shown, "cursor": info.out}

@@ -1,6 +1,7 @@
 """The terminal tool: what a model asks for, run in the task's place, and the answer it gets."""
 
 import asyncio
+import contextlib
 import secrets
 from functools import partial
 from typing import Any
@@ -9,7 +10,13 @@ import msgspec
 
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
-from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    NotPermitted,
+    UnknownProcess,
+)
 from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import Wishes, write_wishes
 from hermetic.contract.tool import Fields, Tool
@@ -55,6 +62,7 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
         answer = await _foreground(task, asked, environment, attempts)
         if answer.get("ending") == "lost" and activity_of(environment).is_over:
             answer["error"] += f"; {AFTER_LOSS}"
+            answer.pop("notes", None)  # they say the same to those who open environments themselves
         if desk is not None:
             answer |= told(before, desk)
         if hint := sudo_hint(asked.command, answer["output"], is_answered=desk is not None):
@@ -87,9 +95,19 @@ async def _foreground(task: Task, asked: TerminalArguments, environment: Environ
         answer["timeout_note"] = note
     if hint := foreground_hint(asked.command):
         answer["hint"] = hint
+        if not asked.outside:
+            await _note_left(task, environment, answer["log"])
     if task.has_outside and not asked.outside and (hint := sandbox_hint(answer["exit_code"], answer["output"])):
         answer["hint"] = hint
     return answer
+
+
+async def _note_left(task: Task, environment: Environment, log: str) -> None:
+    """What a command has left running is lost with the environment as any process of the task is."""
+    with contextlib.suppress(UnknownProcess, EnvironmentUnavailable):
+        info = (await environment.process(log)).info
+        if info.left:
+            task.history.started(info.id, task.show(info.command, ""))
 
 
 def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:

@@ -39,6 +39,7 @@ from hermetic.files.read import read_file_tool
 from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Fleet, Use, backend_for_new, directory_elsewhere, is_lost, serve_tools
+from hermetic.link.link import ResidentGone
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.results import keep
 from hermetic.processes.tool import process_tool
@@ -220,7 +221,10 @@ class Tools:
         if not (running := await self.running(task_id, since=since)):
             return 0
         async with self._place(task_id) as environment:
-            return sum(await asyncio.gather(*(self._kill(environment, id) for id in running)))
+            killed = await asyncio.gather(*(self._kill(environment, id) for id in running))
+        for id in running:
+            self._histories.of(task_id).ended(id)
+        return sum(killed)
 
     async def _kill(self, environment: Environment, id: str) -> bool:
         """False when it ended by itself and is forgotten."""
@@ -275,7 +279,8 @@ class Tools:
             return _failed(f"the environment cannot be used on this machine: {error}", status="disabled")
         if isinstance(error, Unreachable) or not is_lost(self._fleet, task.id):
             return _failed(f"the environment is not available: {error}")
-        return _failed(f"the environment was lost during this call: {error}; {AFTER_LOSS}")
+        why = error.reason if isinstance(error, ResidentGone) else error
+        return _failed(f"the environment was lost during this call: {why}; {AFTER_LOSS}")
 
     def _task(self, task_id: str, *, is_scripted: bool = False) -> Task:
         return Task(

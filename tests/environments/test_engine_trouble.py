@@ -36,7 +36,7 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("hanging")
 async def test_an_engine_that_never_answers_is_reported_in_time() -> None:
     began = time.monotonic()
-    with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; start it, or set DOCKER_HOST"):
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; restart it, or set DOCKER_HOST"):
         await hermetic.open("docker", image="whatever")
     assert time.monotonic() - began < MOST_SECONDS
     assert os.listdir(runtime_root()) in ([], ["janitor"])

@@ -27,6 +27,8 @@ async def test_an_image_that_is_missing_is_said_first(kind: str) -> None:
     said = str(caught.value)
     assert said.startswith(f"the image {image!r} is not on this machine and could not be pulled; check its name")
     assert f"pull {image}" in said
+    assert "--help" not in said
+    assert "connection refused" in said.partition("The engine said: ")[2]
 
 
 SAYS_NO = "#!/bin/sh\necho 'permission denied while trying to connect' >&2\nexit 1\n"
@@ -69,6 +71,19 @@ async def test_an_engine_that_does_not_answer_is_said_first(tmp_path: Path) -> N
     found = await Client(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}).trouble()
     assert found is not None
     assert found.startswith(f"the engine behind {program} does not answer; start it, or set DOCKER_HOST. It said: perm")
+
+
+async def test_an_engine_that_hangs_is_to_be_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermetic.environments.container_client.ANSWER_SECONDS", 0.5)
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    client = Client(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
+    found = await client.diagnosis()
+    assert found is not None
+    assert found.advice == "restart it, or set DOCKER_HOST"
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="restart it, then try again"):
+        await client.run("ps", seconds=0.5)
 
 
 def test_doctor_advises_each_thing_once(

@@ -1,5 +1,7 @@
 """Records that are damaged or changed: no second environment beside a living one, and nothing of others is removed."""
 
+import asyncio
+import errno
 import os
 import signal
 from pathlib import Path
@@ -115,6 +117,29 @@ async def test_a_damaged_record_of_an_environment_that_is_gone_makes_room() -> N
     async with hermetic.open("local", task="harmed", login=False) as new:
         assert (await new.run("echo new")).output == "new\n"
         await new.close(remove=True)
+
+
+async def test_a_full_disk_under_the_records_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Records, record: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Records, "write", full)
+    with pytest.raises(hermetic.EnvironmentUnavailable, match="HERMETIC_RUNTIME_DIR") as caught:
+        await hermetic.open("local", login=False)
+    assert str(runtime_root()) in str(caught.value)
+
+
+async def test_gc_says_what_could_not_be_asked() -> None:
+    async with hermetic.open("local", task="held", login=False) as env:
+        pid = (await env.info()).pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            done = await asyncio.to_thread(program, "gc")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert done.returncode == 0
+        assert b"hermetic rm held" in done.stderr
+        await env.close(remove=True)
 
 
 async def test_rm_of_a_changed_record_removes_nothing_that_is_not_its_own(tmp_path: Path) -> None:

@@ -37,8 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{one.what:12} {one_line(one.name, 160)}")
     for problem in problems:
         complain(problem, UNREACHABLE)
-    return UNREACHABLE if problems else 0
+    return UNREACHABLE if problems and arguments.ids else 0
 
 
 async def _collect(records: Records, ids: list[str]) -> tuple[list[Removed], list[str]]:
-    return await collect_some(records, ids) if ids else (await collect(records), [])
+    if ids:
+        return await collect_some(records, ids)
+    problems: list[str] = []
+    return await collect(records, problems), problems

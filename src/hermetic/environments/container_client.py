@@ -19,6 +19,7 @@ ANSWER_SECONDS = 12.0  # for what an engine does at once
 REMOVAL_SECONDS = 25.0
 MOST_OUTPUT = 1 << 24  # bytes of one answer
 LOOK_SECONDS = 2.0  # before a removal that tells nothing is asked about again
+HANGS = "the engine does not answer; restart it, then try again"
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 
@@ -119,7 +120,7 @@ class Client:
                 return Answer(code, said, said_in(errors))
             except TimeoutError:
                 raise EnvironmentUnavailable(
-                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: the engine does not answer"
+                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
                 ) from None
             except OSError as error:
                 if is_scarce(error):
@@ -198,7 +199,8 @@ class Client:
         if closed := self._closed_socket():
             problem = f"you may not use {self.program}: {closed} is closed to your user"
             return Diagnosis(problem, "join the group that owns it (usually docker), then log in again", said)
-        return Diagnosis(f"the engine behind {self.program} does not answer", "start it, or set DOCKER_HOST", said)
+        advice = "restart it, or set DOCKER_HOST" if HANGS in said else "start it, or set DOCKER_HOST"
+        return Diagnosis(f"the engine behind {self.program} does not answer", advice, said)
 
     def _closed_socket(self) -> str | None:
         """The engine's socket on this machine, where it is there and this user may not write to it."""

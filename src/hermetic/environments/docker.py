@@ -331,7 +331,7 @@ class Start:
         if not lacking and not await self.client.has_image(image):
             raise EnvironmentUnavailable(
                 f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "
-                f"or get it first: {self.client.program} pull {image}. The engine said: {_last_line(said)}"
+                f"or get it first: {self.client.program} pull {image}. The engine said: {reason_in(said)}"
             ) from error
         if not lacking:
             raise error
@@ -347,8 +347,11 @@ class Start:
         self.sees_host = False
 
 
-def _last_line(said: str) -> str:
-    return (said.strip().splitlines() or ["nothing"])[-1]
+def reason_in(said: str) -> str:
+    """The last line of an engine's complaint that says what is wrong, not where to read about the command."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
+    wrong = [line for line in lines if "error" in line.lower()]
+    return (wrong or lines or ["nothing"])[-1]
 
 
 async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:

@@ -22,10 +22,13 @@ from hermetic.session.reaching import reach
 LOCK = ".lock"
 
 
-async def collect(records: Records) -> list[Removed]:
-    """Takes it away; what is held by somebody's lock, or answers, or cannot be asked now, is left alone."""
+async def collect(records: Records, problems: list[str] | None = None) -> list[Removed]:
+    """Takes it away; what is held by somebody's lock, or answers, or cannot be asked now, is left alone.
+
+    `problems` gets why environments could not be asked.
+    """
     return [
-        *[removed async for removed in _environments(records)],
+        *[removed async for removed in _environments(records, problems=problems)],
         *[removed async for removed in _directories(records)],
         *[removed async for removed in _places(records)],
         *[removed async for removed in _spools(records)],

@@ -1,6 +1,7 @@
 """Opening environments and attaching to living ones."""
 
 import asyncio
+import errno
 import importlib
 import os
 import secrets
@@ -22,7 +23,16 @@ from hermetic.environments import catalog
 from hermetic.environments.file_lock import at_rest
 from hermetic.environments.janitor import Watch
 from hermetic.environments.private import spool_base
-from hermetic.environments.records import RECORD, DamagedRecord, Records, id_for_task, new_id, runtime_root
+from hermetic.environments.records import (
+    RECORD,
+    SETTING,
+    DamagedRecord,
+    Records,
+    id_for_task,
+    new_id,
+    runtime_path,
+    runtime_root,
+)
 from hermetic.environments.starting import MOST_STDERR, is_scarce
 from hermetic.environments.unix_socket import is_listened_in
 from hermetic.link.archive import build_archive
@@ -32,6 +42,7 @@ from hermetic.session.reaching import link_to, reach, scarce
 
 REWRITTEN = 7.0  # seconds; a resident looks every 5 s whether its record is there, and writes it again if it knows it
 PAUSE = 0.1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LivesOtherwise(ConfigError):
@@ -219,12 +230,17 @@ async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
 
 @asynccontextmanager
 async def _no_bare_errors() -> AsyncIterator[None]:
-    """An opener that has run out of descriptors or memory is told so by a typed error."""
+    """An opener that has run out of descriptors, memory or disk space is told so by a typed error."""
     try:
         yield
     except OSError as error:
         if problem := scarce(error):
             raise problem from error
+        if error.errno in NO_SPACE:
+            path = error.filename or str(runtime_path())
+            setting = SETTING if path.startswith(str(runtime_path())) else "HERMETIC_SPOOL_DIR"
+            advice = f"free some there, or set {setting} to a directory elsewhere"
+            raise EnvironmentUnavailable(f"no room at {path}: {error.strerror}; {advice}") from error
         raise
 
 
@@ -292,7 +308,7 @@ async def _first_link(backend: Backend, record: EnvironmentRecord, records: Reco
         await link.close()
         await backend.remove(record)
         forget(record, records)
-        if isinstance(error, OSError) and not is_scarce(error):
+        if isinstance(error, OSError) and not is_scarce(error) and error.errno not in NO_SPACE:
             raise EnvironmentUnavailable(
                 f"the new resident cannot be reached: {error}", environment=record.id
             ) from error

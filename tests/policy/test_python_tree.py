@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermetic.policy import examine_python
+from hermetic.policy import assess, examine_python
 
 BOMB = "__import__('shutil').rmtree('/')"
 # Texts that hold every kind of node that Python has. What a name means here does not matter.
@@ -163,3 +163,62 @@ def test_ordinary_code_hides_nothing(text: str) -> None:
 )
 def test_everyday_code_is_not_asked_about(text: str) -> None:
     assert examine_python(text).verdict.label != "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pathlib\npathlib.os.system('rm -rf /etc')",
+        "from shutil import os as o\no.system('rm -rf /etc')",
+        "import random\nrandom._os.system('rm -rf /etc')",
+        "import glob\nglob.glob('*')\nglob.os.remove('/etc/passwd')",
+        "import os.path\nos.path.os.system('rm -rf /etc')",
+        "import importlib\nx = importlib.util.module()\nx.os.system('rm -rf /etc')",
+        "import multiprocessing, shutil\nmultiprocessing.Process(target=shutil.rmtree, args=('/etc',)).start()",
+        "import multiprocessing, shutil\nmultiprocessing.Pool().starmap(shutil.rmtree, [('/etc',)])",
+        "import asyncio, os\nasyncio.get_event_loop().run_in_executor(None, os.remove, '/etc/passwd')",
+        "import shutil\nsorted(['/etc'], key=shutil.rmtree)",
+        "import shutil\nx = ['/etc']\nx.sort(key=shutil.rmtree)",
+        "import shutil\nmax(['/etc'], key=shutil.rmtree)",
+        "import os, lib\nlib.call(callback=os.system)",
+        "import shutil, lib\nlib.call({'a': shutil.rmtree})",
+        "import pathlib, lib\nlib.call(pathlib.Path('/etc/passwd').unlink)",
+        "import shutil\nshutil.rmtree.__call__('/etc')",
+        "import os\ngetattr(os, 'system').__call__.__call__('rm -rf /etc')",
+        "import operator, os\noperator.attrgetter('system')(os)('rm -rf /etc')",
+        "import operator, pathlib\noperator.attrgetter('os.system')(pathlib)('rm -rf /etc')",
+        "import operator, shutil\noperator.methodcaller('rmtree', '/etc')(shutil)",
+        "import operator, shutil\noperator.call(shutil.rmtree, '/etc')",
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import shutil; shutil.rmtree(\"/etc\")'])",
+    ],
+)
+def test_a_function_is_known_however_it_is_reached(text: str) -> None:
+    assert examine_python(text).verdict.label == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pytest'])",
+        "import subprocess\nfrom sys import executable\nsubprocess.check_call([executable, '-m', 'pytest', '-q'])",
+        "import os\nprint(sorted(os.listdir('.'), key=os.path.getmtime))",
+        "import subprocess\nprint(subprocess.run, isinstance(x, subprocess.Popen))",
+        "import subprocess\nfrom typing import cast\np = cast(subprocess.Popen, x)",
+        "import subprocess\nfrom unittest.mock import Mock\nMock(spec=subprocess.Popen)",
+        "import platform\nprint(platform.os.name, platform.sys.version)",
+        "import operator\nprint(sorted(x, key=operator.attrgetter('name')), operator.methodcaller('lower')('A'))",
+        "print(args.os.lower())",
+    ],
+)
+def test_what_only_looks_at_functions_and_modules_is_safe(text: str) -> None:
+    assert examine_python(text).verdict.label == "safe"
+
+
+def test_the_interpreter_itself_is_judged_as_python() -> None:
+    text = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pytest'])"
+    assert examine_python(text).verdict.label == assess("python -m pytest").label == "safe"
+
+
+def test_files_that_a_cleanup_deletes_are_those_it_is_given() -> None:
+    text = "import shutil, lib\nlib.add_cleanup(shutil.rmtree, 'build')"
+    assert examine_python(text).verdict.label == examine_python("import shutil\nshutil.rmtree('build')").verdict.label

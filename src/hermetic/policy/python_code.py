@@ -19,10 +19,12 @@ from .paths import resolve
 from .python_files import UNHANDLED, FileCalls
 from .python_folding import TooLarge
 from .python_libraries import library_call, loads_unseen
+from .python_pure import CALLERS
 from .python_values import (
     UNKNOWN,
     Bound,
     Class,
+    Getter,
     Instance,
     Method,
     Name,
@@ -142,18 +144,17 @@ class _Walker(FileCalls):
                 ways = [[*args[:at], one, *args[at + 1 :]] for one in arg.values]
                 return one_of([self.invoke(function, way, keywords) for way in ways])
         if isinstance(function, Bound):
+            if function.attr == "sort":
+                self._hand_over(function.attr, args, keywords)
             return self._bound(function, args, keywords)
+        if isinstance(function, Getter):
+            return self._taken(function, args)
+        if isinstance(function, Name | Obj):
+            self._hand_over(str(function) if isinstance(function, Name) else function.call, args, keywords)
         if isinstance(function, Name):
             return self._named(str(function), args, keywords)
         if isinstance(function, Obj) and function is not UNKNOWN:
-            if function.call.rpartition(".")[2] in (
-                "submit",
-                "apply",
-                "map",
-                "apply_async",
-                "call_soon",
-                "run_in_executor",
-            ):
+            if function.call.rpartition(".")[2] in CALLERS:
                 self._callback(args, keywords)
             if "." not in function.call:
                 self._unknown_call(args)
@@ -161,6 +162,13 @@ class _Walker(FileCalls):
         if function is not None:
             self._unknown_call(args)
         return UNKNOWN
+
+    def _taken(self, getter: Getter, args: list[Value]) -> Value:
+        """What operator.attrgetter or operator.methodcaller gives for an object."""
+        found = args[0] if args else UNKNOWN
+        for attr in getter.attr.split("."):
+            found = self.attribute(found, attr)
+        return found if getter.args is None else self.invoke(found, getter.args, getter.keywords)
 
     def _of_class(self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A class makes an object; an object may be called itself."""
@@ -188,6 +196,10 @@ class _Walker(FileCalls):
             return Obj("output", text=LOCAL)
         if name == "operator.methodcaller" and args and text_of(args[0]) in ("system", "popen"):
             return self._shell(args[1] if len(args) > 1 else UNKNOWN)
+        if name in ("operator.attrgetter", "operator.methodcaller") and isinstance(first, str) and is_plain(first):
+            return Getter(first, args[1:], keywords) if name.endswith("methodcaller") else Getter(first)
+        if name == "operator.call" and args:
+            return self.invoke(first, args[1:], keywords)
         if name.startswith(("posix.", "nt.")):
             name = "os." + name.partition(".")[2]
         if name in ("__import__", "importlib.import_module", "importlib.__import__"):
@@ -242,6 +254,7 @@ types.FunctionType runpy.run_module
         if name in ("os.fork", "multiprocessing.Process", "os.forkpty"):
             if self.loop:
                 self.call.report(FORK_BOMB, "starts processes without end")
+            self._callback(args, keywords)
             return UNKNOWN
         if name in ("os.getenv", "os.environ.get"):
             return self._environment(first)

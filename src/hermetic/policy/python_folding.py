@@ -17,6 +17,7 @@ from .python_values import (
     UNKNOWN,
     Bound,
     Class,
+    Getter,
     Instance,
     Method,
     Name,
@@ -36,6 +37,12 @@ from .python_values import (
 MAX_NODES = 12_000
 MAX_REPEATED = 10_000  # characters of a text times a number
 _WIDE = re.compile(r"\d{4}")
+# Modules that other modules import: reached by way of those, they are the same.
+_MODULES = frozenset(
+    {"os", "posix", "subprocess", "shutil", "sys", "builtins", "importlib", "pty", "ctypes", "pathlib"}
+)
+_INTERPRETER = "/usr/bin/python3"  # for sys.executable, wherever that is
+_THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes of a function that are called as it is
 _ENDLESS = ("iter", "itertools.count", "itertools.repeat", "itertools.cycle")
 
 
@@ -143,13 +150,18 @@ class Folding:
             return one_of(self.attribute(one, attr) for one in base.values if one is not None)
         if isinstance(base, Instance | Class):
             return self._member(base, attr)
+        if attr in _THEMSELVES and isinstance(base, Name | Bound | Method | Getter):
+            return base
         if isinstance(base, Name):
             return self._of_module(base, attr)
         if isinstance(base, Obj):
             if base.path is not None and attr in ("parent", "parents"):
                 return Obj("Path", (base.path.rstrip("/").rpartition("/")[0] or "/"), "")
             found = Obj(f"{base.call}.{attr}", base.path, base.text)
-            return one_of([found, *self._assigned(attr), *(Method(one, base) for one in self.methods.get(attr, ()))])
+            module = [Name(attr.lstrip("_"))] if attr.lstrip("_") in _MODULES else []
+            return one_of(
+                [found, *module, *self._assigned(attr), *(Method(one, base) for one in self.methods.get(attr, ()))]
+            )
         if isinstance(base, str | bytes | list | dict):
             return Bound(base, attr)
         return one_of([Obj("method:" + attr), *self._assigned(attr)])
@@ -177,6 +189,8 @@ class Folding:
             return Obj("stdin", text=self.call.input())
         if full == "sys.argv":
             return Obj("sys.argv", text=UNSET)
+        if (shared := shared_by_modules(base, attr)) is not None:
+            return one_of([shared, *self._assigned(attr)])
         if base.startswith("__builtins__") or base == "builtins":
             return Name(attr)
         return one_of([Name(full), *self._assigned(attr)])
@@ -342,6 +356,13 @@ class Folding:
     def invoke(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
         """What a call gives, after what it does was judged."""
         raise NotImplementedError
+
+
+def shared_by_modules(module: str, attr: str) -> Name | str | None:
+    """What a name of a module is, where modules have it from elsewhere; None for a name of its own."""
+    if f"{module}.{attr}" == "sys.executable":
+        return _INTERPRETER
+    return Name(attr.lstrip("_")) if attr.lstrip("_") in _MODULES else None
 
 
 def is_endless(values: Value) -> bool:

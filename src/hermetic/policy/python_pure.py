@@ -13,10 +13,12 @@ from .marks import DECODED, is_plain, unknown_like
 from .python_folding import has_wide_field
 from .python_statements import Statements
 from .python_values import (
+    MAX_CHOICES,
     MAX_ITEMS,
     UNKNOWN,
     Bound,
     Class,
+    Getter,
     Instance,
     Method,
     Name,
@@ -24,11 +26,35 @@ from .python_values import (
     OneOf,
     Value,
     bounded,
+    choices,
     decode_text,
     element_of,
     marks_of,
     text_of,
 )
+
+# Functions that harm by their arguments: handed over, they are called with arguments that are not known.
+_HARMFUL = re.compile(
+    r"(os|posix|nt)\.(system|popen|remove|unlink|rmdir|removedirs|kill|killpg|truncate|(exec|spawn|posix_spawn)\w*)"
+    r"|subprocess\.(run|call|check_call|check_output|Popen|getoutput|getstatusoutput)|commands\.getoutput"
+    r"|asyncio\.create_subprocess_\w+|shutil\.rmtree|send2trash\.send2trash|pty\.spawn|(builtins\.)?(exec|eval)"
+)
+_HARMFUL_METHODS = ("unlink", "rmdir", "rmtree")  # of a path
+# Callees that call what they are given with known arguments, which is judged there.
+CALLERS = names(
+    """
+map filter reduce partial submit Thread Timer Process call_soon apply apply_async starmap run_in_executor register
+"""
+)
+# Callees that only look at what they are given, and parameters that do.
+_LOOKERS = names(
+    """
+print repr str type id callable hash isinstance issubclass hasattr help dir bool len vars getattr setattr delattr
+cast TypeVar NewType super create_autospec wraps update_wrapper signature getsource getdoc getfile exec eval compile
+"""
+)
+_LOOKING = ("", "builtins", "typing", "inspect", "functools", "unittest", "mock")  # modules of theirs
+_LOOKED_AT = ("spec", "spec_set", "bound", "autospec")
 
 
 class Computing(Statements):
@@ -136,11 +162,7 @@ zfill
                 return Obj("iter")
             if name.startswith("shlex.split") and isinstance(first, str):
                 return list(first.split())
-            if last in names(
-                """
-filter reduce partial submit Thread Timer call_soon apply starmap run_in_executor register
-"""
-            ):
+            if last in CALLERS:
                 self._callback(args, keywords)
         except (ValueError, TypeError, binascii.Error, LookupError, UnicodeError, OverflowError):
             return Obj("?", text=DECODED)
@@ -152,10 +174,52 @@ filter reduce partial submit Thread Timer call_soon apply starmap run_in_executo
         return Obj(name, None, decoded + "".join(marks_of(arg) for arg in [*args, *keywords.values()]))
 
     def _callback(self, args: list[Value], keywords: dict[str, Value]) -> None:
-        target = keywords.get("target", args[0] if args else None)
-        given = keywords.get("args", args[1:])
-        if isinstance(target, Name | OneOf | Method | Class | Instance):
+        """Judge the function that is given to a callee which calls it with the arguments behind it."""
+        called = (Name, OneOf, Method, Class, Instance, Getter)
+        at = next((at for at, arg in enumerate(args) if isinstance(arg, called)), len(args))
+        target = keywords.get("target", args[at] if at < len(args) else None)
+        given = keywords.get("args", args[at + 1 :])
+        if isinstance(target, called):
             self.invoke(target, given if isinstance(given, list) else [], {})
+
+    def _hand_over(self, callee: str, args: list[Value], keywords: dict[str, Value]) -> None:
+        """Judge the harmful functions among the arguments of a foreign callee, which may call them."""
+        root, _, last = callee.rpartition(".")
+        if last in _LOOKERS and root.split(".")[0] in _LOOKING:
+            return
+        given = keywords.get("args")
+        behind: list[Value] = given if isinstance(given, list) and given else [UNKNOWN]
+        placed = [] if last in CALLERS else [(arg, args[at + 1 : at + 9]) for at, arg in enumerate(args)]
+        named = [(value, behind) for name, value in keywords.items() if name not in ("target", *_LOOKED_AT)]
+        for value, rest in [*placed, *named]:
+            for one in self._harmful_in(value):
+                if isinstance(one, Name):
+                    self._named(str(one), rest or [UNKNOWN], {})
+                elif isinstance(one, Obj):
+                    self._method(one, [], {})
+
+    def _harmful_in(self, value: Value) -> list[Value]:
+        """The harmful functions that a value is, or holds; some of them, where they are many."""
+        found: list[Value] = []
+        for one in choices(value):
+            inner = list(one if isinstance(one, list) else one.values() if isinstance(one, dict) else [one])
+            self.call.machine.spend(len(inner) // 16)
+            found += [item for item in inner if _is_harmful(item)]
+        return found[:MAX_CHOICES]
+
+    def _named(self, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """What a call of a function by its dotted name gives."""
+        raise NotImplementedError
+
+    def _method(self, function: Obj, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """What a call of a method of such an object gives."""
+        raise NotImplementedError
+
+
+def _is_harmful(value: Value) -> bool:
+    if isinstance(value, Obj) and value.path is not None:
+        return value.call.rpartition(".")[2] in _HARMFUL_METHODS
+    return isinstance(value, Name) and _HARMFUL.fullmatch(value) is not None
 
 
 def _result_size(base: str | bytes, attr: str, args: list[Value]) -> int:

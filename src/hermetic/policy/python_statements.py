@@ -11,7 +11,7 @@ import ast
 from hermetic.policy.tables import names
 
 from .call import Call
-from .python_folding import Folding, is_endless
+from .python_folding import Folding, is_endless, shared_by_modules
 from .python_values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -46,7 +46,8 @@ class Statements(Folding):
         for alias in node.names:
             if alias.name == "*":
                 self._star(node.module or "")
-            self.names[alias.asname or alias.name] = Name(f"{node.module}.{alias.name}")
+            found = shared_by_modules(node.module or "", alias.name) if not node.level else None
+            self.names[alias.asname or alias.name] = Name(f"{node.module}.{alias.name}") if found is None else found
         return None
 
     def _star(self, module: str) -> None:

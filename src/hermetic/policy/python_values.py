@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from .budget import MAX_TEXT
 from .marks import DECODED, UNSET, marks_in
 
-Value = object  # str, bytes, int, float, bool, None, list, dict, Name, Obj, Bound, OneOf, Class, Instance, Method
+Value = (
+    object  # str, bytes, int, float, bool, None, list, dict, Name, Obj, Bound, OneOf, Class, Instance, Method, Getter
+)
 
 MAX_ITEMS = 2_000  # of a list or dict, with all that is in its items
 MAX_CHOICES = 8
@@ -77,6 +79,15 @@ class Method:
 
     def __init__(self, function: Name, owner: Value) -> None:
         self.function, self.owner = function, owner
+
+
+class Getter:
+    """A function that takes an attribute of an object by a dotted name, and calls it where there are arguments."""
+
+    __slots__ = ("args", "attr", "keywords")
+
+    def __init__(self, attr: str, args: list[Value] | None = None, keywords: dict[str, Value] | None = None) -> None:
+        self.attr, self.args, self.keywords = attr, args, keywords or {}
 
 
 def one_of(values: Iterable[Value]) -> Value:

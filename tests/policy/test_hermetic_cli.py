@@ -39,6 +39,8 @@ STARTS = [
     "python -m runpy hermetic",
     "python -m coverage run -pm hermetic",
     "coverage run --source src -m hermetic",
+    "python -m debugpy --listen 5678 -m hermetic",
+    "python -m IPython -m hermetic --",
 ]
 DOES = [
     "run -- 'rm -rf ~/work'",

@@ -181,3 +181,19 @@ def test_what_is_assigned_to_a_nameref_is_assigned_to_its_target(text: str) -> N
 def test_the_end_of_a_pipeline_and_a_callback_may_run_in_the_shell_itself(text: str) -> None:
     assert label(text) == "dangerous"
     assert label("T=z; echo /etc/x | read T; rm -rf $T") == "caution"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd /etc || cd ~/project; rm -rf x",
+        "cd /etc; false && cd ~/project; rm -rf x",
+        "cd /etc; while false; do cd ~/project; done; rm -rf x",
+        "cd /etc; for i in $X; do cd ~/project; done; rm -rf x",
+        "T=/etc/x; for i in $X; do T=z; done; rm -rf $T",
+        "shopt -s expand_aliases; alias g='T=/etc/x'\nT=z\ng\nrm -rf $T",
+        "shopt -s expand_aliases; alias g='cd /etc'\ng\nrm -rf x",
+    ],
+)
+def test_what_may_not_have_run_has_not_moved_the_shell_for_certain(text: str) -> None:
+    assert label(text) == "dangerous"

@@ -13,7 +13,7 @@ from .syntax import If, Node, Seq
 MAX_WORLDS = 8
 
 
-def join(shell: Shell, ends: Sequence[Shell], *, places: bool = True) -> None:
+def join(shell: Shell, ends: Sequence[Shell]) -> None:
     """Make `shell` what it may be after any of the ends; a variable they disagree on keeps every value it may have."""
     for name in _differing(shell, ends):
         values = _distinct(value for end in ends for value in _values(end, name))
@@ -35,9 +35,8 @@ def join(shell: Shell, ends: Sequence[Shell], *, places: bool = True) -> None:
         shell.positional = [UNSET]
     else:
         shell.positional = ends[0].positional
-    if places:
-        cwds = {end.cwd for end in ends}
-        shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
+    cwds = {end.cwd for end in ends}
+    shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
 
 
 def undecided(shell: Shell) -> dict[str, tuple[Value, ...]]:

@@ -111,7 +111,7 @@ def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
     else:
         out = _until_settled(machine, shell, lambda: once(stdin))
     machine.endless -= endless
-    join(shell, [shell.fork(), before], places=False)
+    join(shell, [shell.fork(), before])
     return out
 
 
@@ -141,9 +141,13 @@ def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Fo
         values = list(shell.positional) if shell.positional is not None else [UNSET]
     else:
         values = folder.fields(node.words)
-    return joined(
+    before = shell.fork()
+    out = joined(
         [once(value) if is_plain(value) else _until_settled(machine, shell, partial(once, value)) for value in values]
     )
+    if not any(map(is_plain, values)):  # there may be none
+        join(shell, [shell.fork(), before])
+    return out
 
 
 def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:

@@ -176,7 +176,7 @@ class Evaluator(Budget):
             text = self.node(node, shell, stdin)
             self.forking -= background
             if operator not in ("&&", "||") and skipped:
-                join(shell, [shell.fork(), *skipped], places=False)
+                join(shell, [shell.fork(), *skipped])
                 skipped.clear()
             if after == "||" and out and out[-1] and text:
                 out[-1], text = "", either([out[-1], text])
@@ -281,7 +281,14 @@ class Evaluator(Budget):
             alias = self._alias(node, shell)
             if alias is not None:
                 # Whether a shell follows aliases depends on its options: judged both ways.
-                self._aliased(alias, shell.fork(), stdin)
+                followed = shell.fork()
+                self._aliased(alias, followed, stdin)
+                output = self._run_words(node, shell, stdin)
+                join(shell, [shell.fork(), followed])
+                return output
+        return self._run_words(node, shell, stdin)
+
+    def _run_words(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         folder = Folder(self, shell)
         argv = self._argv(node, shell, folder)
         env: dict[str, str] = {}

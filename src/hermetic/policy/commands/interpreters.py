@@ -199,7 +199,7 @@ pip pipx venv ensurepip poetry pytest ansible uv conda twine
     if module in ("http.server", "SimpleHTTPServer", "uploadserver", "pyftpdlib", "twisted"):
         serve_with("python", call, args)
     if module in ("debugpy", "jupyter", "notebook", "jupyterlab"):
-        return call.run([module, *args])
+        call.run([module, *args])
     own = call.shell.files.get(resolve(module.replace(".", "/") + ".py", call.shell))
     if own is not None and NET in own:
         execute(call, own, "a module")

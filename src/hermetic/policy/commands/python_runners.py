@@ -14,6 +14,8 @@ _VALUES = {
     "trace": names("-f -C -R --file --coverdir --ignore-module --ignore-dir"),
     "coverage": names("--rcfile --source --source-pkgs --omit --include --data-file --context --concurrency --debug"),
     "runpy": (),
+    "debugpy": names("--listen --connect --log-to --adapter-access-token --configure-subProcess --pid"),
+    "IPython": names("--profile --ipython-dir --colors"),
     "viztracer": names("-o --output_file --tracer_entries --max_stack_depth --include_files --exclude_files"),
     "pyinstrument": names("-o -r -i -p --outfile --renderer --interval --show --hide --load --render-option"),
     "scalene": names("--outfile --profile-interval --cpu-sampling-rate --profile-only --profile-exclude"),
@@ -29,6 +31,8 @@ def run_other(call: Call, runner: str, args: list[str]) -> str | None:
     """Evaluate the module or script that a runner is given behind its own options."""
     if runner == "runpy":
         return call.run(["python3", "-m", *args])
+    if runner == "IPython" and "--" in args:  # stands between its own options and those of the module
+        args = [*args[: args.index("--")], *args[args.index("--") + 1 :]]
     if runner == "coverage":
         if args[:1] != ["run"]:
             return None

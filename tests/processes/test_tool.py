@@ -207,6 +207,16 @@ async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path, kind: str) 
         assert looks[0]["screen"][-2:] == ["end", ""]
 
 
+async def test_a_screen_that_is_not_drawn_from_all_output_says_so(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        fill = "for ((i = 0; i < 300; i++)); do printf '\\033#8'; done; echo end; sleep 1000"
+        id = (await box.terminal(fill, background=True, pty=True))["session_id"]
+        await box.process("resize", id, rows=250, cols=400)
+        await box.process("wait_for", id, data="end", timeout=20)
+        assert "last part" in (await box.process("screen", id))["screen_note"]
+        assert "screen_note" not in await box.process("screen", id)
+
+
 async def test_more_processes_at_once_than_are_remembered(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         started = [await box.terminal(f"echo {number}", background=True) for number in range(HANDLES.value + 10)]

@@ -240,6 +240,7 @@ async def _screen(asked: Asked) -> Fields:
     return described(asked.task, asked.process.info) | {
         "screen": asked.task.show.screen(shown, asked.process.info.command), "rows": shown.rows, "cols": shown.cols,
         "cursor": {"row": shown.cursor[0], "col": shown.cursor[1]}, "alternate": shown.alternate,
+        **({"screen_note": shown.note} if shown.note else {}),
     }  # fmt: skip
 
 

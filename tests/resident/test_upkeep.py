@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 
 import hermetic
 from hermetic import ExecutionError, Exited
+from hermetic.resident import upkeep
 from hermetic.resident.main import ErrorLog
 from hermetic.resident.session import Session
 from tests.environments.engines import need_engine
@@ -244,3 +245,31 @@ def test_the_reason_that_a_command_has_no_standby_is_remembered(kind: int) -> No
     Session._cover(session, lane)
     assert not session.covered
     assert session.shortage == os.strerror(kind)
+
+
+def test_where_no_directory_can_be_made_the_resident_ends_once_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is lost then says why, and callers open another environment."""
+    monkeypatch.setattr(upkeep, "OTHER_BASES", (str(tmp_path / "none"),))
+    base = tmp_path / "base"
+    (base / "own").mkdir(parents=True)
+    later: list[Callable[[], None]] = []
+    running: list[str] = []
+    ends: list[float] = []
+    resident: Any = SimpleNamespace(
+        directory=str(base / "own"), channel_directory=str(base / "own"), id="e-1", sessions={}, running=lambda: running
+    )
+    loop = SimpleNamespace(call_later=lambda seconds, call: later.append(call))
+    life: Any = SimpleNamespace(loop=loop, ending=False, guardian=None, end=lambda grace, done: ends.append(grace))
+    server: Any = None
+    kept = upkeep.Upkeep(resident, life, server)
+    shutil.rmtree(base / "own")
+    base.chmod(0o777)  # not ours alone: nothing is made anew there
+    later.clear()
+    for runs in (["job"], []):
+        running[:] = runs
+        with pytest.raises(OSError, match="no other can be made"):
+            kept.regain()
+        later.pop()()
+        assert bool(ends) is not bool(runs)

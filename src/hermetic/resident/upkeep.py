@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 5.0
 RECORD = "env.json"  # what the host remembers of this environment, where its directory is on the same machine
 RECORD_BYTES = 1 << 20
+END_SECONDS = 1.0
+LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
 OTHER_BASES = ("/dev/shm", "/tmp", "/var/tmp")
+
+
+class NoDirectory(OSError):
+    """No directory can be made for the channels, and none will be."""
 
 
 class Upkeep:
@@ -68,7 +74,16 @@ class Upkeep:
             os.symlink("/dev/null", probe)
             os.unlink(probe)
         except FileNotFoundError:
-            self._move_channels()
+            try:
+                self._move_channels()
+            except NoDirectory:
+                self.life.loop.call_later(END_SECONDS, self._end)  # its answers go out first
+                raise
+
+    def _end(self) -> None:
+        """No session can have a shell any more: once nothing runs, callers are to open another environment."""
+        if not self.resident.running():
+            self.life.end(0.25, lambda: None)
 
     def _make_directory(self) -> None:
         before = os.umask(0o077)
@@ -117,17 +132,17 @@ class Upkeep:
 
 def _another_directory(id: str) -> str:
     """A new one for ourselves alone. Raises OSError."""
-    problems = []
+    problems: list[OSError] = []
     for base in OTHER_BASES:
         path = "%s/hermetic-%s.%s" % (base, id, os.urandom(4).hex())
         try:
             os.mkdir(path, 0o700)
             return path
         except OSError as error:
-            problems.append(str(error))
-    raise OSError(
-        errno.ENOENT, "the environment's directory was removed, and no other can be made: " + "; ".join(problems)
-    )
+            problems.append(error)
+    kind = NoDirectory if all(problem.errno in LASTING for problem in problems) else OSError
+    said = "; ".join(map(str, problems))
+    raise kind(errno.ENOENT, "the environment's directory was removed, and no other can be made: " + said)
 
 
 def _write(path: str, data: bytes) -> None:

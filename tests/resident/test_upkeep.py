@@ -15,6 +15,8 @@ import pytest
 
 import hermetic
 from hermetic import ExecutionError, Exited
+from hermetic.environments.records import Records
+from hermetic.environments.unix_socket import listeners
 from hermetic.resident import upkeep
 from hermetic.resident.main import ErrorLog
 from hermetic.resident.session import Session
@@ -204,6 +206,26 @@ def test_what_cannot_be_written_to_the_error_log_is_lost(tmp_path: Path) -> None
     assert "ValueError: ours" in (tmp_path / "removed" / "log").read_text()
 
 
+async def all_wait(directory: Path) -> None:
+    """The same of two sessions in a container or sandbox, where the channels have another path."""
+    record = Records(directory.parent).read(directory.name)
+    assert record is not None
+    (resident,) = listeners(directory)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            shells = shells_below(resident)
+            if len(shells) >= 4 and all(has_open(pid, f"/{record.resident}-") for pid in shells):
+                return
+            await asyncio.sleep(0.02)
+
+
+def has_open(pid: int, name: str) -> bool:
+    try:
+        return any(name in os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
 @pytest.mark.parametrize("kind", ["docker", "podman", "sandbox"])
 async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, tmp_path: Path) -> None:
     """It is mounted from this host: once it is removed here, nothing can be made in it there."""
@@ -219,6 +241,7 @@ async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, 
         await environment.run("export KEPT=1")
         other = environment.session("other")
         await other.run("OTHER=2")
+        await all_wait(directory_of(task))
         shutil.rmtree(directory_of(task))
         for number in range(5):
             result = await environment.run("echo $KEPT $MORE; MORE=$((MORE + 1))")

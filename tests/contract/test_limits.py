@@ -137,6 +137,7 @@ NOT_LIMITS = {
     "scripts.REQUEST_BYTES": "more than any request of ours has",
     "scripts.SHIMS": "how many are remembered: a matter of speed",
     "server.PAUSE_SECONDS": "a pause, while the system is out of descriptors",
+    "upkeep.END_SECONDS": "for answers to go out before the end",
     "upkeep.LOOK_SECONDS": "a pause between two looks",
     "upkeep.RECORD_BYTES": "more than any record has",
     "resident.EVENT_BYTES": "a part of what the kernel's pipes hold",

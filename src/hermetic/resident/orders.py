@@ -7,7 +7,8 @@ program is many such lines. A turn without an order does nothing: a shell that c
 All that a shell keeps of ours is one array, `__h`:
 0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
-13 the shell's name in reports, 14 its channel, 15 the code of plain orders.
+13 the shell's name in reports, 14 its channel, 15 the code of plain orders,
+16 the number of an earlier order.
 
 Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
 can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
@@ -161,10 +162,11 @@ class Orders:
     def _program(self, inner: int) -> bytes:
         """Lines, then lines that read lines: some ten thousand turns, after which it begins anew inside of itself."""
         again = (
-            b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
+            b"((__h!=7&&__h&&${__h[__h]:+1}0&&__h[1]!=__h[16]&&((__h[16]=__h[1])||1)))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors are 3, 8, 9 and 15. Without an order, or with an empty one, a shell ends and does not spin.
+        # Selectors are 3, 8, 9 and 15. A shell without an order, with an empty one, or with the one that it had some
+        # thousand turns ago ends and does not spin.
         return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
 
     def _codes(self) -> tuple[bytes, bytes, bytes]:

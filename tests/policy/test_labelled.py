@@ -28,4 +28,4 @@ def test_verdicts_agree_with_the_labels(path: Path) -> None:
     for category, (caught, of) in result.by_category.items():
         assert caught >= of * 0.93 if of >= 30 else caught >= of - 1, category
     assert result.p50_ms < 10  # the target is 1 ms; a busy machine has tenfold slack
-    assert result.p99_ms < 100
+    assert result.p99_ms < 50

@@ -8,7 +8,7 @@ from .job import Drain, Job
 from .lean import pattern
 from .leftovers import job_of
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
-from .shell import INLINE_BYTES, in_memory
+from .shell import INLINE_BYTES, in_memory, sealed
 from .tree import children
 
 TYPE_CHECKING = False
@@ -153,7 +153,7 @@ class Command(Job):
         return self._long_order(code, verb)
 
     def _long_order(self, code: bytes, verb: bytes) -> tuple[bytes, ...]:
-        return long_order(self.number, self._keep(in_memory(self.resident.orders.whole(code))), verb)
+        return long_order(self.number, self._keep(sealed(self.resident.orders.whole(code))), verb)
 
     def take_traps(self) -> dict[bytes, bytes] | None:
         """The traps that its text has left, as its shell told them; None where it was not asked or told none."""

@@ -7,7 +7,7 @@ import os
 from . import traps
 from .loop import Waiters
 from .orders import Told, long_order, quote, read_told_traps, short_order
-from .shell import Shell, in_memory
+from .shell import Shell, in_memory, sealed
 from .tree import is_gone
 
 TYPE_CHECKING = False
@@ -159,14 +159,18 @@ class Flock:
         opened: list[int] = []
 
         def told(alive: bool) -> None:
-            data = os.pread(opened[0], os.fstat(opened[0]).st_size, 0) if alive else None
+            if not alive:
+                self.resident.held.add(opened)
+                answer(None)
+                return
+            data = os.pread(opened[0], os.fstat(opened[0]).st_size, 0)
             for fd in opened:
                 os.close(fd)
             answer(data)
 
         try:
             opened.append(in_memory(b""))
-            opened.append(in_memory(self.resident.orders.whole(code(opened[0]))))
+            opened.append(sealed(self.resident.orders.whole(code(opened[0]))))
             shell.send(*long_order(number, opened[1], verb))
         except OSError:
             for fd in opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .orders import STATE
-from .shell import in_memory
+from .shell import sealed
 from .state import reload_text
 from .tree import is_reaped
 
@@ -65,7 +65,7 @@ class Move:
             if text is None:
                 self._fail()
                 return
-            self.state_fd = in_memory(text)
+            self.state_fd = sealed(text)
             self.shell = self.session.spawn(False, self.state_fd)
             self.shell.held_traps, self.shell.statuses = self.lane.held_traps, self.lane.statuses
         except OSError:  # no descriptors, no process, no directory

@@ -7,13 +7,13 @@ program is many such lines. A turn without an order does nothing: a shell that c
 All that a shell keeps of ours is one array, `__h`:
 0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
-13 the shell's name in reports, 14 its channel, 15 the code of plain orders,
-16 the number of an earlier order.
+13 the shell's name in reports, 14 its channel, 15 the code of plain orders.
 
 Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
 can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
 must not reach what is read back: the answer of a shell is written by a subshell in POSIX mode, where no function can
-stand in for `trap`, `unset`, `exec` and `export`, after its traps and traces have been switched off.
+stand in for `trap`, `unset`, `exec` and `export`, after its traps and traces have been switched off. An expansion that
+assigns (`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the arithmetic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 
 from .lean import pattern
-from .shell import in_memory, write_all
+from .shell import sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,9 +53,14 @@ def quote(data: bytes) -> bytes:
     return b"'" + data.replace(b"'", b"'\\''") + b"'"
 
 
+def is_unclosed(text: bytes) -> bool:
+    """Whether a text may end inside of `$(`. bash 5.2 then writes in front of its line buffer, and aborts later."""
+    return text.count(b"(") > text.count(b")")
+
+
 def can_be_followed(text: bytes) -> bool:
     """Whether a line behind a text is a line of its own: not part of a here-document, not the rest of a command."""
-    is_closed = text.count(b"(") <= text.count(b")") and text.count(b"case") <= text.count(b"esac")
+    is_closed = not is_unclosed(text) and text.count(b"case") <= text.count(b"esac")
     return is_closed and b"<<" not in text and _OPEN_END.search(text) is None
 
 
@@ -148,25 +153,24 @@ class Orders:
     def __init__(self, path: str, events: int, resident_id: str, mark_base: int) -> None:
         self.path, self.events, self.id = b"", events, resident_id.encode()
         self.mark_base = mark_base
-        self.inner_fd = in_memory(_TURN * INNER_LINES)
-        self.program_fd = in_memory(b"")
+        self.inner_fd = sealed(_TURN * INNER_LINES)
+        self.program_fd = os.dup(self.inner_fd)  # its number is part of its text
         self.move(path)
 
     def move(self, path: str) -> None:
         """Shells find our descriptors there from now on, the lines of their program among them."""
         self.path = os.fsencode(path)
-        os.ftruncate(self.program_fd, 0)
-        os.lseek(self.program_fd, 0, os.SEEK_SET)
-        write_all(self.program_fd, self._program(self.inner_fd))
+        program = sealed(self._program(self.inner_fd))
+        os.dup2(program, self.program_fd, inheritable=False)
+        os.close(program)
 
     def _program(self, inner: int) -> bytes:
         """Lines, then lines that read lines: some ten thousand turns, after which it begins anew inside of itself."""
         again = (
-            b"((__h!=7&&__h&&${__h[__h]:+1}0&&__h[1]!=__h[16]&&((__h[16]=__h[1])||1)))&&"
+            b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors are 3, 8, 9 and 15. A shell without an order, with an empty one, or with the one that it had some
-        # thousand turns ago ends and does not spin.
+        # Selectors are 3, 8, 9 and 15. A shell without an order, or with an empty one, ends and does not spin.
         return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
 
     def _codes(self) -> tuple[bytes, bytes, bytes]:
@@ -174,12 +178,12 @@ class Orders:
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Marks what the text starts; its last argument is what `$_` was.
         mark = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
-        short = mark + b'\\builtin eval "${__h[3]}${__h:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
+        short = mark + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
             quote(b"\n" + _SAVE),
             self.path,
         )
         plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
-        plain += b'\\builtin eval "${__h[3]}${__h:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
+        plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
         return long, short + self._end, plain + self._end
 
     @property
@@ -327,7 +331,7 @@ class Run:
             [
                 b"\\command exec %s" % self.redirections,
                 b"( \\builtin exit %d )" % status,
-                b'\\builtin eval "${__h:LINENO=1,0:0}"%s' % quote(body),
+                b'\\builtin eval "${__h[13]:LINENO=1,0:0}"%s' % quote(body),
                 b"{ \\builtin set +x; } 2>/dev/null",
                 b"\\command exec </dev/null >/dev/null 2>&1",
             ]
@@ -367,7 +371,7 @@ class Run:
             prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
         is_shown = b"v" in shell.flags  # as it is read
         save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
-        return b'%s;%s\\builtin %seval %s"${__h[3]}${__h:LINENO=%d,%s:0}"%s %s' % (
+        return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (
             restore,
             assignments(self.order.env) + b" " if self.order.env else b"",
             b"command " if self.order.env else b"",

@@ -22,6 +22,7 @@ from .room import ProcessRoom
 from .scripts import Order as ScriptOrder
 from .scripts import Scripts
 from .session import Session
+from .shell import HeldDescriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Resident:
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.orders = Orders(self.descriptors_path, self.events_in, self.id, self.marks.base)
+        self.held = HeldDescriptors()
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
         self.pipes = SparePipe()

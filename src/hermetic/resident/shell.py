@@ -13,7 +13,7 @@ import fcntl
 import os
 import struct
 
-from .lean import signal
+from .lean import deque, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,15 +22,43 @@ if TYPE_CHECKING:
     from .command import Command
 
 FIONREAD = 0x541B
+F_ADD_SEALS, ALL_SEALS = 1033, 15  # against further seals, shrinking, growing and writing
+HELD_DESCRIPTORS = 64
 INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a pipe byte by byte
 
 
 def in_memory(data: bytes) -> int:
     """A descriptor of a file without a name; each opening by path starts at byte 0."""
-    fd = os.memfd_create("hermetic", os.MFD_CLOEXEC)
+    fd = os.memfd_create("hermetic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     write_all(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def sealed(data: bytes) -> int:
+    """The same for text that a shell evaluates: no process can change it, not even through /proc."""
+    fd = in_memory(data)
+    try:
+        fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)
+    except OSError:  # a kernel without seals
+        pass
+    return fd
+
+
+class HeldDescriptors:
+    """Descriptors of orders whose shell died before it answered.
+
+    A subshell of that shell may outlive it and open them by number a moment later. So the numbers stay taken, or it
+    would truncate the file that has got the number since: the text of another order, or another command's output.
+    """
+
+    def __init__(self) -> None:
+        self.fds: deque[int] = deque()
+
+    def add(self, fds: list[int]) -> None:
+        self.fds.extend(fds)
+        while len(self.fds) > HELD_DESCRIPTORS:
+            os.close(self.fds.popleft())
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -80,7 +80,7 @@ def test_held_descriptors_are_bounded() -> None:
     for fd in held.fds:
         os.close(fd)
     for fd in fds[:2]:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
 
 

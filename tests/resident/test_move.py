@@ -60,3 +60,16 @@ def test_a_very_long_text_makes_a_session_move() -> None:
         said, output = client.run("echo ${#X} $Y; echo $$")
         assert output.split()[:2] == [b"1000000", b"2"]
         assert int(output.split()[2]) != first
+
+
+def test_a_text_that_ends_inside_a_substitution_costs_no_later_command() -> None:
+    """bash 5.2 damages its memory then, and aborts when it reads a longer line."""
+    with running() as resident, resident.client() as client:
+        client.run("X=kept; f() { echo fn; }; cd /usr")
+        for length in (10, 100, 300, 1000, 3000, 9000):
+            first = client.run("echo $$")[1]
+            said, _ = client.run(f"Y={length}\necho $(echo")
+            assert said["ending"] != ["exited", 0]
+            said, output = client.run(f"echo $X $Y $PWD; f; : {'x' * length}")
+            assert (said["ending"], output) == (["exited", 0], b"kept %d /usr\nfn\n" % length), said
+            assert client.run("echo $$")[1] != first

@@ -18,7 +18,7 @@ from .job import advised, ending_of
 from .lean import deque, signal
 from .loop import Waiters
 from .move import Move
-from .orders import short_order
+from .orders import is_unclosed, short_order
 from .parallel import FRESH, PARALLEL, ParallelShells
 from .process import spawn_bash
 from .standing import has_null_input, nearest_living, standing
@@ -59,7 +59,7 @@ class Session:
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.definitions = Definitions(self)
-        self.closed = self.move_soon = False
+        self.closed = self.move_soon = self.must_move = False
         self.move: Move | None = None
         self.handed = 0  # commands given to the lane so far
         self.first = FirstShell(self)
@@ -69,8 +69,8 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        busy = any(shell.command is not None for shell in self.flock.shells.values())
-        return not (busy or self.waiting or self.parallel.coming)
+        is_busy = any(shell.command for shell in self.flock.shells.values())
+        return not (is_busy or self.waiting or self.parallel.coming)
 
     @property
     def is_starting(self) -> bool:
@@ -136,9 +136,8 @@ class Session:
         while self.waiting and not self.closed:
             if self.lane is None and not self._promote():
                 return
-            if self.lane is None or self.lane.pid is None or self.is_starting:
-                return
-            if self.move is not None and self.move.must:
+            is_moving = self.move is not None and self.move.must
+            if self.lane is None or self.lane.pid is None or self.is_starting or is_moving:
                 return
             if self.waiting[0].order.is_stale(self.exports.changes):
                 self.waiting.popleft().conclude(["lost", STALE])
@@ -301,7 +300,8 @@ class Session:
         if not command.is_plain:
             self.covered = self.has_null_input = False
             self.exports.changed()
-        self.move_soon = self.move_soon or len(command.text) > LARGE_TEXT_BYTES
+        self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
+        self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_TEXT_BYTES
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
         self._settle()
@@ -318,7 +318,7 @@ class Session:
             self.loop.call_before_sleep(self._look_at_input)  # the next command need not wait for it
         # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
         if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
-            self.move = Move(self, lane, must=False)
+            self.move = Move(self, lane, self.must_move)
         if not self.covered:
             if self.resident.sweeps:
                 self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
@@ -414,7 +414,7 @@ class Session:
         self.advance()
 
     def _wait_again(self, command: Command) -> None:
-        """Its shell died before it read the order: bytes left in the channel show it. So it is not run twice."""
+        """Its shell died before it read the order: bytes left in the channel show it, so it is not run twice."""
         command.shell = None
         self.waiting.appendleft(command)
 
@@ -471,7 +471,7 @@ class Session:
     # -- moving to a fresh bash
     def move_over(self, shell: Shell | None) -> None:
         """An attempt to move has ended; with a shell, that is the lane now."""
-        self.move = None
+        self.move, self.must_move = None, False
         if shell is not None:
             self.move_soon = False
             for other in list(self.flock.shells.values()):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,24 @@ async def test_a_cancelled_build_leaves_nothing_and_lets_the_next_one_build(work
     async with asyncio.timeout(30):
         await waiting
     assert (workshop.builds, len(workshop.left())) == (2, 1)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_build_cancelled_while_it_starts_leaves_nothing(workshop: Workshop, turns: int) -> None:
+    """The event loop turns a few times, then falls behind the builder, as on a busy machine."""
+    workshop.hold()
+    building = asyncio.create_task(find_sif(workshop.program, "docker://debian:12"))
+    while not (workshop.cache / "hermetic").exists():
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    deadline = time.monotonic() + 0.2
+    while not workshop.builds and time.monotonic() < deadline:  # it may not have come to the start of a builder
+        time.sleep(0.005)  # noqa: ASYNC251
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert workshop.left() == []
 
 
 async def test_a_builder_killed_by_sigkill_leaves_a_build_that_the_next_one_waits_for(workshop: Workshop) -> None:

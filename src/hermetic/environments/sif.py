@@ -125,17 +125,20 @@ async def _build(program: str, address: str, sif: Path, lock: int) -> None:
     work.mkdir(mode=0o700)
     environ = {**os.environ, "APPTAINER_TMPDIR": str(work), "SINGULARITY_TMPDIR": str(work)}
     command = [program, "build", "--force", str(part), address]
-    process = await asyncio.create_subprocess_exec(
+    # A task of its own: cancelled half-way, asyncio kills the shell alone and leaves what that has started.
+    starting = asyncio.create_task(asyncio.create_subprocess_exec(
         "/bin/sh", "-c", BUILDER, "sh", str(part), str(work), str(sif), *command,
         stdin=lock, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environ,
         start_new_session=True,
-    )  # fmt: skip
+    ))  # fmt: skip
     said: list[str] = []
     try:
         async with asyncio.timeout(BUILD.value):
+            process = await asyncio.shield(starting)
             await _tell(process, said)
             code = await process.wait()
     except BaseException as error:
+        process = await starting
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

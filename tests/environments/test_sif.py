@@ -132,7 +132,7 @@ async def test_a_build_cancelled_while_it_starts_leaves_nothing(workshop: Worksh
     """The event loop turns a few times, then falls behind the builder, as on a busy machine."""
     workshop.hold()
     building = asyncio.create_task(find_sif(workshop.program, "docker://debian:12"))
-    while not (workshop.cache / "hermetic").exists():
+    while not (workshop.cache / "hermetic").exists():  # noqa: ASYNC110
         await asyncio.sleep(0)
     for _ in range(turns):
         await asyncio.sleep(0)

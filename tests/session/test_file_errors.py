@@ -1,8 +1,11 @@
 """Errors of files: the kernel's own number and the file's name, also of what is full or may not be written."""
 
+import contextlib
 import errno
+import itertools
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -97,16 +100,48 @@ async def test_a_full_disk_is_told_by_its_number_and_a_full_spool_by_its_directo
 
 
 async def test_a_command_that_finds_no_free_descriptor_says_what_to_do(tmp_path: Path) -> None:
+    """Whichever step of its start finds none: the turns leave the resident more and more of them."""
     async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         assert (await env.run("true")).exit_code == 0
         pid = record_of(env).pid
         assert pid is not None
-        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), before[1]))
-        try:
-            result = await env.run("cat", stdin="x", separate=True)
-        finally:
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-        assert isinstance(result.ending, hermetic.Lost), result
-        assert "Too many open files; end background processes" in result.ending.reason
+        refused = 0
+        for free in (0, 0, 0, *range(1, 12)):  # a command that has just ended still gives some back
+            with descriptors_left(pid, free):
+                result = await env.run("cat", stdin="x", separate=True)
+            if isinstance(result.ending, hermetic.Lost):
+                assert "Too many open files; end background processes" in result.ending.reason, result
+                refused += 1
+            else:
+                assert result.output == "x", result
+        assert refused, result
+        assert result.exit_code == 0, result
         assert (await env.run("echo on")).output == "on\n"
+
+
+async def test_a_process_that_finds_no_free_descriptor_says_what_to_do(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        process = await env.start(["true"])  # from now on the variables are known, and are not asked for again
+        assert await process.wait(60) == hermetic.Exited(0)
+        pid = record_of(env).pid
+        assert pid is not None
+        for call in (env.start(["cat"]), env.run(["cat"], stdin="x", separate=True)):
+            with (
+                descriptors_left(pid, 0),
+                pytest.raises(hermetic.EnvironmentUnavailable, match="Too many open files; end"),
+            ):
+                await call
+        assert (await env.run(["echo", "on"])).output == "on\n"
+
+
+@contextlib.contextmanager
+def descriptors_left(pid: int, free: int) -> Iterator[None]:
+    """Leaves a process this many descriptors to open."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    limit = next(itertools.islice((number for number in itertools.count() if number not in taken), free, None))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)

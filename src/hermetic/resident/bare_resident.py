@@ -12,6 +12,7 @@ from . import tree
 from .bare_jobs import BareCommand, BareProcess, Start
 from .bare_keeper import BareSweep, Keeper
 from .bare_session import BareSession, State
+from .job import advised
 from .orders import assignments
 from .resident import Refusal, Resident
 
@@ -122,7 +123,7 @@ class BareResident(Resident):
                     launch_options["stdin"] == "pipe",
                 )
             except OSError as error:
-                refuse("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
+                refuse("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
                 return
             job.tag = launch_options["tag"]
             self.coming[job_id] = job
@@ -143,7 +144,7 @@ class BareResident(Resident):
         if callbacks is None:
             job.end(0, ["cancelled"])  # nobody wants it any more
             return
-        self._add(job)
+        self.add(job)
         for callback in callbacks:
             callback(job, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .job import Drain, Job
+from .job import Drain, Job, advised
 from .lean import pattern
 from .leftovers import job_of
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
@@ -217,6 +217,10 @@ class Command(Job):
     def note_yield(self) -> None:
         if self.in_lane and YIELDED not in self.notes:
             self.notes.append(YIELDED)
+
+    def cannot_begin(self, error: OSError) -> None:
+        """The system has refused what it takes to begin."""
+        self.conclude(["lost", "the command could not begin: %s" % advised(error)])
 
     def conclude(self, ending: Ending) -> None:
         """Finish, without a shell that would leave it."""

@@ -309,4 +309,4 @@ _ADVICE = {
 def advised(error: OSError) -> str:
     """What the system said, and what can be done about it."""
     advice = _ADVICE.get(error.errno or 0)
-    return "%s; %s" % (error.strerror, advice) if advice else str(error.strerror)
+    return "%s; %s" % (error.strerror, advice) if advice else str(error)

@@ -10,6 +10,7 @@ from .askpass import Askpass
 from .bridge import Bridge
 from .command import Command
 from .holder import hide
+from .job import advised
 from .lean import signal
 from .leftovers import left_over
 from .limits import SecondMarks
@@ -228,7 +229,7 @@ class Resident:
         return Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
 
     def run(self, command: Command) -> None:
-        self._add(command)
+        self.add(command)
         command.home.run(command)
 
     def start(
@@ -257,7 +258,7 @@ class Resident:
                 place = self.resolve_cwd(session, cwd)
                 job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
             except OSError as error:
-                refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % error.strerror)
+                refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
             except Refusal as error:
                 refusal = error
             if refusal is not None and launch_options["stdin_fd"] is not None:
@@ -306,7 +307,7 @@ class Resident:
         out, err = self.new_log(), self.new_log() if separate else None
         job = Process(self, job_id, number, session_name, text, out, err, launch)
         job.tag = tag
-        self._add(job)
+        self.add(job)
         return job
 
     def _launch_script(
@@ -331,7 +332,7 @@ class Resident:
         title = script["title"].encode("utf-8", "backslashreplace")
         job = self.scripts.launch(job_id, session_name, title, order, options["stdin_fd"], cwd, script["warm"])
         job.tag = options["tag"]
-        self._add(job)
+        self.add(job)
         return job
 
     def resolve_path(self, session: Session, path: str) -> str:
@@ -352,7 +353,7 @@ class Resident:
         return os.path.normpath(path)
 
     # -- the table
-    def _add(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
         self.jobs[job.id] = job
         self.on_change("started", job)
 

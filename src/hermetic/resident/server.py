@@ -7,6 +7,7 @@ import struct
 from _operator import _compare_digest
 
 from . import frames, stream
+from .job import advised
 from .lean import deque
 from .loop import READ, WRITE
 from .resident import Refusal
@@ -182,7 +183,7 @@ class Client:
         except Refusal as refusal:
             request.refuse(refusal)
         except OSError as error:
-            request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % error))
+            request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % advised(error)))
         except frames.FrameError:
             raise
         except Exception as error:  # the client hears of it and everybody else goes on

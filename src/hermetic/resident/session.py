@@ -14,7 +14,7 @@ from . import traps
 from .command import STALE, Vocabulary, needs_exactness
 from .exports import Definitions, Exports
 from .flock import Flock
-from .job import advised, ending_of
+from .job import ending_of
 from .lean import deque, signal
 from .loop import Waiters
 from .move import Move
@@ -163,7 +163,7 @@ class Session:
             command.shell = None
             if shell is not None:
                 shell.command = None
-            command.conclude(["lost", "the command could not begin: %s" % advised(error)])
+            command.cannot_begin(error)
 
     def _hand(self, command: Command, shell: Shell) -> None:
         command.in_lane = shell is self.lane

@@ -56,9 +56,14 @@ class StartingRequests:
             order.known = take.optional_number(fields, "known")
         separate = "separate" in fields and take.flag(fields, "separate")
         command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
-        if "stdin" in fields:
-            order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
-        self.resident.run(command)
+        try:
+            if "stdin" in fields:
+                order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
+        except OSError as error:
+            self.resident.add(command)
+            command.cannot_begin(error)
+        else:
+            self.resident.run(command)
         waited.begun(command, None)
 
     def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:

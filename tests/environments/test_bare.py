@@ -289,7 +289,8 @@ async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) 
         assert isinstance((await running).ending, hermetic.Lost)
     await env.close()
     async with hermetic.open(engine, image=need_variable("IMAGE_BARE"), task="lost") as again:
-        assert (await again.run("echo anew")).output == "anew\n"
+        result = await again.run("echo anew")
+        assert result.output == "anew\n", result
         await again.close(remove=True)
 
 

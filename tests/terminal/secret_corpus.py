@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.redaction import Content, Redactor
+from hermetic.terminal.redaction import Redactor
+from hermetic.terminal.secret_contexts import Content
 from tests.terminal.secret_bait import BAIT, CODE_BAIT
 
 _LETTERS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from hermetic.terminal.content import content_of_command, content_of_file
-from hermetic.terminal.redaction import Content
+from hermetic.terminal.secret_contexts import Content
 
 
 @pytest.mark.parametrize(

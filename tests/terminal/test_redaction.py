@@ -1,5 +1,6 @@
 """Secrets are hidden, ordinary data is not, and what was hidden cannot be written back unseen."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from hermetic.terminal import secret_tokens
 from hermetic.terminal.content import content_of_command
 from hermetic.terminal.known_secrets import KnownSecret, secrets_of
-from hermetic.terminal.redaction import MARK, Content, Redactor, hidden_in
+from hermetic.terminal.redaction import FINDERS, MARK, Redactor, hidden_in
+from hermetic.terminal.secret_contexts import Content, lower
 from tests.docs.pages import read
 from tests.programs import need
 from tests.sizes import scale
@@ -43,6 +45,17 @@ def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -
     assert told.pop("no sign at all") == 1  # the figure is of honest interest only while these are in it
     assert max(told.values()) <= 0.02
     assert [figure for figure in changed if figure.wrong] == []
+
+
+def test_a_text_without_a_finders_signs_holds_nothing_that_it_finds() -> None:
+    found = 0
+    for case, finder in itertools.product((*secrets(), *bait()), FINDERS):
+        lowered = lower(case.text)
+        if not any(sign in lowered for sign in finder.signs):
+            assert list(finder.find(case.text, lowered, True)) == [], (finder.signs, case.text)
+        elif list(finder.find(case.text, lowered, True)):
+            found += 1
+    assert found > 100  # the finders do find
 
 
 def test_every_form_of_token_is_in_the_corpus() -> None:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from hermetic.terminal.invocations import Invocation, invocations
-from hermetic.terminal.redaction import Content
+from hermetic.terminal.secret_contexts import Content
 
 
 def _words(text: str) -> frozenset[str]:

@@ -3,15 +3,16 @@
 import bisect
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from hermetic.terminal import secret_contexts, secret_places
 from hermetic.terminal.known_secrets import KnownSecret, ValueFinder
-from hermetic.terminal.secret_tokens import TokenFinder
+from hermetic.terminal.secret_contexts import Content, find_private_keys, lower
+from hermetic.terminal.secret_places import find_key_lines, find_key_runs
+from hermetic.terminal.secret_tokens import SHORTEST, TokenFinder
 
-# output: what a program printed. code: source and data that a model reads in order to write it again.
-# environment: a listing of variables or credentials.
-Content = Literal["output", "code", "environment"]
+FINDERS = (*secret_contexts.FINDERS, *secret_places.FINDERS)  # of what is a secret by its place
+_LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
 
 MARK = "[hidden by hermetic: "  # no value begins like this, so what holds it can be refused where it is written back
 _MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
@@ -40,7 +41,7 @@ class Redactor:
 
     def redact(self, text: str, content: Content = "output") -> str:
         """The text with a mark in place of each secret."""
-        return self.put(text, self.find(text, content))
+        return self.put(text, self.find(text, content)) if text else ""
 
     def put(self, text: str, secrets: Iterable[Secret]) -> str:
         """The text with a mark in the place of each of these; what overlaps has one."""
@@ -86,30 +87,21 @@ class Redactor:
         yield from self.find_known(text)
         if not self._patterns:
             return
+        if _LONG_WORD.search(text):
+            yield from self._long(text, content)
+        lowered = lower(text)
+        for finder in FINDERS:
+            if content in finder.contents and any(sign in lowered for sign in finder.signs):
+                for start, end in finder.find(text, lowered, content == "environment"):
+                    yield Secret(start, end, "***")
+
+    def _long(self, text: str, content: Content) -> Iterator[Secret]:
+        """Tokens and keys, which all hold a long word."""
         for start, end in self._tokens.find(text):
             yield Secret(start, end, _hint(text[start:end]))
-        for start, end in secret_contexts.find_private_keys(text):
-            yield Secret(start, end, "private key")
-        for start, end in secret_places.find_key_runs(text):
-            yield Secret(start, end, "private key")
-        for start, end in secret_places.find_key_lines(text, is_key_file=content == "environment"):
-            yield Secret(start, end, "private key")
-        for start, end in self._in_context(text, content):
-            yield Secret(start, end, "***")
-
-    def _in_context(self, text: str, content: Content) -> Iterator[tuple[int, int]]:
-        lowered = secret_contexts.lower(text)
-        yield from secret_contexts.find_headers(text, lowered)
-        yield from secret_contexts.find_in_urls(text, lowered, weak=content == "environment")
-        yield from secret_places.find_in_files(text, weak=content == "environment")
-        yield from secret_places.find_cookies(text, lowered)
-        if content != "code":
-            yield from secret_contexts.find_assigned(text, lowered)
-            yield from secret_places.find_options(text)
-            yield from secret_places.find_elements(text, lowered)
-            yield from secret_places.find_statements(text, lowered)
-        if content == "environment":
-            yield from secret_contexts.find_variables(text)
+        for keys in (find_private_keys(text), find_key_runs(text), find_key_lines(text, content == "environment")):
+            for start, end in keys:
+                yield Secret(start, end, "private key")
 
 
 def hidden_in(text: str) -> list[str]:

@@ -6,7 +6,8 @@ from itertools import accumulate
 from unicodedata import combining, east_asian_width
 
 from hermetic.contract.process import Shown
-from hermetic.terminal.redaction import Content, Redactor, Secret
+from hermetic.terminal.redaction import Redactor, Secret
+from hermetic.terminal.secret_contexts import Content
 
 FRAME = " |" + "".join(map(chr, range(0x2500, 0x2580)))  # what stands beside the text of a window
 

@@ -1,12 +1,17 @@
 """Secrets that are known by where they stand: after a name, in a header, in a URL, in a block."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
 
 from hermetic.environments.child_environment import is_credential
 from hermetic.terminal.placeholders import is_example, is_literal
 
 Span = tuple[int, int]
+
+# output: what a program printed. code: source and data that a model reads in order to write it again.
+# environment: a listing of variables or credentials.
+Content = Literal["output", "code", "environment"]
 
 # Names that a secret follows. They end like this: token_type, secret_name and password_file are something else.
 _NAME = (
@@ -81,13 +86,21 @@ _MORE_NAMES = re.compile(r"(?:^|_)(?:DSN|WEBHOOK(?:_URL)?|BEARER|COOKIE)$", re.I
 _NO_VALUE = re.compile(r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE)
 
 
+class Finder(NamedTuple):
+    """Where secrets of one kind are looked for: only in texts that hold, in lower case, one of its signs."""
+
+    find: Callable[[str, str, bool], Iterator[Span]]  # text, the same in lower case, and whether weak values count too
+    signs: tuple[str, ...]
+    contents: tuple[Content, ...] = ("output", "code", "environment")
+
+
 def lower(text: str) -> str:
     """The text in lower case, each character in its place."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
-def find_assigned(text: str, lowered: str) -> Iterator[Span]:
+def find_assigned(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Values behind a name that says secret: NAME=value, `name: value`, JSON fields, options."""
     for match in _ASSIGNED.finditer(lowered) if ":" in lowered or "=" in lowered else ():
         form = next(form for form in _FORMS if match[form] is not None)
@@ -102,7 +115,7 @@ def find_assigned(text: str, lowered: str) -> Iterator[Span]:
             yield start, end
 
 
-def find_headers(text: str, lowered: str) -> Iterator[Span]:
+def find_headers(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Credentials in HTTP headers, as programs print them or as code writes them."""
     for word, pattern in _HEADERS:
         for match in pattern.finditer(lowered) if word in lowered else ():
@@ -112,7 +125,7 @@ def find_headers(text: str, lowered: str) -> Iterator[Span]:
                 yield start, end
 
 
-def find_in_urls(text: str, lowered: str, *, weak: bool) -> Iterator[Span]:
+def find_in_urls(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Passwords and tokens in URLs and logins; with `weak` also those that everybody uses as an example."""
     for pattern in (_USERINFO, _LOGIN) if "curl" in lowered else (_USERINFO,):
         for match in pattern.finditer(text):
@@ -146,7 +159,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
             yield span
 
 
-def find_variables(text: str) -> Iterator[Span]:
+def find_variables(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Values of a listing of variables: whatever stands behind a credential's name, weak or not."""
     for match in _VARIABLE.finditer(text):
         name = match[1].replace("-", "_").replace(".", "_")
@@ -204,3 +217,11 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
     if body[left:].startswith("n") and body[:left].endswith("\\"):
         left += 1
     return start + left, start + len(body.rstrip(' \t\r\n"'))
+
+
+FINDERS = (
+    Finder(find_headers, ("authorization", "bearer", "-key", "-token")),
+    Finder(find_in_urls, ("://", "curl", "=")),
+    Finder(find_assigned, ("=", ":", "-"), ("output", "environment")),
+    Finder(find_variables, ("=", ":"), ("environment",)),
+)

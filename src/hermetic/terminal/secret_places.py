@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hermetic.terminal.placeholders import is_example, is_literal
-
-Span = tuple[int, int]
+from hermetic.terminal.secret_contexts import Finder, Span
 
 _TEMPLATE = re.compile(r"^[$<%*\[{(]|[${%]\w|^['\"]?$")
 
@@ -113,7 +112,7 @@ _END_BORDER = re.compile(
 _LONGEST_BLOCK = 65_536  # characters between a border and lines that are told by it
 
 
-def find_in_files(text: str, *, weak: bool) -> Iterator[Span]:
+def find_in_files(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Passwords in the formats of netrc, pgpass, docker and npm; with `weak` also those that look like words."""
     for word, pattern in (("machine", _NETRC), ("default", _NETRC_DEFAULT)):
         for match in pattern.finditer(text) if word in text else ():
@@ -130,7 +129,7 @@ def find_in_files(text: str, *, weak: bool) -> Iterator[Span]:
         yield match.span(1)
 
 
-def find_cookies(text: str, lowered: str) -> Iterator[Span]:
+def find_cookies(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Values of cookies that are long enough for a session: in headers, in options of curl, in a jar of cookies."""
     for word, pattern in _COOKIES:
         for header in pattern.finditer(lowered) if word in lowered else ():
@@ -141,7 +140,7 @@ def find_cookies(text: str, lowered: str) -> Iterator[Span]:
         yield match.span(1)
 
 
-def find_options(text: str) -> Iterator[Span]:
+def find_options(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Passwords among the arguments of programs, as `ps` and `set -x` show them."""
     for word, pattern in _OPTIONS:
         for match in pattern.finditer(text) if word in text else ():
@@ -153,7 +152,7 @@ def find_options(text: str) -> Iterator[Span]:
                 yield match.span(group)
 
 
-def find_statements(text: str, lowered: str) -> Iterator[Span]:
+def find_statements(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Passwords in SQL statements and in lines of settings without a sign between name and value."""
     for word, pattern in _STATEMENTS:
         for match in pattern.finditer(lowered) if word in lowered else ():
@@ -163,7 +162,7 @@ def find_statements(text: str, lowered: str) -> Iterator[Span]:
                 yield start, end
 
 
-def find_elements(text: str, lowered: str) -> Iterator[Span]:
+def find_elements(text: str, lowered: str, weak: bool) -> Iterator[Span]:
     """Values of XML elements and of PHP's constants whose names say secret."""
     for match in _XML.finditer(text) if "</" in text else ():
         yield from _literal(match, (2,))
@@ -196,7 +195,7 @@ def _is_public(text: str, start: int, end: int) -> bool:
     return border >= 0 and "-----END " not in text[border:start] and "PRIVATE" not in text[border : border + 60]
 
 
-def find_key_lines(text: str, *, is_key_file: bool) -> Iterator[Span]:
+def find_key_lines(text: str, is_key_file: bool) -> Iterator[Span]:
     """Lines of a private key without the borders of its block.
 
     Of a file that holds keys all long lines of base64 are taken, but for public blocks; elsewhere lines as OpenSSH has.
@@ -234,3 +233,12 @@ def _is_login(value: str) -> bool:
 
 def _is_random(value: str) -> bool:
     return any(char.isalpha() for char in value) and any(char.isdigit() for char in value)
+
+
+FINDERS = (
+    Finder(find_in_files, ("machine", "default", ":", "auth")),
+    Finder(find_cookies, ("cookie", "curl", "\ttrue\t", "\tfalse\t")),
+    Finder(find_options, ("sudo", *(begin.lower() for begin, _ in _OPTIONS)), ("output", "environment")),
+    Finder(find_elements, ("</", "value=", "define"), ("output", "environment")),
+    Finder(find_statements, tuple(word for word, _ in _STATEMENTS), ("output", "environment")),
+)

@@ -66,6 +66,20 @@ _SAME: tuple[tuple[str, str], ...] = (
 _LONG = {"git push": {"f": "--force", "d": "--delete", "+": "--force", ":": "--delete"}}
 
 
+def _by_program(
+    same: tuple[tuple[str, str], ...],
+) -> dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]:
+    """Program → its other spellings: the words behind its name, and the usual ones for the whole."""
+    found: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    for spelling, usual in same:
+        program, *behind = spelling.split()
+        found.setdefault(program, []).append((tuple(behind), tuple(usual.split())))
+    return found
+
+
+_SPELLINGS = _by_program(_SAME)
+
+
 def readings(words: tuple[str, ...]) -> list[tuple[str, ...]]:
     """A program's words, and the same in the words that most people use for what it does."""
     if not words:
@@ -73,16 +87,15 @@ def readings(words: tuple[str, ...]) -> list[tuple[str, ...]]:
     name = words[0].rsplit("/", 1)[-1]
     found = [words]
     if name.startswith("git-"):
-        found.append(("git", name[4:], *words[1:]))
-    for spelling, usual in _SAME:
-        found += _respelled(found[-1] if name.startswith("git-") else words, spelling.split(), usual.split())
+        name, words = "git", ("git", name[4:], *words[1:])
+        found.append(words)
+    for spelling, usual in _SPELLINGS.get(name, ()):
+        found += _respelled(words, spelling, usual)
     return [*dict.fromkeys(_with_long_options(reading) for reading in found)]
 
 
-def _respelled(words: tuple[str, ...], spelling: list[str], usual: list[str]) -> Iterator[tuple[str, ...]]:
-    if words[0].rsplit("/", 1)[-1] != spelling[0]:
-        return
-    for end in ends(words, tuple(spelling[1:])):
+def _respelled(words: tuple[str, ...], spelling: tuple[str, ...], usual: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for end in ends(words, spelling):
         verb = words[end - 1] if usual[-1] == "*" else usual[-1]
         skipped = [word for word in words[1:end] if word.startswith("-")]
         yield (*usual[:-1], verb, *skipped, *words[end:])

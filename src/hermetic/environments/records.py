@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,21 @@ def runtime_path() -> Path:
     if session := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(session, "hermetic")
     return Path(f"/tmp/hermetic-{os.geteuid()}")
+
+
+def real_runtime_path() -> str:
+    """The same behind symbolic links. They are followed once for each directory that lies there."""
+    path = runtime_path()
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return _resolved(str(path), status.st_dev, status.st_ino)
+
+
+@lru_cache(maxsize=16)
+def _resolved(path: str, device: int, inode: int) -> str:
+    return os.path.realpath(path)
 
 
 def runtime_root() -> Path:

@@ -1,9 +1,9 @@
 """Paths that no tool reads or writes, whoever asks: patterns of true paths, held to by the resident."""
 
-import os
+from functools import lru_cache
 
 from hermetic.contract.files import Bounds
-from hermetic.environments.records import runtime_path
+from hermetic.environments.records import real_runtime_path
 
 _FOLDERS = (".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud")
 _FILES = (".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials")
@@ -27,13 +27,18 @@ VARIABLES = ("*/.env", "*/.env.local", "*/.env.production", "*/.env.development"
 
 def read_bounds() -> Bounds:
     """What no tool reads: credentials, variables of processes, and the records of environments with their tokens."""
-    return Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, *_records(), "~/.config/hermetic/*"))
+    return _read_bounds(real_runtime_path())
+
+
+@lru_cache(maxsize=16)
+def _read_bounds(records: str) -> Bounds:
+    return Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, *_records(records), "~/.config/hermetic/*"))
 
 
 def write_bounds(root: str | None) -> Bounds:
     """Where a tool may write: below the root, if there is one, and nothing that is protected."""
-    return Bounds(root=root, deny=(*CREDENTIALS, *SYSTEM, *OURS, *_records()))
+    return Bounds(root=root, deny=(*CREDENTIALS, *SYSTEM, *OURS, *_records(real_runtime_path())))
 
 
-def _records() -> tuple[str, ...]:
-    return "/run/user/*/hermetic/*", f"{os.path.realpath(runtime_path())}/*"
+def _records(root: str) -> tuple[str, ...]:
+    return "/run/user/*/hermetic/*", f"{root}/*"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -36,6 +37,7 @@ def counts(name: str, *, passed_on: bool) -> bool:
     return (passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))) and not _HARMLESS.fullmatch(name)
 
 
+@lru_cache(maxsize=4096)  # asked about the same variables before every command
 def always_counts(name: str) -> bool:
     """Whether a variable is part of every act, also where a session has begun with it."""
     return bool(_CONTEXT.match(name)) and name not in ("HOME", "TMPDIR", "IFS")

@@ -22,7 +22,7 @@ from hermetic.contract.approval import Subject
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
-from hermetic.environments.records import runtime_path
+from hermetic.environments.records import real_runtime_path
 from hermetic.link import answers
 from hermetic.policy.assess import (
     Examined,
@@ -323,7 +323,7 @@ def _with_records(examined: Examined, real: Sequence[tuple[str, str]], gone: tup
 
     Elsewhere it is out of reach: containers and sandboxes are shown their own socket, and hosts none of it.
     """
-    root = os.path.realpath(runtime_path())
+    root = real_runtime_path()
     met = [path for _, path in real if _may_lie_in(path, root)]
     met += [root] if f"{root}/".startswith(gone) else []
     return (

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, read, rows
 
-PAGE = "docs/behaviours.md"
+PAGE = "docs/maintainers/behaviours.md"
 POLICY = ["S1-27", "S1-28", "S1-29", "R-C4", "R-C5", "R-C6", "R-C7", "W-22", "W-23", "W-26"]
 APPROVALS = [
     *(f"S1-{number}" for number in range(30, 38)), "R-C1", "R-C2", "R-C3",

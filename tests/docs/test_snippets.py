@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import Block, blocks
 from tests.docs.snippets import run
 
-PAGES = ("README.md", "docs/python-api.md", "docs/fleet.md", "docs/redaction.md", "docs/approvals.md")
+PAGES = ("README.md", "docs/python-api.md", "docs/how-to/run-many-environments.md", "docs/redaction.md", "docs/approvals.md")
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 SHELL = [
     line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")

@@ -262,7 +262,7 @@ class Quick(Cloud):
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kind of the page about extending whose only means is a blocking call of docker's client."""
     need_engine("docker")
-    _, code = blocks("docs/extending.md", "python")
+    _, code = blocks("docs/how-to/add-a-backend.md", "python")
     install(tmp_path, "cloud_kind", code.text + QUICK, {"cloud": "Cloud", "quick": "Quick"}, monkeypatch)
     return "cloud"
 

@@ -13,7 +13,7 @@ from tests.environments.plugins import install
 from tests.programs import need, unavailable
 from tests.sizes import is_full
 
-PAGE = "docs/extending.md"
+PAGE = "docs/how-to/add-a-backend.md"
 
 
 @pytest.fixture

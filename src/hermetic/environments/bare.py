@@ -63,7 +63,7 @@ class BareBackend:
     """A kind of environment by one method: `command`, which says how to run a program there.
 
     A subclass names its `kind` and, where it has options of its own, a subclass of BareOptions; the chosen ones are
-    `self.chosen`. See docs/extending.md.
+    `self.chosen`. See docs/how-to/add-a-backend.md.
     """
 
     kind: str

@@ -61,7 +61,7 @@ class CallingBackend:
 
     A subclass names its `kind` and, where it has options of its own, a subclass of CallingOptions; the chosen ones are
     `self.chosen`, and `self.place` is a name that no other place has. Methods run on threads of their own, also
-    several at a time. See docs/extending.md.
+    several at a time. See docs/how-to/add-a-backend.md.
     """
 
     kind: str

@@ -9,10 +9,9 @@ import hermetic
 from hermetic.contract import errors
 from hermetic.contract.endings import Ending
 from hermetic.contract.limits import LIMITS, Limit
-from tests.docs.pages import ROOT, read, rows
+from tests.docs.pages import PAGES, ROOT, read, rows
 
 API = "docs/python-api.md"
-PAGES = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
 
 

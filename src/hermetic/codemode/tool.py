@@ -25,7 +25,7 @@ from hermetic.session.bridge import Bridge
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
-from hermetic.session.task import Judge, Task, Way
+from hermetic.session.task import Judge, Opener, Task
 
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]  # (task, stream, bytes) as they come
 
@@ -39,7 +39,7 @@ class CodeMode:
     def __init__(
         self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
         call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
-        tell: Callable[[str, str], object], apart: Callable[[str], Way], printed: Printed | None = None,
+        tell: Callable[[str, str], object], apart: Callable[[str], Opener], printed: Printed | None = None,
     ) -> None:  # fmt: skip
         self._options = options
         self._tools = tools
@@ -132,10 +132,13 @@ class CodeMode:
         """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
         stop, printed = calls.is_over, self._printed
         takers = None if printed is None else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
-        with task.interrupted.calling(stop.set):
+        task.interrupted.callbacks.add(stop.set)
+        try:
             if task.interrupted.is_set():
                 stop.set()
             return await run_script(environment, script, limit=limit, cancel=stop, takers=takers)
+        finally:
+            task.interrupted.callbacks.discard(stop.set)
 
     async def _socket(self, environment: Environment, bridge: Bridge) -> str:
         """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""

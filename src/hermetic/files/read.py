@@ -26,8 +26,8 @@ REFUSED = "refused: these lines were read again and again and have not changed; 
 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:
     """What the lines are, or why there are none."""
-    limit = min(asked.limit, READ_LINES.value)
-    async with task.place(NamedFiles(task, [asked.path], read_bounds(), writes=False)) as environment:
+    limit, bounds = min(asked.limit, READ_LINES.value), read_bounds()
+    async with task.place(NamedFiles(task, [asked.path], bounds, writes=False)) as environment:
         path = asked.path
         if is_document(path):
             return await task.interruptible(_document(task, environment, asked, limit))
@@ -39,7 +39,7 @@ async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) ->
                     limit,
                     width=4 * LONG_LINE.value,
                     budget=4 * task.limits.read,
-                    bounds=read_bounds(),
+                    bounds=bounds,
                 )
             )
         except FileNotFoundError:
@@ -50,10 +50,10 @@ async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) ->
             return _other(page, path)
         if page.is_binary or posixpath.splitext(path.lower())[1] in BINARY_ENDINGS:
             return _binary(page, path)
-        status = page.status
-        memory.saw(task.id, place_of(environment), status.path, status.signature)
+        status, place = page.status, place_of(environment)
+        memory.saw(task.id, place, status.path, status.signature)
         if not task.is_scripted:
-            question = ("read_file", place_of(environment), status.path, asked.offset, limit)
+            question = ("read_file", place, status.path, asked.offset, limit)
             repeats = memory.repeats(task.id, question, status.signature)
             if repeats:
                 return _repeated(page, repeats)

@@ -5,13 +5,12 @@ import atexit
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import Backend
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
 from hermetic.environments import catalog
@@ -22,6 +21,7 @@ from hermetic.fleet.pool import Pool
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import disk_bytes, record_of
 from hermetic.session.opening import Ordered, attach, is_living, open_environment, start_new
+from hermetic.session.spot import Spot
 
 IDLE = 300.0  # seconds
 STARTS = 8
@@ -105,22 +105,12 @@ class Fleet:
 
         Raises: as `hermetic.open` does.
         """
-        self._check_open()
-        self._begin()
-        member = self._member(task)
-        if member.is_usable and not member.lock.locked():
-            return self._touched(member)
-        with self._wanted(member):
-            async with member.lock:
-                self._check_open()
-                if not member.is_usable:
-                    await member.close(remove=False)
-                    member.keep(await self._open(task))
-                return self._touched(member)
+        async with self.use(task) as environment:
+            return environment
 
     def use(self, task: str) -> AbstractAsyncContextManager[Environment]:
         """The task's environment for a block, in which it is not let go of."""
-        return Use(self, task)
+        return Borrow(self, task)
 
     async def close_task(self, task: str, *, remove: bool = False) -> bool:
         """Lets go of a task's environment; `remove=True` ends it. False when the fleet keeps none."""
@@ -169,7 +159,8 @@ class Fleet:
         return sum(map(bool, ends))
 
     async def __aenter__(self) -> "Fleet":
-        self._begin()
+        if self._warm:
+            self._begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -220,29 +211,31 @@ class Fleet:
             self._pools[key] = Pool(size, lambda: open_environment(self._kind, None, options, start=self._start))
         return self._pools[key]
 
-    def _member(self, task: str) -> Member:
+    def _lend(self, task: str) -> Member:
+        """The task's member, with one user more. Raises EnvironmentUnavailable when the fleet was closed."""
+        self._check_open()
+        if self._warm:
+            self._begin()
         if task not in self._members:
             self._members[task] = Member(self._idle, self._forget)
-        return self._members[task]
-
-    def _touched(self, member: Member) -> Environment:
-        member.touch()
-        assert member.environment is not None, "it is usable"
-        return member.environment
-
-    @contextmanager
-    def _wanted(self, member: Member) -> Iterator[None]:
+        member = self._members[task]
         member.users += 1
-        try:
-            yield
-        finally:
-            self._let_go(member)
+        return member
 
-    def _let_go(self, member: Member) -> None:
+    async def _make_usable(self, task: str, member: Member) -> None:
+        """Opens the task's environment where it is not, after whoever opens or closes it now."""
+        async with member.lock:
+            self._check_open()
+            if not member.is_usable:
+                await member.close(remove=False)
+                member.keep(await self._open(task))
+
+    def _release(self, member: Member) -> None:
         """One user less."""
         member.users -= 1
         member.touch()
-        self._forget(member)
+        if member.environment is None:
+            self._forget(member)
 
     def _forget(self, member: Member) -> None:
         """Drops a member that has no environment, unless somebody is about to use it."""
@@ -253,8 +246,7 @@ class Fleet:
     def _begin(self) -> None:
         """Starts environments ahead, as many as were asked for; an event loop runs now."""
         warm, self._warm = self._warm, 0
-        if warm:
-            self._pool(self._options, warm).fill()
+        self._pool(self._options, warm).fill()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -268,8 +260,8 @@ class Fleet:
                 asyncio.run(_end_all(ids))
 
 
-class Use(AbstractAsyncContextManager[Environment]):
-    """A block in which a task's environment is not let go of; `meet` is called with it before the block begins."""
+class Borrow(AbstractAsyncContextManager[Environment]):
+    """A block in which a task's environment is not released; `meet` is called with it before the block begins."""
 
     def __init__(self, fleet: Fleet, task: str, meet: Callable[[Environment], Awaitable[None]] | None = None) -> None:
         self._fleet = fleet
@@ -277,28 +269,33 @@ class Use(AbstractAsyncContextManager[Environment]):
         self._meet = meet
 
     async def __aenter__(self) -> Environment:
-        self._fleet._check_open()
-        self._member = self._fleet._member(self._task)
-        self._member.users += 1
+        self._member = member = self._fleet._lend(self._task)
         try:
-            environment = await self._fleet.get(self._task)
+            if member.lock.locked() or not member.is_usable:
+                await self._fleet._make_usable(self._task, member)
+            environment = member.environment
+            assert environment is not None, "it is usable"
             if self._meet is not None:
                 await self._meet(environment)
         except BaseException:
-            self._fleet._let_go(self._member)
+            self._fleet._release(member)
             raise
         return environment
 
     async def __aexit__(self, *_: object) -> None:
-        self._fleet._let_go(self._member)
+        self._fleet._release(self._member)
 
+    async def unopened(self) -> Spot | None:
+        """What is known of the environment before it is started; None where it lives.
 
-async def backend_for_new(fleet: Fleet, task: str) -> Backend | None:
-    """What would be started for a task; None where its environment lives. Raises Unreachable where nobody can tell."""
-    member = fleet._members.get(task)
-    if (member is not None and member.environment is not None) or await is_living(fleet._name(task)):
-        return None
-    return catalog.find(fleet.kind)(fleet._options_of(task))
+        Raises Unreachable where that cannot be told.
+        """
+        fleet = self._fleet
+        member = fleet._members.get(self._task)
+        if (member is not None and member.environment is not None) or await is_living(fleet._name(self._task)):
+            return None
+        backend = catalog.find(fleet.kind)(fleet._options_of(self._task))
+        return Spot(backend.kind, backend.isolation, backend.options)
 
 
 def serve_tools(fleet: Fleet, own: str, *, owns_all: bool = False) -> None:

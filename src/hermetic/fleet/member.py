@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.session.environment import Environment
-from hermetic.session.keeping import activity_of
+from hermetic.session.keeping import Activity, activity_of
 
 
 class Member:
@@ -17,6 +17,7 @@ class Member:
         self.users = 0  # that asked for it not to be let go of
         self._idle = idle
         self._forget = forget
+        self._activity: Activity | None = None  # of that environment
         self._requests = 0  # at the last look
         self._until = 0.0  # its idle time, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
@@ -28,19 +29,19 @@ class Member:
     @property
     def is_usable(self) -> bool:
         """True when there is an environment that can be asked."""
-        return self.environment is not None and not activity_of(self.environment).is_over
+        return self._activity is not None and not self._activity.is_over
 
     def keep(self, environment: Environment) -> None:
         """Takes an environment in; its idle time begins."""
-        self.environment = environment
+        self.environment, self._activity = environment, activity_of(environment)
         self.touch()
 
     def touch(self) -> None:
         """It is used now: its idle time begins anew."""
-        if self.environment is None:
+        if self._activity is None:
             self._stop_timer()
             return
-        self._requests = activity_of(self.environment).requests
+        self._requests = self._activity.requests
         if self._idle is not None:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + self._idle
@@ -52,7 +53,7 @@ class Member:
         self._stop_timer()
         if self._looking is not None and self._looking is not asyncio.current_task():
             self._looking.cancel()
-        environment, self.environment = self.environment, None
+        environment, self.environment, self._activity = self.environment, None, None
         if environment is not None:
             await environment.close(remove=remove)
 
@@ -82,16 +83,15 @@ class Member:
             self._forget(self)
 
     async def _is_idle(self, environment: Environment) -> bool:
-        before = activity_of(environment)
-        was_quiet = before.requests == self._requests and not before.is_busy
-        self._requests = before.requests
+        activity = activity_of(environment)
+        was_quiet = activity.requests == self._requests and not activity.is_busy
+        self._requests = before = activity.requests
         if self.users or not was_quiet:
-            return before.is_over and not self.users
+            return activity.is_over and not self.users
         try:
             info = await environment.info()
         except EnvironmentUnavailable:
             return not self.users
-        now = activity_of(environment)
-        is_quiet = now.requests == before.requests + 1 and not now.is_busy  # one was ours
-        self._requests = now.requests
+        is_quiet = activity.requests == before + 1 and not activity.is_busy  # one was ours
+        self._requests = activity.requests
         return is_quiet and not self.users and info.processes == 0

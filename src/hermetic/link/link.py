@@ -76,6 +76,7 @@ class Link:
         self.patience = patience  # seconds
         self.silence = silence  # seconds without a frame after a ping, before it counts as stalled
         self.is_ending = False  # we told the resident to end: what still runs is ended with it
+        self.requests = 0  # sent so far
         self.connections = 0  # made so far: changes when the connection was made anew
         self.hello: answers.Hello
         self._dial = dial
@@ -91,13 +92,7 @@ class Link:
         self._next_ping = -math.inf
         self._is_greeting = False
         self._calls: dict[int, Call[Any]] = {}
-        self._last_id = 0
         self._end: Callable[[], EnvironmentUnavailable] | None = None  # makes the error of every later request
-
-    @property
-    def requests(self) -> int:
-        """How many were sent."""
-        return self._last_id
 
     @property
     def is_busy(self) -> bool:
@@ -134,7 +129,7 @@ class Link:
         return future
 
     def _send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
-        self._last_id = call.id = self._last_id + 1
+        self.requests = call.id = self.requests + 1
         frame = call.frame()
         future: asyncio.Future[tuple[R, bytes]] = self._loop.create_future()
         call.future = future

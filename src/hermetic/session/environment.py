@@ -5,6 +5,7 @@ import importlib
 import shutil
 import socket
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -62,7 +63,7 @@ class Environment(Session):
         """The key it was opened for."""
         return self._record.task
 
-    @property
+    @cached_property
     def isolation(self) -> Isolation:
         """What stands between a command here and the caller's machine."""
         isolation = self._backend.isolation

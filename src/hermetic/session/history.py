@@ -75,7 +75,7 @@ class Histories:
 
     def of(self, task: str) -> History:
         """The task's history, made with its first call."""
-        history = self._of.setdefault(task, History())
+        history = self._of[task] = self._of.get(task) or History()
         self._of.move_to_end(task)
         while len(self._of) > MOST_TASKS:
             self._of.popitem(last=False)

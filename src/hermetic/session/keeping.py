@@ -1,6 +1,6 @@
 """What a keeper of many environments sees of one, and does to it, that its user does not."""
 
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import msgspec
 
@@ -10,18 +10,25 @@ from hermetic.link import answers
 from hermetic.session.environment import Environment
 
 
-class Activity(NamedTuple):
-    """How much an environment is used, by this process."""
+class Activity(Protocol):
+    """How much an environment is used by this process, at every moment."""
 
-    requests: int  # sent so far
-    is_busy: bool  # one of them waits for its answer
-    is_over: bool  # it was closed, or its resident is gone
+    @property
+    def requests(self) -> int:
+        """How many were sent so far."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while one of them waits for its answer."""
+
+    @property
+    def is_over(self) -> bool:
+        """True when it was closed, or its resident is gone."""
 
 
 def activity_of(environment: Environment) -> Activity:
     """What this process asked of it, and whether it still can."""
-    link = environment._link
-    return Activity(link.requests, link.is_busy, link.is_over)
+    return environment._link
 
 
 def record_of(environment: Environment) -> EnvironmentRecord:

@@ -5,7 +5,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -38,37 +38,14 @@ class Interruption(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls: set[Callable[[], object]] = set()
+        self.callbacks: set[Callable[[], object]] = set()  # each is called once, and taken out before that
 
     def set(self) -> None:
-        """Wakes whoever waits, and calls whoever wants to be called."""
+        """Wakes all that wait, and runs the callbacks."""
         super().set()
-        calls = list(self._calls)
-        self._calls.clear()
-        for call in calls:
-            call()
-
-    def calling(self, function: Callable[[], object]) -> "_Calling":
-        """Calls it when this is set within the block; what it gives tells whether that has been."""
-        return _Calling(self._calls, function)
-
-
-class _Calling(AbstractContextManager[Callable[[], bool]]):
-    """A block in which a function is called when somebody ends the call."""
-
-    def __init__(self, calls: set[Callable[[], object]], function: Callable[[], object]) -> None:
-        self._calls = calls
-        self._function = function
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._calls.add(self._function)
-        return self._was_called
-
-    def __exit__(self, *_: object) -> None:
-        self._calls.discard(self._function)
-
-    def _was_called(self) -> bool:
-        return self._function not in self._calls
+        callbacks, self.callbacks = self.callbacks, set()
+        for callback in callbacks:
+            callback()
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,11 +63,18 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
 Judge = Callable[[Environment | Spot], Awaitable[None]]
 
 
-class Way(NamedTuple):
-    """How a tool gets to a place."""
+class Borrowing(Protocol):
+    """An environment for a block, started where it does not live."""
 
-    open: Callable[[], AbstractAsyncContextManager[Environment]]  # for a block; begun where it does not live
-    unopened: Callable[[], Awaitable[Spot | None]]  # what is known before it begins; None where it lives
+    async def unopened(self) -> Spot | None:
+        """What is known of it before it is started; None where it lives."""
+
+    async def __aenter__(self) -> Environment: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+Opener = Callable[[], Borrowing]
 
 
 class Door(Protocol):
@@ -205,9 +189,9 @@ class Task:
     """One caller's place. Tools get it with every call."""
 
     def __init__(
-        self, id: str, *, place: Way, door: Door, watcher: Watcher, show: Show, limits: ToolLimits,
+        self, id: str, *, place: Opener, door: Door, watcher: Watcher, show: Show, limits: ToolLimits,
         activity: Callable[[str], object] | None = None, caller: str = "", is_scripted: bool = False,
-        outside: Way | None = None, history: History | None = None,
+        outside: Opener | None = None, history: History | None = None,
     ) -> None:  # fmt: skip
         self.id = id
         self.history = history or History()
@@ -230,39 +214,40 @@ class Task:
 
         `judge` is asked first, and for a new environment before it is opened: what it refuses costs nothing.
         """
-        return self.within(self._way(outside), judge)
+        return self.within(self._opener(outside), judge)
 
     @asynccontextmanager
-    async def within(self, way: Way, judge: Judge | None) -> AsyncIterator[Environment]:
+    async def within(self, opener: Opener, judge: Judge | None) -> AsyncIterator[Environment]:
         """The same for any place."""
-        is_judged = judge is None or await self._judged_unopened(way, judge)
-        place = way.open()
-        environment = await self.interruptible(place.__aenter__())
+        borrowing = opener()
+        is_judged = judge is not None and await self._judged_unopened(borrowing, judge)
+        environment = await self.interruptible(borrowing.__aenter__())
         try:
-            if judge is not None and is_judged:
+            if is_judged:
                 await self.interruptible(self.door.meet(environment))
             elif judge is not None:
                 await self._judged(judge, environment)
             yield environment
         finally:
-            await place.__aexit__(None, None, None)
+            await borrowing.__aexit__(None, None, None)
 
     async def decide(self, judge: Judge) -> None:
         """Asks the judge about its place as it is, which is not opened for it."""
-        spot = await self.interruptible(self._place.unopened())
+        borrowing = self._place()
+        spot = await self.interruptible(borrowing.unopened())
         if spot is not None:
             await self._judged(judge, spot)
             return
-        async with self._place.open() as environment:
+        async with borrowing as environment:
             await self._judged(judge, environment)
 
-    async def _judged_unopened(self, way: Way, judge: Judge) -> bool:
+    async def _judged_unopened(self, borrowing: Borrowing, judge: Judge) -> bool:
         """Whether the place does not live, neither before nor after the judge was asked about it."""
-        spot = await self.interruptible(way.unopened())
+        spot = await self.interruptible(borrowing.unopened())
         if spot is None:
             return False
         await self._judged(judge, spot)
-        return await self.interruptible(way.unopened()) is not None
+        return await self.interruptible(borrowing.unopened()) is not None
 
     async def _judged(self, judge: Judge, place: Environment | Spot) -> None:
         """Somebody may be asked, which takes its time."""
@@ -277,7 +262,7 @@ class Task:
         """Whether it works in a sandbox that somebody may let it out of."""
         return self._outside is not None
 
-    def _way(self, outside: bool) -> Way:
+    def _opener(self, outside: bool) -> Opener:
         if outside and self._outside is None:
             raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
         return self._place if self._outside is None or not outside else self._outside
@@ -290,16 +275,19 @@ class Task:
             raise Interrupted
         current = asyncio.current_task()
         assert current is not None, "calls run in tasks"
-        with self.interrupted.calling(current.cancel) as stopped:
-            try:
-                result = await work
-            except asyncio.CancelledError:
-                if stopped() and current.uncancel() == 0:
-                    raise Interrupted from None
-                raise
-            if stopped():  # and yet it has come to its end
-                current.uncancel()
-            return result
+        interruption, cancel = self.interrupted, current.cancel
+        interruption.callbacks.add(cancel)
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            if interruption.is_set() and current.uncancel() == 0:
+                raise Interrupted from None
+            raise
+        finally:
+            interruption.callbacks.discard(cancel)
+        if interruption.is_set():  # and yet it has come to its end
+            current.uncancel()
+        return result
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:

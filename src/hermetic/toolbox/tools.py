@@ -7,7 +7,6 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -38,7 +37,7 @@ from hermetic.files.patch import patch_tool
 from hermetic.files.read import read_file_tool
 from hermetic.files.search import search_files_tool
 from hermetic.files.write import write_file_tool
-from hermetic.fleet.fleet import Fleet, Use, backend_for_new, directory_elsewhere, is_lost, serve_tools
+from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, is_lost, serve_tools
 from hermetic.link.link import ResidentGone
 from hermetic.processes.notices import Notices, Sink
 from hermetic.processes.results import keep
@@ -49,8 +48,7 @@ from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.history import AFTER_LOSS, Histories, History
 from hermetic.session.keeping import record_of
-from hermetic.session.spot import Spot
-from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, Way, refusal
+from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
 from hermetic.terminal.known_secrets import KnownSecret
 from hermetic.terminal.redaction import Redactor
 from hermetic.terminal.showing import Showing
@@ -106,7 +104,7 @@ class Tools:
         self._code = CodeMode(
             code or code_options(said), self._usable, self._call_from_script,
             tell=on_progress or (lambda task_id, text: None), printed=on_script_output,
-            apart=lambda task_id: _way(self._apart, _scripts_of(task_id)),
+            apart=lambda task_id: partial(Borrow, self._apart, _scripts_of(task_id)),
         )  # fmt: skip
         self._files = FileMemory()
         self._histories = Histories()
@@ -199,7 +197,7 @@ class Tools:
     async def running(self, task_id: str = DEFAULT_TASK, *, since: float = 0.0) -> list[str]:
         """The session ids of what the task's tools started, `since` then, and what still runs."""
         # A task without an environment gets none for this question.
-        if is_lost(self._fleet, task_id) or await backend_for_new(self._fleet, task_id) is not None:
+        if is_lost(self._fleet, task_id) or await Borrow(self._fleet, task_id).unopened() is not None:
             return []
         async with self._place(task_id) as environment:
             known = [info for info in await environment.processes() if info.is_running and info.started >= since]
@@ -284,15 +282,15 @@ class Tools:
 
     def _task(self, task_id: str, *, is_scripted: bool = False) -> Task:
         return Task(
-            task_id, place=Way(partial(self._place, task_id), partial(_unopened, self._fleet, task_id)),
+            task_id, place=partial(self._place, task_id),
             door=self._door, watcher=self._notices, show=self._show, limits=self._limits, activity=self._activity,
             caller=self._caller, is_scripted=is_scripted,
-            outside=None if self._around is None else _way(self._around, _outside_of(task_id)),
+            outside=None if self._around is None else partial(Borrow, self._around, _outside_of(task_id)),
             history=self._histories.of(task_id),
         )  # fmt: skip
 
-    def _place(self, task_id: str) -> AbstractAsyncContextManager[Environment]:
-        return Use(self._fleet, task_id, partial(self._meet, task_id))
+    def _place(self, task_id: str) -> Borrow:
+        return Borrow(self._fleet, task_id, partial(self._meet, task_id))
 
     async def _meet(self, task_id: str, environment: Environment) -> None:
         """Tells the task of an environment that it did not know, and follows what earlier callers started there."""
@@ -337,16 +335,6 @@ def _with_notes(answer: Mapping[str, Any], history: History) -> Mapping[str, Any
     said = answer.get("notes", [])
     notes = history.take_notes() if isinstance(said, list | tuple) else []
     return {**answer, "notes": [*said, *notes]} if notes else answer
-
-
-def _way(fleet: Fleet, task_id: str) -> Way:
-    return Way(partial(fleet.use, task_id), partial(_unopened, fleet, task_id))
-
-
-async def _unopened(fleet: Fleet, task_id: str) -> Spot | None:
-    """A task's place as far as it is known before it is opened; None where it lives."""
-    backend = await backend_for_new(fleet, task_id)
-    return None if backend is None else Spot(backend.kind, backend.isolation, backend.options)
 
 
 def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:

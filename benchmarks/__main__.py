@@ -20,10 +20,9 @@ from benchmarks.measuring import Bench
 from benchmarks.picture import picture
 from benchmarks.places import Missing
 from benchmarks.private_home import private_home
-from benchmarks.readme import fill
+from benchmarks.readme import fill, fill_headlines
 from benchmarks.table import table
 
-PICTURE = "docs/images/benchmarks.svg"  # as the README links to it
 ABOUT = """\
 Prints what Hermetic's promises cost on this machine, each figure beside its physical limit taken in the same run.
 A quiet machine gives the truth; other work shows most in the p95 and worst columns. The exit code is 0 also where a
@@ -43,7 +42,7 @@ def main() -> int:
     if arguments.svg:
         _write(arguments.svg, picture(report))
     if arguments.readme:
-        fill(Path(arguments.readme), report, PICTURE)
+        fill_headlines(Path(arguments.readme), report)
     if arguments.page:
         fill(Path(arguments.page), report)
     return 0
@@ -56,8 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--json", metavar="FILE", help="write the report")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the report")
-    parser.add_argument("--readme", metavar="FILE", help="put the table between the markers of a Markdown page")
-    parser.add_argument("--page", metavar="FILE", help="the same with every row and without the picture")
+    parser.add_argument(
+        "--readme", metavar="FILE", help="put the five headline rows between the markers of a Markdown page"
+    )
+    parser.add_argument("--page", metavar="FILE", help="the same with every row")
     parser.add_argument("--read", metavar="FILE", help="show a report written before instead of measuring")
     return parser
 

@@ -1,33 +1,51 @@
-"""A report as the table between two markers of a Markdown page."""
+"""Writes a report into a Markdown page, between two markers."""
 
 from pathlib import Path
 
 from benchmarks.figures import Report, Row
-from benchmarks.table import cells, machine, summary
+from benchmarks.table import amount, cells, machine, summary
 
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 HEADINGS = ("what", "ours (p95)", "limit", "ratio", "target", "met")
+HEADLINES = {  # row: what it measures, and its baseline, in the README's words
+    "docker.settled-exec": ("a command in a docker container", "`docker exec`"),
+    "docker.pool": ("a container for a new task, from a warm pool", "a container that is started"),
+    "local.parallel": ("commands from 8 callers at once", "8 threads that start bash"),
+    "local.output-memory": ("memory growth while a command prints 1 GB", ""),
+    "local.survivors": ("processes left after timeouts, cancels and kills", ""),
+}
 
 
-def fill(page: Path, report: Report, picture: str | None = None) -> None:
-    """Puts the report between the markers: with a picture what has a target, else all of it. Raises ValueError."""
+def fill(page: Path, report: Report) -> None:
+    """Puts every row of the report between the markers. Raises ValueError."""
+    rows = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(cells(row)) for row in report.rows)]
+    _replace(page, "\n".join([*rows, "", f"{summary(report)}. {machine(report)}."]))
+
+
+def fill_headlines(page: Path, report: Report) -> None:
+    """Puts the five rows of the README between the markers. Raises ValueError when the report lacks one of them."""
+    rows = {row.name: row for row in report.rows}
+    missing = [name for name in HEADLINES if name not in rows]
+    if missing:
+        raise ValueError(f"the report lacks {', '.join(missing)}; run all benchmarks")
+    headings = ("what", "Hermetic", "baseline")
+    lines = [_line(headings), _line(["---"] * len(headings)), *(_line(_headline(rows[name])) for name in HEADLINES)]
+    _replace(page, "\n".join([*lines, "", f"{machine(report)}."]))
+
+
+def _headline(row: Row) -> tuple[str, str, str]:
+    what, baseline = HEADLINES[row.name]
+    if row.limit is None:
+        return what, cells(row)[1], "–"
+    return what, amount(row.ours.median, row.unit), f"{amount(row.limit.sample.median, row.unit)}, {baseline}"
+
+
+def _replace(page: Path, text: str) -> None:
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{page} has no lines {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{markdown(report, picture)}\n{END}{after}", encoding="utf-8")
-
-
-def markdown(report: Report, picture: str | None) -> str:
-    """The picture, the table, and where the figures come from."""
-    above = [] if picture is None else [f"![{summary(report)}]({picture})", ""]
-    told = report.rows if picture is None else _told(report)
-    rows = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(cells(row)) for row in told)]
-    return "\n".join([*above, *rows, "", f"{summary(report)}. {machine(report)}."])
-
-
-def _told(report: Report) -> list[Row]:
-    return [row for row in report.rows if row.target is not None]
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def _line(columns: tuple[str, ...] | list[str]) -> str:

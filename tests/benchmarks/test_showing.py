@@ -3,10 +3,11 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from benchmarks.picture import picture
-from benchmarks.readme import BEGIN, END, fill
+from benchmarks.readme import BEGIN, END, HEADLINES, fill, fill_headlines
 from benchmarks.table import table
 from tests.benchmarks.reports import report, some_rows
 
@@ -66,16 +67,30 @@ def test_the_picture_stays_inside_its_frame() -> None:
 def test_a_page_gets_its_figures_between_the_markers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    fill(page, report(*some_rows()), "picture.svg")
+    fill(page, report(*some_rows()))
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
-    assert "![" in text
-    assert "no target" not in text
-    fill(page, report(*some_rows()))
-    assert "![" not in page.read_text()
-    assert "no target" in page.read_text()
+    assert "no target" in text
     page.write_text("no markers")
     with pytest.raises(ValueError, match="no lines"):
-        fill(page, report(*some_rows()), "picture.svg")
+        fill(page, report(*some_rows()))
+
+
+def test_the_readme_gets_five_rows_with_their_baseline(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    first, _, _, rate, _, last = some_rows()  # two with a limit, one without
+    rows = [
+        msgspec.structs.replace(row, name=name) for row, name in zip([first, rate, *[last] * 3], HEADLINES, strict=True)
+    ]
+    fill_headlines(page, report(first, *rows))
+    lines = page.read_text().splitlines()
+    assert lines[4:6] == [
+        "| a command in a docker container | 0.3 ms | 1 ms, `docker exec` |",
+        "| a container for a new task, from a warm pool | 1,500/s | 1,000/s, a container that is started |",
+    ]
+    assert lines[8] == "| processes left after timeouts, cancels and kills | 0 | – |"
+    with pytest.raises(ValueError, match=r"lacks docker\.settled-exec;"):
+        fill_headlines(page, report(*rows[1:]))

@@ -11,6 +11,9 @@ from typing import Any, cast
 
 import hermetic
 from tests.docs.pages import Block
+from tests.programs import need_variable
+
+IMAGE = "python:3.12"
 
 
 class Printed:
@@ -25,8 +28,12 @@ class Printed:
 
 
 def run(block: Block) -> None:
-    """Runs it to its end. A snippet with `await` gets an open environment as `env`. Raises AssertionError."""
-    code = compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    """Runs it to its end. A snippet with `await` gets an open environment as `env`. Raises AssertionError.
+
+    A snippet that opens a container runs with the tests' own image, and is skipped where docker is missing.
+    """
+    text = block.text.replace(IMAGE, need_variable("IMAGE_BASE")) if f'image="{IMAGE}"' in block.text else block.text
+    code = compile(text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     printed = Printed()
     names: dict[str, Any] = {"__name__": "__snippet__", "hermetic": hermetic, "asyncio": asyncio, "print": printed}
     if code.co_flags & inspect.CO_COROUTINE:

@@ -11,8 +11,8 @@ import msgspec
 
 from benchmarks.figures import Row, row
 from benchmarks.measuring import Bench, Place, WrongResult, apart, in_a_row, in_turns, once
-from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.contract.tool import Fields, Tool
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
 SETTLE = 0.2  # seconds in which the interpreter for the next script gets ready
 SCRIPT = "from hermetic_tools import noop\nprint(1)"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from benchmarks.figures import Row, row
 from benchmarks.measuring import Bench, Place, in_a_row, in_turns
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.approvals.store import Store
 from hermetic.contract.approval import Approval
-from hermetic.session.door import PolicyDoor
-from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.redaction import Redactor
+from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.redactor import Redactor
 
 COMMANDS = (
     "ls -la", "git status", "cd src && grep -rn 'def main' . | head -20", "python3 -m pytest -q tests/unit -k parser",
@@ -46,7 +46,7 @@ async def judging(bench: Bench, place: Place) -> list[Row]:
     )]  # fmt: skip
 
 
-def _door(directory: Path) -> PolicyDoor:
+def _door(directory: Path) -> PolicyGate:
     """All of it: rules, kept answers, a journal on disk without secrets, and somebody who answers the first time."""
     now = time.time()
     Store(directory / "approvals.toml").add(*(
@@ -58,4 +58,4 @@ def _door(directory: Path) -> PolicyDoor:
         deny=("git push --mirror*",),
     )  # fmt: skip
     redactor = Redactor([KnownSecret("TOKEN", "a-value-that-nobody-sees")])
-    return PolicyDoor(make_desk(settings, approver=lambda request: "always", redact=redactor.redact))
+    return PolicyGate(make_desk(settings, approver=lambda request: "always", redact=redactor.redact))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import hermetic
 from benchmarks.figures import Target
-from hermetic.session.opening import Opening
+from hermetic.fleet.opening import Opening
 
 if TYPE_CHECKING:
     from benchmarks.raw import Raw

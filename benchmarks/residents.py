@@ -5,7 +5,7 @@ import struct
 
 import hermetic
 from benchmarks.measuring import WrongResult
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 
 
 async def resident_pid(environment: hermetic.Environment) -> int:

@@ -21,9 +21,9 @@ import hermetic
 from hermetic import blocking, toolbox
 from hermetic.contract.command import RunOptions
 from hermetic.contract.process import StartOptions
-from hermetic.environments.records import runtime_root
-from hermetic.fleet import fleet
-from hermetic.session import environment, opening, process, session
+from hermetic.fleet import fleet, opening
+from hermetic.registry.records import runtime_root
+from hermetic.session import environment, process, session
 from hermetic.toolbox.tools import Tools
 
 FACES: list[tuple[type, type]] = [

@@ -18,19 +18,19 @@ import pytest
 
 from hermetic.contract.errors import EditRefused, ExecutionError, InvalidArgument
 from hermetic.contract.process import Chunk, Shown
-from hermetic.edits.diff import unified_diff
-from hermetic.edits.replacing import replace
-from hermetic.edits.v4a import parse
-from hermetic.files.documents import as_text
 from hermetic.policy import assess, examine_python
 from hermetic.policy.budget import Overflow
 from hermetic.policy.commands.catalog import all_judges
 from hermetic.policy.evaluator import Evaluator
 from hermetic.policy.shell import Shell
+from hermetic.redaction.redactor import Redactor
 from hermetic.session.screen import LAST, Screen, TooMuch
-from hermetic.terminal.ansi import Stripper, strip
-from hermetic.terminal.overwriting import settle
-from hermetic.terminal.redaction import Redactor
+from hermetic.tools.edits.diff import unified_diff
+from hermetic.tools.edits.replacing import replace
+from hermetic.tools.edits.v4a import parse
+from hermetic.tools.files.documents import as_text
+from hermetic.tools.terminal.ansi import Stripper, strip
+from hermetic.tools.terminal.overwriting import settle
 from tests.bounds import cost_of, pauses
 from tests.boxes import opened
 from tests.sizes import scale

@@ -7,7 +7,6 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 
 if TYPE_CHECKING:
     from hermetic import blocking
-    from hermetic.codemode.arguments import CodeLimits, CodeOptions
     from hermetic.contract.approval import Approval, ApprovalRequest, Denial
     from hermetic.contract.command import Result
     from hermetic.contract.edits import Patched
@@ -46,13 +45,14 @@ if TYPE_CHECKING:
     from hermetic.contract.tool import Tool
     from hermetic.contract.verdict import Part, ShellState, Verdict
     from hermetic.fleet.fleet import Fleet
+    from hermetic.fleet.opening import attach, open
     from hermetic.policy.assess import assess
     from hermetic.session.environment import Environment
-    from hermetic.session.opening import attach, open
     from hermetic.session.process import Process
     from hermetic.session.session import Session
-    from hermetic.session.task import ToolLimits
     from hermetic.toolbox import Toolbox
+    from hermetic.tools.base.task import ToolLimits
+    from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
 __version__ = "0.1.0"
 
@@ -139,11 +139,11 @@ _HOMES = {
     "fleet.fleet": "Fleet",
     "policy.assess": "assess",
     "session.environment": "Environment",
-    "session.opening": "attach open",
+    "fleet.opening": "attach open",
     "session.process": "Process",
     "session.session": "Session",
-    "session.task": "ToolLimits",
-    "codemode.arguments": "CodeLimits CodeOptions",
+    "tools.base.task": "ToolLimits",
+    "tools.code.arguments": "CodeLimits CodeOptions",
     "toolbox": "Toolbox",
 }
 

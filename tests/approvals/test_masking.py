@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hermetic.approvals.prompt import described
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.approvals.showing import described
 from hermetic.config.settings import Settings, SudoSettings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.toolbox import Toolbox

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from hermetic.approvals.prompt import TerminalPrompt
-from hermetic.approvals.showing import described
+from hermetic.approvals.prompt import TerminalPrompt, described
 from hermetic.contract.approval import ApprovalRequest, Denial, Need
 from hermetic.policy import assess
 

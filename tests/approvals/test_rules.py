@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from hermetic.approvals.matching import Ground
+from hermetic.approvals.matching import Directories
 from hermetic.approvals.rules import Rules
 from hermetic.approvals.settings import RuleSettings
 from hermetic.contract.errors import ConfigError
 from hermetic.policy import examine_command
 from hermetic.policy.shell import DEFAULT_HOME, DEFAULT_WORKSPACE
 
-GROUND = Ground(DEFAULT_HOME, DEFAULT_WORKSPACE)
+GROUND = Directories(DEFAULT_HOME, DEFAULT_WORKSPACE)
 
 
 def rule(decision: str, example: str, **more: object) -> RuleSettings:

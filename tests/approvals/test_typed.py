@@ -5,7 +5,7 @@ import time
 import pytest
 
 from hermetic.approvals.readers import language_of
-from hermetic.approvals.typed import MOST_KEYS, MOST_LINES, Language, Transcript
+from hermetic.approvals.typed_input import MOST_KEYS, MOST_LINES, Language, Transcript
 from hermetic.policy.assess import Surroundings
 
 AROUND = Surroundings()

@@ -12,20 +12,23 @@ ROOT_PACKAGE = "hermetic"
 ROWS: tuple[frozenset[str], ...] = (
     frozenset({"conformance"}),
     frozenset({"", "__main__"}),  # "" is hermetic/__init__.py
-    frozenset({"cli", "mcp", "web", "hermes", "blocking"}),
+    frozenset({"cli", "mcp", "serve", "hermes", "adapters", "blocking"}),
     frozenset({"toolbox"}),
+    frozenset({"tools.approval", "tools.terminal", "tools.process", "tools.files", "tools.code", "tools.web"}),
+    frozenset({"tools.base"}),
     frozenset({"fleet", "config"}),
-    frozenset({"terminal", "processes", "files", "codemode", "webtools"}),
+    frozenset({"approvals", "redaction"}),
     frozenset({"session"}),
-    frozenset({"approvals"}),
-    frozenset({"policy", "environments", "edits"}),
+    frozenset({"policy", "environments", "tools.edits"}),
+    frozenset({"registry"}),
     frozenset({"link"}),
     frozenset({"contract"}),
-    frozenset({"resident"}),
+    frozenset({"resident", "tools"}),  # "tools" is tools/__init__.py, which holds nothing
 )
 
-# The frame layout is written once, in the resident; nothing else of the resident is imported from outside.
-SHARED_WITH_RESIDENT = frozenset({("link", "hermetic.resident.frames")})
+# The frame layout is written once, in the resident; nothing else of the resident is imported from outside. The archive
+# is made of the resident's files, so it imports the package to find them.
+SHARED_WITH_RESIDENT = frozenset({("link", "hermetic.resident.wire.frames"), ("link", "hermetic.resident")})
 
 # Optional extras: their users may import them where they are used.
 OPTIONAL_PACKAGES = frozenset(
@@ -69,8 +72,9 @@ def imports(source: Path) -> list[Import]:
 
 
 def unit(module: str) -> str:
-    """The folder or file directly below hermetic that `module` belongs to; "" is hermetic/__init__.py."""
-    return module.partition(".")[2].partition(".")[0]
+    """The part of the package that `module` belongs to and that has a row; "" is hermetic/__init__.py."""
+    inner = module.split(".")[1:3]
+    return ".".join(inner) if _row(".".join(inner)) is not None else inner[0]
 
 
 def _modules(source: Path) -> Iterator[tuple[str, Path]]:

@@ -24,7 +24,7 @@ def tree(at: Path, files: dict[str, str]) -> Path:
 
 
 def complaints(at: Path, where: str, text: str) -> list[str]:
-    there = ("contract/errors.py", "session/state.py", "resident/frames.py", "resident/loop.py")
+    there = ("contract/errors.py", "session/state.py", "resident/wire/frames.py", "resident/life/loop.py")
     return wrong_arrows(tree(at, dict.fromkeys(there, "") | {where: text}))
 
 
@@ -38,12 +38,25 @@ def complaints(at: Path, where: str, text: str) -> list[str]:
         ("link/attach.py", "from hermetic import open", "hermetic, which stands above"),
         ("link/attach.py", "if 1:\n    import hermetic.session", "hermetic.session, which stands above"),
         ("policy/assess.py", "from hermetic.environments import local", "environments, which stands beside"),
-        ("terminal/tool.py", "import hermetic.files", "hermetic.files, which stands beside"),
+        ("tools/terminal/tool.py", "import hermetic.tools.files.x", "hermetic.tools.files.x, which stands beside"),
+        ("tools/edits/diff.py", "import hermetic.tools.base.task", "hermetic.tools.base.task, which stands above"),
         ("contract/command.py", "from hermetic.link import attach", "hermetic.link, which stands above"),
         ("cli/run.py", "import hermetic.blocking", "hermetic.blocking, which stands beside"),
-        ("link/attach.py", "from hermetic.resident import loop", "hermetic.resident.loop; outside the resident"),
-        ("session/shell.py", "from hermetic.resident import frames", "hermetic.resident.frames; outside the resident"),
-        ("contract/command.py", "import hermetic.resident.frames", "hermetic.resident.frames; outside the resident"),
+        (
+            "link/attach.py",
+            "from hermetic.resident.life import loop",
+            "hermetic.resident.life.loop; outside the resident",
+        ),
+        (
+            "session/shell.py",
+            "from hermetic.resident.wire import frames",
+            "hermetic.resident.wire.frames; outside the resident",
+        ),
+        (
+            "contract/command.py",
+            "import hermetic.resident.wire.frames",
+            "hermetic.resident.wire.frames; outside the resident",
+        ),
         ("resident/shell.py", "from hermetic.contract import errors", "hermetic.contract.errors, which stands above"),
         ("resident/shell.py", "import msgspec", "msgspec; the resident has only the standard library"),
         ("link/attach.py", "def f():\n    import os", "imports os inside a function"),
@@ -66,8 +79,8 @@ def test_a_wrong_arrow_is_told(tmp_path: Path, where: str, text: str, says: str)
     [
         ("session/shell.py", "import os\nimport msgspec\nfrom hermetic.contract.errors import ExecutionError"),
         ("session/shell.py", "from .state import State\nfrom . import state"),
-        ("link/attach.py", "from hermetic.resident.frames import pack\nfrom hermetic.resident import frames"),
-        ("resident/shell.py", "from . import loop\nfrom .frames import pack\nimport selectors"),
+        ("link/attach.py", "from hermetic.resident.wire.frames import pack\nfrom hermetic.resident.wire import frames"),
+        ("resident/shells/shell.py", "from ..life import loop\nfrom ..wire.frames import pack\nimport selectors"),
         ("environments/modal.py", "def reach():\n    import modal"),
         ("conformance/state.py", "import hermetic\nfrom hermetic.contract import errors"),
         ("__main__.py", "from hermetic.cli import main"),

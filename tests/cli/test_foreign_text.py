@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.approvals.showing import described
+from hermetic.approvals.prompt import described
 from hermetic.cli.dispatch import main
 from hermetic.contract.approval import ApprovalRequest, Need
 from hermetic.contract.printable import escaped, is_printable

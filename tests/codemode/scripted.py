@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.contract.environment import EnvironmentInfo
 from hermetic.contract.tool import Fields, Tool
-from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
+from hermetic.tools.base.task import Task
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 from tests import boxes
 
 

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 import hermetic
-from hermetic.codemode.output import Printed, shown
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
-from hermetic.session.task import Task
+from hermetic.tools.base.task import Task
+from hermetic.tools.code.output import Printed, shown
 from tests.codemode.scripted import Box, EchoArguments, here, scripting
 from tests.environments.engines import need_engine
 from tests.programs import need_variable

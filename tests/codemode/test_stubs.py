@@ -9,17 +9,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from hermetic.approvals.calling import answer_of
-from hermetic.codemode.arguments import CodeLimits, CodeOptions, description
-from hermetic.codemode.bundle import Modules
-from hermetic.codemode.stubs import identifier, module_source, stub_of, stubs_of
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.tool import Fields, Tool
-from hermetic.session.task import Task
+from hermetic.session.callbacks import answer_of
 from hermetic.toolbox import Toolbox
+from hermetic.tools.base.task import Task
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions, description
+from hermetic.tools.code.bundle import Modules
+from hermetic.tools.code.stubs import identifier, module_source, stub_of, stubs_of
 from tests.codemode.scripted import here, scripting
 
-INSIDE = Path(__file__).parents[2] / "src" / "hermetic" / "codemode" / "inside"
+INSIDE = Path(__file__).parents[2] / "src" / "hermetic" / "tools" / "code" / "inside"
 
 
 class Many(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,18 @@
 
 import msgspec
 
-from hermetic.codemode.arguments import CodeArguments, CodeLimits, CodeOptions
 from hermetic.contract.notice import Notice
-from hermetic.files.arguments import PatchArguments, ReadFileArguments, SearchFilesArguments, WriteFileArguments
-from hermetic.processes.arguments import ProcessArguments
-from hermetic.processes.tool import ACTIONS
-from hermetic.session.task import ToolLimits
-from hermetic.terminal.arguments import TerminalArguments
+from hermetic.tools.base.task import ToolLimits
+from hermetic.tools.code.arguments import CodeArguments, CodeLimits, CodeOptions
+from hermetic.tools.files.arguments import (
+    PatchArguments,
+    ReadFileArguments,
+    SearchFilesArguments,
+    WriteFileArguments,
+)
+from hermetic.tools.process.arguments import ProcessArguments
+from hermetic.tools.process.tool import ACTIONS
+from hermetic.tools.terminal.arguments import TerminalArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from hermetic.contract.errors import EditRefused
-from hermetic.edits.encoding import decode
-from hermetic.edits.matching import STRATEGIES
-from hermetic.edits.planning import plan
-from hermetic.edits.replacing import replace
-from hermetic.edits.v4a import parse
+from hermetic.tools.edits.encoding import decode
+from hermetic.tools.edits.matching import STRATEGIES
+from hermetic.tools.edits.planning import plan
+from hermetic.tools.edits.replacing import replace
+from hermetic.tools.edits.v4a import parse
 from tests.edits.cases import Case, read_cases
 
 CASES = read_cases()

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermetic.contract.errors import EditRefused
-from hermetic.edits.diff import unified_diff, within
-from hermetic.edits.encoding import decode
-from hermetic.edits.lines import indentation
-from hermetic.edits.matching import exact
-from hermetic.edits.planning import plan
-from hermetic.edits.replacing import replace
-from hermetic.edits.v4a import parse
+from hermetic.tools.edits.diff import unified_diff, within
+from hermetic.tools.edits.encoding import decode
+from hermetic.tools.edits.lines import indentation
+from hermetic.tools.edits.matching import exact
+from hermetic.tools.edits.planning import plan
+from hermetic.tools.edits.replacing import replace
+from hermetic.tools.edits.v4a import parse
 from tests.programs import need
 from tests.sizes import scale
 

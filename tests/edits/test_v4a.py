@@ -3,8 +3,8 @@
 import pytest
 
 from hermetic.contract.errors import EditRefused
-from hermetic.edits.planning import diff_of, paths_of, plan
-from hermetic.edits.v4a import Add, Delete, Hunk, Update, parse
+from hermetic.tools.edits.planning import diff_of, paths_of, plan
+from hermetic.tools.edits.v4a import Add, Delete, Hunk, Update, parse
 
 
 def test_every_operation_is_read_in_its_order() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.container_keeper import Keeper
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended
+from hermetic.environments.containers.keeper import Keeper
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 from tests.programs import need_variable
 
 

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermetic.environments.container_arguments import runtime_label
-from hermetic.environments.records import runtime_root
+from hermetic.environments.containers.arguments import runtime_label
+from hermetic.registry.records import runtime_root
 from tests.programs import need, need_variable
 
 ENGINES = ("docker", "podman")

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 import hermetic
-from hermetic.environments.keeper import Kept
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended
+from hermetic.environments.isolation.keeper import Kept
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 from tests.programs import need
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.apptainers import Apptainers, container_of, keeper_of, see_ended
 from tests.programs import need_variable
 from tests.scenarios.living import begin

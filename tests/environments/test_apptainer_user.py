@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import need_variable, unavailable
 
@@ -37,7 +37,7 @@ asyncio.run(main())
 OPENER = """
 import asyncio, json, sys
 import hermetic
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 
 async def main():
     environment = await hermetic.open("apptainer", **json.loads(sys.argv[1]))

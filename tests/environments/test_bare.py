@@ -12,7 +12,7 @@ import pytest
 
 import hermetic
 from hermetic.conformance.observing import alive, eventually, new_mark
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.engines import ENGINES, ask, containers, need_engine
 from tests.environments.plugins import PLAIN, install
 from tests.environments.sshd import running

@@ -13,8 +13,8 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.local import Local
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 
 
 def command(path: str) -> list[str]:

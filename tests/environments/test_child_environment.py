@@ -3,7 +3,7 @@
 import pytest
 
 from hermetic.environments.child_environment import child_environment, is_credential
-from hermetic.terminal.known_secrets import secrets_of
+from hermetic.redaction.known_secrets import secrets_of
 
 CREDENTIALS = (
     "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DB_PASSWD", "GPG_PASSPHRASE", "MYSQL_PWD",

@@ -11,8 +11,13 @@ import pytest
 
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
-from hermetic.environments.container_arguments import Plan, shared_paths, spec_hash
-from hermetic.environments.container_options import IDENTITY, ContainerOptions, read_container_options, read_volume
+from hermetic.environments.containers.arguments import Plan, shared_paths, spec_hash
+from hermetic.environments.containers.options import (
+    IDENTITY,
+    ContainerOptions,
+    read_container_options,
+    read_volume,
+)
 
 MIB = 1 << 20
 

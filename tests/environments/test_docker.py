@@ -18,8 +18,8 @@ import pytest
 
 import hermetic
 from hermetic.environments.catalog import find
-from hermetic.environments.container_client import PROGRAMS
-from hermetic.environments.records import Records, id_for_task, runtime_root
+from hermetic.environments.containers.client import PROGRAMS
+from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.keeping import record_of
 from tests.environments.engines import ENGINES, ask, containers, need_engine, ours, starting
 from tests.programs import need_variable

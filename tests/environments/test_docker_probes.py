@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.seccomp import REFUSED
+from hermetic.environments.isolation.seccomp import REFUSED
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.engines import ENGINES, ask, need_engine
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.syscalls import PLAIN, PROBE

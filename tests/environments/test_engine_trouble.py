@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments import container_client, docker
-from hermetic.environments.records import Records, runtime_root
+from hermetic.environments import docker
+from hermetic.environments.containers import client as container_client
 from hermetic.link import archive
+from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
 from tests.environments.engines import ENGINES, ask, need_engine
 from tests.programs import need, need_variable

@@ -11,7 +11,7 @@ import pytest
 
 import hermetic
 from hermetic.cli.dispatch import main
-from hermetic.environments.container_client import Client
+from hermetic.environments.containers.client import Client
 from hermetic.environments.docker import Docker
 from tests.environments.engines import need_engine
 from tests.environments.ordinary_user import OrdinaryUser
@@ -34,7 +34,7 @@ async def test_an_image_that_is_missing_is_said_first(kind: str) -> None:
 SAYS_NO = "#!/bin/sh\necho 'permission denied while trying to connect' >&2\nexit 1\n"
 ASK = """
 import asyncio, sys
-from hermetic.environments.container_client import Client
+from hermetic.environments.containers.client import Client
 print(asyncio.run(Client(sys.argv[1], {"DOCKER_HOST": "unix://" + sys.argv[2]}).trouble()))
 """
 
@@ -74,7 +74,7 @@ async def test_an_engine_that_does_not_answer_is_said_first(tmp_path: Path) -> N
 
 
 async def test_an_engine_that_hangs_is_to_be_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.environments.container_client.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hermetic.environments.containers.client.ANSWER_SECONDS", 0.5)
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)

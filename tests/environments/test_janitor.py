@@ -18,9 +18,10 @@ import pytest
 
 import hermetic
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.environments import catalog, janitor, janitor_process
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended as gone
+from hermetic.environments import catalog
+from hermetic.registry import janitor, janitor_process
+from hermetic.registry.host_process import ended as gone
+from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
 from tests.environments.unguarded import KIND, PLACE
 from tests.sizes import scale

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.private import is_in_memory, make_private, spool_base
-from hermetic.environments.records import runtime_root
+from hermetic.registry.private import is_in_memory, make_private, spool_base
+from hermetic.registry.records import runtime_root
 
 
 def test_a_directory_is_made_for_us_alone(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import hermetic
 from hermetic.environments import sandbox
-from hermetic.environments.cgroups import Cgroup, make_cgroup, members, remove_cgroup
-from hermetic.environments.process_limits import limits_besides
+from hermetic.environments.isolation.cgroups import Cgroup, make_cgroup, members, remove_cgroup
+from hermetic.environments.isolation.process_limits import limits_besides
 from tests.environments.sandboxes import kept_of
 from tests.environments.sandboxes import sandbox as open_sandbox
 from tests.programs import need

@@ -11,8 +11,8 @@ import pytest
 import hermetic
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
-from hermetic.environments.container_arguments import data_root, spec_hash
-from hermetic.environments.container_options import read_container_options
+from hermetic.environments.containers.arguments import data_root, spec_hash
+from hermetic.environments.containers.options import read_container_options
 from hermetic.environments.profile import CACHES, Chosen, choose, copy_without_links, look, name_of
 from tests.environments.apptainers import Apptainers
 from tests.environments.engines import ask, containers, need_engine

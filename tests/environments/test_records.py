@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermetic.contract.environment import EnvironmentRecord
-from hermetic.environments.records import RECORD, DamagedRecord, Records, id_for_task, new_id
+from hermetic.registry.records import RECORD, DamagedRecord, Records, id_for_task, new_id
 
 
 def record(records: Records, id: str, task: str | None = None) -> EnvironmentRecord:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
 from tests.environments.sandboxes import (
     first_child_of,
     kept_of,

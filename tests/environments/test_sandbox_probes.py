@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.sandboxes import kept_of, run_program, sandbox
 from tests.programs import need
 

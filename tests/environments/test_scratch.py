@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.scratch import disk_use, image_cache, remove_tree, scratch_base, warn_of_use
+from hermetic.environments.containers.scratch import (
+    disk_use,
+    image_cache,
+    remove_tree,
+    scratch_base,
+    warn_of_use,
+)
 
 
 def test_the_scratch_directory_follows_the_settings_then_the_site_then_the_disk(

@@ -10,7 +10,15 @@ import msgspec
 import pytest
 
 from hermetic.contract.errors import Unsupported
-from hermetic.environments.seccomp import ALLOWED, ASKED, MODES, NEWEST, REFUSED, bpf, docker_profile
+from hermetic.environments.isolation.seccomp import (
+    ALLOWED,
+    ASKED,
+    MODES,
+    NEWEST,
+    REFUSED,
+    bpf,
+    docker_profile,
+)
 from tests.environments.syscalls import PLAIN, told
 from tests.programs import need, need_variable
 

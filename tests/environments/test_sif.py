@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.sif import find_sif, whole_name
-from hermetic.environments.starting import ended
+from hermetic.environments.containers.sif import find_sif, whole_name
+from hermetic.registry.host_process import ended
 from tests.environments.apptainers import write_docker_archive
 from tests.programs import need_variable
 
@@ -29,7 +29,7 @@ while [ -p "$GATE" ]; do read -r go < "$GATE"; [ "$go" != fail ] || exit 7; brea
 
 BUILDER = """
 import asyncio, sys
-from hermetic.environments.sif import find_sif
+from hermetic.environments.containers.sif import find_sif
 print(asyncio.run(find_sif(sys.argv[1], sys.argv[2])), flush=True)
 """
 

@@ -14,9 +14,9 @@ import pytest
 
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, Unreachable
-from hermetic.environments.records import LONGEST_ROOT, Records, runtime_root
 from hermetic.environments.ssh import Ssh
 from hermetic.environments.ssh_client import Target
+from hermetic.registry.records import LONGEST_ROOT, Records, runtime_root
 from tests.environments.sshd import Sshd, free_port, need_root, running
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import ended, start_resident
+from hermetic.environments.starting import start_resident
+from hermetic.registry.host_process import ended
 
 HANGS = 'echo $$ > "$1"; exec sleep 1000'
 

@@ -10,7 +10,7 @@ import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Fleet
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.engines import ask, need_engine, ours
 from tests.programs import need_variable
 

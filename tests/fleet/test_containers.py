@@ -12,8 +12,8 @@ import pytest
 
 import hermetic
 from hermetic import Fleet
-from hermetic.environments.records import Records, new_id, runtime_root
 from hermetic.fleet.garbage import collect
+from hermetic.registry.records import Records, new_id, runtime_root
 from tests.cli.program import eventually
 from tests.environments.engines import ENGINES, ask, need_engine, ours
 from tests.programs import need_variable

@@ -15,8 +15,8 @@ import pytest
 
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, Fleet, InvalidArgument
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended as gone
+from hermetic.registry.host_process import ended as gone
+from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
 from tests.scenarios.living import begin
 from tests.sizes import scale

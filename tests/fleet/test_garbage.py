@@ -14,12 +14,12 @@ import pytest
 import hermetic
 from hermetic.contract.environment import Abandoned, EnvironmentRecord
 from hermetic.environments import catalog
-from hermetic.environments.janitor import NAME as JANITOR
-from hermetic.environments.janitor_process import UNREACHABLE
 from hermetic.environments.local import Local
-from hermetic.environments.records import Records, id_for_task, new_id, runtime_root
-from hermetic.environments.starting import ended as gone
 from hermetic.fleet.garbage import collect
+from hermetic.registry.host_process import ended as gone
+from hermetic.registry.janitor import NAME as JANITOR
+from hermetic.registry.janitor_process import UNREACHABLE
+from hermetic.registry.records import Records, id_for_task, new_id, runtime_root
 from tests.cli.program import as_json  # fmt: skip
 from tests.cli.program import hermetic as command
 from tests.environments.test_janitor import dict_of_kinds, janitors

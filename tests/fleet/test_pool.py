@@ -12,8 +12,8 @@ import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Fleet
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended as gone
+from hermetic.registry.host_process import ended as gone
+from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import as_json, eventually
 from tests.fleet.test_fleet import ended_fleet, leftovers
 

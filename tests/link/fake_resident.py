@@ -6,7 +6,7 @@ import socket
 from hermetic.contract.limits import RECONNECT
 from hermetic.link.link import Link
 from hermetic.link.wire import pack_frame
-from hermetic.resident.frames import REPLY
+from hermetic.resident.wire.frames import REPLY
 
 GREETING = pack_frame(REPLY, 0, {"version": 1, "resident": "r1", "pid": 1})
 

@@ -7,23 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from hermetic import resident
 from hermetic.link.archive import BOOT, PACKAGE, build_archive, starting_input
-from hermetic.resident import frames
+from hermetic.resident.wire import frames
 from tests.resident.running import running
 
 
 def test_the_archive_holds_every_module_as_source_and_compiled() -> None:
-    paths = list(Path(frames.__file__).parent.glob("*.py"))
-    names = {PACKAGE if path.stem == "__init__" else f"{PACKAGE}.{path.stem}" for path in paths}
+    folder = Path(resident.__file__).parent
+    paths = [Path(PACKAGE) / path.relative_to(folder) for path in folder.rglob("*.py")]
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
     _, compiled, sources = marshal.loads(build_archive())
     assert set(sources) == set(marshal.loads(compiled)) == names
-    assert sources[f"{PACKAGE}.frames"] == Path(frames.__file__).read_bytes()
+    assert sources[f"{PACKAGE}.wire.frames"] == Path(frames.__file__).read_bytes()
 
 
 def loaded(archive: bytes) -> str:
     """How a Python that is given this archive has its modules."""
-    start, _, _ = BOOT.partition(f"from {PACKAGE}.main")
-    script = f"{start}import {PACKAGE}.frames as f; print(f.MAX_BODY, len(codes) > 0, f.pack.__code__.co_filename)"
+    start, _, _ = BOOT.partition(f"from {PACKAGE}.life.main")
+    script = f"{start}import {PACKAGE}.wire.frames as f; print(f.MAX_BODY, len(codes) > 0, f.pack.__code__.co_filename)"
     given = starting_input(archive, b"")
     said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
     return said.stdout.decode()
@@ -38,12 +40,12 @@ def test_this_python_runs_the_compiled_modules() -> None:
 def test_another_python_runs_the_source() -> None:
     _, compiled, sources = marshal.loads(build_archive())
     other = marshal.dumps((b"\0\0\r\n", compiled, sources), 2)
-    assert loaded(other).split() == [str(frames.MAX_BODY), "False", f"{PACKAGE}.frames"]
+    assert loaded(other).split() == [str(frames.MAX_BODY), "False", f"{PACKAGE}.wire.frames"]
 
 
 def test_a_traceback_has_the_lines_of_the_source() -> None:
-    start, _, _ = BOOT.partition(f"from {PACKAGE}.main")
-    script = f"{start}import traceback\nfrom {PACKAGE} import frames as f\ntry: f.unpack(b'\\xc1')\n"
+    start, _, _ = BOOT.partition(f"from {PACKAGE}.life.main")
+    script = f"{start}import traceback\nfrom {PACKAGE}.wire import frames as f\ntry: f.unpack(b'\\xc1')\n"
     script += "except f.FrameError: print(traceback.format_exc())"
     given = starting_input(build_archive(), b"")
     said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
@@ -51,7 +53,7 @@ def test_a_traceback_has_the_lines_of_the_source() -> None:
 
 
 def test_garbage_is_collected_in_a_resident() -> None:
-    with running() as resident, resident.client() as client:
+    with running() as started, started.client() as client:
         before = client.ask("info")[0]["rss"]
         for turn in range(300):
             client.ask("run", b"true", id=f"c{turn}", text=4)

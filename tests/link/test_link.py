@@ -12,7 +12,7 @@ from hermetic.link.calls import Following
 from hermetic.link.connection import Misbehaved
 from hermetic.link.link import Link, ResidentGone, Stalled
 from hermetic.link.wire import pack_frame
-from hermetic.resident.frames import CREDIT, ERROR, EVENT, REPLY
+from hermetic.resident.wire.frames import CREDIT, ERROR, EVENT, REPLY
 from tests.link.fake_resident import FakeResident
 
 # To a request with the number 1.

@@ -13,7 +13,7 @@ from hermetic.link import answers
 from hermetic.link.calls import Call, Following, Listening
 from hermetic.link.link import Link
 from hermetic.link.wire import pack_frame
-from hermetic.resident.frames import ERROR, EVENT, REPLY
+from hermetic.resident.wire.frames import ERROR, EVENT, REPLY
 from tests.link.fake_resident import FakeResident
 from tests.sizes import scale
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as some
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.link.wire import Frame, FrameReader, pack_frame
-from hermetic.resident import frames
-from hermetic.resident.frames import MAX_BODY, MAX_FIRST_FRAME, MAX_FRAME, PREFIX, FrameError
+from hermetic.resident.wire import frames
+from hermetic.resident.wire.frames import MAX_BODY, MAX_FIRST_FRAME, MAX_FRAME, PREFIX, FrameError
 
 scalars = some.one_of(
     some.none(),

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from hermetic.approvals.context import NOWHERE, PolicyContext
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.environments.docker import Docker
 from hermetic.environments.sandbox import Sandbox
 from hermetic.policy.assess import Surroundings, examine_command, examine_writes
-from hermetic.session.spot import NOWHERE, Spot
 
 HERE = Path(__file__).parent
 MOST = 0.01  # of safe commands labelled dangerous, in each setting
@@ -48,7 +48,7 @@ class Setting:
     """One kind of environment in one working directory, as decisions see it."""
 
     def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any], home: str) -> None:
-        spot = Spot(kind, isolation, options)
+        spot = PolicyContext(kind, isolation, options)
         state = ShellState(home=home, cwd=spot.start)
         self.around = Surroundings(cwd=spot.start, workspace=spot.workspace, state=state, isolation=isolation)
 

@@ -10,10 +10,10 @@ import pytest
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.cli.dispatch import COMMANDS
 from hermetic.config.settings import Settings
-from hermetic.environments.records import runtime_path
 from hermetic.policy import assess
 from hermetic.policy.assess import examine_python
 from hermetic.policy.commands.hermetic_cli import _ACTS, _LOOKS, _RUNS
+from hermetic.registry.records import runtime_path
 from hermetic.toolbox import Toolbox
 
 STARTS = [

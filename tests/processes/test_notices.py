@@ -16,10 +16,10 @@ import pytest
 from hermetic.contract import limits
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.notice import Notice
-from hermetic.processes.following import nothing
-from hermetic.processes.notices import Notices
-from hermetic.processes.webhook import Webhook
-from hermetic.terminal.showing import Showing
+from hermetic.tools.process.following import nothing
+from hermetic.tools.process.notices import Notices
+from hermetic.tools.process.webhook import Webhook
+from hermetic.tools.terminal.format import Showing
 from tests.boxes import everywhere, opened, place
 from tests.programs import need
 
@@ -319,7 +319,7 @@ async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -
 
 async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     last = msgspec.structs.replace(limits.NOTICE_MATCHES, value=1)
-    monkeypatch.setattr("hermetic.processes.watching.NOTICE_MATCHES", last)
+    monkeypatch.setattr("hermetic.tools.process.watching.NOTICE_MATCHES", last)
     async with opened(tmp_path) as box:
         await box.terminal("echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"])
         async with asyncio.timeout(20):
@@ -460,7 +460,7 @@ async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
 
 
 async def test_closing_does_not_wait_for_ever_for_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.processes.notices.CLOSING", 0.1)
+    monkeypatch.setattr("hermetic.tools.process.notices.CLOSING", 0.1)
     queue, place = Notices(Showing()), Frozen()
     queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)
     stream = queue.stream()

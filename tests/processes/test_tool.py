@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.contract.limits import HANDLES, LISTED_BY_TOOL
-from hermetic.session.task import ToolLimits
+from hermetic.tools.base.task import ToolLimits
 from tests.boxes import appears, everywhere, opened
 
 

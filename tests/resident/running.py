@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hermetic.link.archive import BOOT, build_archive, starting_input
-from hermetic.resident.frames import MAX_FRAME, REPLY, REQUEST, FrameReader, pack_frame
+from hermetic.resident.wire.frames import MAX_FRAME, REPLY, REQUEST, FrameReader, pack_frame
 
 
 class Resident:

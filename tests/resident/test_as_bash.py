@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.resident.orders import Orders
+from hermetic.resident.shells.orders import Orders
 from tests.programs import need_variable
 from tests.resident.running import Client, running
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.bare_scripts import KEEP, order
+from hermetic.resident.bare.scripts import KEEP, order
 
 SECONDS = 20
 HIGH = os.getpid()  # of the second marks: another run of the tests has another

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.cgroup import processors
+from hermetic.resident.processes.cgroup import processors
 
 
 @pytest.fixture

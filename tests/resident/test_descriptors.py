@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.frames import REQUEST, pack_frame
-from hermetic.resident.shell import HELD_DESCRIPTORS, HeldDescriptors, in_memory, sealed
+from hermetic.resident.shells.shell import HELD_DESCRIPTORS, HeldDescriptors, in_memory, sealed
+from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.resident.running import Client, running
 
 TURN = b'\\builtin eval "${__h[__h]-}"\n'

@@ -7,12 +7,12 @@ import textwrap
 
 import pytest
 
-from hermetic.resident.fences import Span, neighbours, only
+from hermetic.resident.life.blackhole_routes import Span, neighbours, only
 from tests.programs import need
 
 SETUP = """
     import os, socket, struct, subprocess, sys
-    from hermetic.resident import fences
+    from hermetic.resident.life import blackhole_routes as fences
     def ip(*words): subprocess.run(["ip", *words], check=True)
     ip("link", "add", "one", "type", "veth", "peer", "name", "two")
     ip("addr", "add", "10.9.0.2/16", "dev", "one")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hermetic.resident import fields
-from hermetic.resident.resident import Refusal
+from hermetic.resident.life.resident import Refusal
+from hermetic.resident.wire import fields
 
 
 @pytest.mark.parametrize("given", [{}, {"grace": None}])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.file_batches import Change, close
-from hermetic.resident.file_journal import CHANGING, DONE, WRITING, Journal, recover_all
-from hermetic.resident.walking import find
+from hermetic.resident.files.batches import Change, close
+from hermetic.resident.files.journal import CHANGING, DONE, WRITING, Journal, recover_all
+from hermetic.resident.files.safe_path import find
 
 OLD = {"kept": "kept", "gone": "gone"}
 NEW = {"kept": "new", "made": "new"}

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hermetic.link.archive import BOOT, build_archive, starting_input
-from hermetic.resident.frames import MAX_FRAME, FrameReader
+from hermetic.resident.wire.frames import MAX_FRAME, FrameReader
 from tests.resident.running import Resident
 
 

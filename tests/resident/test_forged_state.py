@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.session.definitions import read_definitions
+from hermetic.approvals.definitions import read_definitions
 from tests.resident.running import Client, running
 from tests.sizes import scale
 

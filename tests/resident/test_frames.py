@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermetic.resident.frames import (
+from hermetic.resident.wire.frames import (
     MAX_FIRST_FRAME,
     MAX_FRAME,
     REPLY,

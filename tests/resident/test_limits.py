@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermetic.resident.limits import SPAN, SecondMarks
+from hermetic.resident.processes.descriptor_limit import SPAN, SecondMarks
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.link.archive import BOOT
-from hermetic.resident.frames import REQUEST, pack_frame
+from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.programs import need_variable
 from tests.resident.running import Client, running
 
@@ -65,7 +65,7 @@ def test_it_stays_small_and_loads_nothing_heavy() -> None:
 def test_its_modules_import_nothing_heavy() -> None:
     code = (
         "import sys, types; package = types.ModuleType('hermetic_resident'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['hermetic_resident'] = package; import hermetic_resident.main; "
+        "sys.modules['hermetic_resident'] = package; import hermetic_resident.life.main; "
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     folder = Path(__file__).parents[2] / "src" / "hermetic" / "resident"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermetic.resident.frames import CANCEL, CREDIT, REQUEST, pack_frame
+from hermetic.resident.wire.frames import CANCEL, CREDIT, REQUEST, pack_frame
 from tests.link.test_mutated_frames import mutate
 from tests.resident.running import Resident, running
 from tests.sizes import scale

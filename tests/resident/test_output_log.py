@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermetic.resident import output_log
-from hermetic.resident.output_log import MEMORY_BYTES, OutputLog, Ring
+from hermetic.resident.processes import output_log
+from hermetic.resident.processes.output_log import MEMORY_BYTES, OutputLog, Ring
 
 CAP = 1000
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermetic.resident.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
+from hermetic.resident.wire.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
 from tests.resident.running import Client, running
 from tests.sizes import scale
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.room import ProcessRoom
+from hermetic.resident.processes.process_quota import ProcessQuota
 from tests.programs import unavailable
 from tests.resident.running import running
 
@@ -20,14 +20,14 @@ def test_the_nearest_limit_above_counts(tmp_path: Path) -> None:
     (inner.parent / "pids.max").write_text("100\n")
     (inner.parent / "pids.current").write_text("50\n")
     (tmp_path / "cgroup").write_text("0::/outer/inner\n")
-    room = ProcessRoom(str(tmp_path / "cgroup"), str(tmp_path / "sys"))
+    room = ProcessQuota(str(tmp_path / "cgroup"), str(tmp_path / "sys"))
     assert room.has_room()
     (inner.parent / "pids.current").write_text("99\n")
     assert not room.has_room()
 
 
 def test_without_a_limit_there_is_room(tmp_path: Path) -> None:
-    assert ProcessRoom(str(tmp_path / "none"), str(tmp_path)).has_room()
+    assert ProcessQuota(str(tmp_path / "none"), str(tmp_path)).has_room()
 
 
 @pytest.fixture

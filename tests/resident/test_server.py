@@ -6,9 +6,9 @@ from pathlib import Path
 
 SERVE = """
 import socket, sys, threading
-from hermetic.resident.frames import CREDIT, ERROR, REPLY, REQUEST, FrameReader, pack_frame
-from hermetic.resident.loop import Loop
-from hermetic.resident.server import Server
+from hermetic.resident.wire.frames import CREDIT, ERROR, REPLY, REQUEST, FrameReader, pack_frame
+from hermetic.resident.life.loop import Loop
+from hermetic.resident.life.server import Server
 
 failures, turns, said = [], [], []
 loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
@@ -66,9 +66,9 @@ def test_a_mistake_in_one_request_costs_that_request_alone(tmp_path: Path) -> No
 
 LATE = """
 import socket, sys
-from hermetic.resident.frames import REQUEST, pack_frame
-from hermetic.resident.loop import Loop
-from hermetic.resident.server import Server
+from hermetic.resident.wire.frames import REQUEST, pack_frame
+from hermetic.resident.life.loop import Loop
+from hermetic.resident.life.server import Server
 
 loop, asked = Loop(sys.excepthook), []
 

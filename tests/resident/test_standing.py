@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.resident.standing import has_null_input
+from hermetic.resident.shells.proc_state import has_null_input
 
 
 @contextmanager

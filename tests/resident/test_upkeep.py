@@ -15,11 +15,11 @@ import pytest
 
 import hermetic
 from hermetic import ExecutionError, Exited
-from hermetic.environments.records import Records
 from hermetic.environments.unix_socket import listeners
-from hermetic.resident import upkeep
-from hermetic.resident.main import ErrorLog
-from hermetic.resident.session import Session
+from hermetic.registry.records import Records
+from hermetic.resident.life import upkeep
+from hermetic.resident.life.main import ErrorLog
+from hermetic.resident.shells.session import Session
 from tests.environments.engines import need_engine
 from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below

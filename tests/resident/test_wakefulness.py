@@ -11,17 +11,17 @@ from contextlib import contextmanager
 import pytest
 
 import hermetic
-from hermetic.resident.wakefulness import AWAKE_SECONDS, PATIENCE_SECONDS, Wakefulness
+from hermetic.resident.life.spin_policy import AWAKE_SECONDS, PATIENCE_SECONDS, SpinPolicy
 from tests.programs import need_variable, unavailable
 
 BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
 
 
 @pytest.fixture
-def wakefulness() -> Wakefulness:
+def wakefulness() -> SpinPolicy:
     if len(os.sched_getaffinity(0)) < 2:
         unavailable("one processor: nobody looks instead of sleeping there; run the tests on a machine with two")
-    return Wakefulness()
+    return SpinPolicy()
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def crowded() -> Iterator[None]:
         program.communicate()
 
 
-def looks(wakefulness: Wakefulness) -> float:
+def looks(wakefulness: SpinPolicy) -> float:
     """How long it goes on looking, in seconds."""
     began = time.monotonic()
     while wakefulness.until and wakefulness.goes_on():
@@ -49,7 +49,7 @@ def looks(wakefulness: Wakefulness) -> float:
     return time.monotonic() - began
 
 
-def test_an_answer_is_looked_for_a_moment(wakefulness: Wakefulness) -> None:
+def test_an_answer_is_looked_for_a_moment(wakefulness: SpinPolicy) -> None:
     began = time.monotonic()
     wakefulness.expect_answer()
     looks(wakefulness)
@@ -57,7 +57,7 @@ def test_an_answer_is_looked_for_a_moment(wakefulness: Wakefulness) -> None:
     assert not wakefulness.goes_on()
 
 
-def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: Wakefulness) -> None:
+def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: SpinPolicy) -> None:
     for _ in range(2):
         wakefulness.expect_answer()
         wakefulness.expect_question()
@@ -65,14 +65,14 @@ def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: Wakefulne
         time.sleep(PATIENCE_SECONDS)
 
 
-def test_who_asks_again_at_once_is_waited_for(wakefulness: Wakefulness) -> None:
+def test_who_asks_again_at_once_is_waited_for(wakefulness: SpinPolicy) -> None:
     wakefulness.expect_question()
     wakefulness.expect_answer()
     wakefulness.expect_question()
     assert 0 < wakefulness.until - time.monotonic() <= PATIENCE_SECONDS
 
 
-def test_not_where_somebody_else_wants_the_processor(wakefulness: Wakefulness) -> None:
+def test_not_where_somebody_else_wants_the_processor(wakefulness: SpinPolicy) -> None:
     wakefulness.expect_question()
     wakefulness.expect_answer()
     with crowded():
@@ -81,9 +81,9 @@ def test_not_where_somebody_else_wants_the_processor(wakefulness: Wakefulness) -
         assert looks(wakefulness) < 10
 
 
-def test_not_where_a_cgroup_allows_too_little(wakefulness: Wakefulness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.resident.wakefulness.processors", lambda: 1.0)
-    limited = Wakefulness()
+def test_not_where_a_cgroup_allows_too_little(wakefulness: SpinPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermetic.resident.life.spin_policy.processors", lambda: 1.0)
+    limited = SpinPolicy()
     for each in (wakefulness, limited):
         each.expect_question()
         each.expect_answer()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.walking import find, find_at_once
+from hermetic.resident.files.safe_path import find, find_at_once
 
 PATHS = ("plain", "below/deep/file", "link/deep/file", "below/../plain", "below//./deep/file", "below/missing", "loose")
 

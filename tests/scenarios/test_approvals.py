@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import ApprovalRequest, Denial
 from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted, UnknownApproval
-from hermetic.session.door import PolicyDoor
+from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
-from hermetic.session.opening import open as open_environment
-from hermetic.session.task import refusal
 from hermetic.toolbox import Toolbox
+from hermetic.tools.base.task import refusal
 from tests.scenarios.approval_talks import BAD, DEMANDED, TALKS, Say, Talk
 
 
@@ -55,7 +55,7 @@ class Stage:
         """Another process, with the same files."""
         desk = make_desk(self._settings, approver=None if self._is_alone else self.person)
         desk.now = desk.grants._now = desk.queue._now = lambda: time.time() + self.ahead
-        self.door = PolicyDoor(desk)
+        self.door = PolicyGate(desk)
 
     async def say(self, step: Say) -> None:
         self.person.answer, before = step.answer, len(self.person.asked)
@@ -406,7 +406,7 @@ async def test_an_answer_is_bound_to_the_file_that_the_name_means(tmp_path: Path
     program.chmod(0o755)
     person = Person()
     desk = make_desk(ApprovalSettings(), approver=person)
-    door = PolicyDoor(desk)
+    door = PolicyGate(desk)
     async with open_environment(
         "local", cwd=str(tmp_path), login=False, env={"PATH": f"{program.parent}:/usr/bin:/bin"}
     ) as env:

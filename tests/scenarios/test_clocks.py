@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import hermetic
-from hermetic.environments.starting import ended as gone
+from hermetic.registry.host_process import ended as gone
 from tests.scenarios.living import with_argument
 
 OPENER = """

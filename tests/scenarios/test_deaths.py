@@ -11,7 +11,7 @@ import pytest
 
 import hermetic
 from hermetic import Lost
-from hermetic.environments.starting import ended as gone
+from hermetic.registry.host_process import ended as gone
 from tests.scenarios.living import begin, is_alive, with_argument
 from tests.sizes import scale
 

@@ -48,7 +48,7 @@ async def main():
 asyncio.run(main())
 """
 
-LIGHT = ("hermetic.toolbox", "hermetic.contract", "hermetic.approvals", "hermetic.approvals.calling",
+LIGHT = ("hermetic.toolbox", "hermetic.contract", "hermetic.session", "hermetic.session.callbacks",
          "hermetic.environments", "hermetic.environments.catalog", "hermetic.environments.options")  # fmt: skip
 
 

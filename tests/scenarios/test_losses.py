@@ -14,11 +14,11 @@ import pytest
 
 import hermetic
 from hermetic.config.settings import EnvironmentSettings, Settings
-from hermetic.environments.container_client import PROGRAMS, SETTINGS
-from hermetic.environments.records import Records, id_for_task, runtime_root
-from hermetic.session.history import MOST_TASKS, Histories, History
+from hermetic.environments.containers.client import PROGRAMS, SETTINGS
+from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.keeping import activity_of, record_of
 from hermetic.toolbox import Toolbox
+from hermetic.tools.base.history import MOST_TASKS, Histories, History
 from tests.boxes import Box, appears, everywhere, opened, place
 
 

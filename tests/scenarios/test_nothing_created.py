@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.codemode.arguments import CodeOptions
 from hermetic.config.settings import FilesSettings, Settings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.session.keeping import record_of
 from hermetic.toolbox import Toolbox
+from hermetic.tools.code.arguments import CodeOptions
 from tests.programs import need
 
 BAD = "rm -rf /srv/app"

@@ -22,14 +22,14 @@ from hermetic.contract.tool import Tool
 from hermetic.fleet.fleet import Fleet
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
-from hermetic.processes.tool import ACTIONS
-from hermetic.resident.requests import OF_FILES, Requests
+from hermetic.resident.wire.requests import OF_FILES, Requests
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.session import Session
-from hermetic.session.task import Task
 from hermetic.toolbox import Toolbox
 from hermetic.toolbox.tools import Tools
+from hermetic.tools.base.task import Task
+from hermetic.tools.process.tool import ACTIONS
 
 # What a request to a resident does. "acts": it starts, feeds or writes, so a decision comes before it.
 OPERATIONS = {

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 import hermetic
-from hermetic.codemode.arguments import CodeLimits
 from hermetic.config import load
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import ACTIVITY, LOGIN, PASSWORD
+from hermetic.tools.code.arguments import CodeLimits
 from tests.boxes import opened, opened_in
 from tests.environments.engines import need_engine
 from tests.environments.sshd import shared_options
@@ -57,7 +57,7 @@ async def test_a_sign_of_life_comes_again_also_from_a_callback_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
     assert ACTIVITY.value == 10
-    monkeypatch.setattr("hermetic.session.task.ACTIVITY", msgspec.structs.replace(ACTIVITY, value=0.05))
+    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", msgspec.structs.replace(ACTIVITY, value=0.05))
     signs: list[str] = []
     enough = asyncio.Event()
 

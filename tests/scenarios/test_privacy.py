@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import hermetic
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 
 
 async def test_everything_on_disk_is_private() -> None:

@@ -13,7 +13,7 @@ from tests.programs import need
 NAMESPACE = """
 import asyncio, json, os, signal, subprocess
 import hermetic
-from hermetic.environments.host_process import HostProcess
+from hermetic.registry.host_process import HostProcess
 from hermetic.toolbox import Toolbox
 
 innocent = []

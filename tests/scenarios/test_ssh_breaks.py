@@ -15,8 +15,8 @@ import pytest
 
 import hermetic
 from hermetic import Exited, Unreachable
-from hermetic.environments.records import runtime_root
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import runtime_root
 from tests.environments.network import THERE, Network, network
 from tests.environments.sshd import Sshd, need_root, running
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.records import runtime_root
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import runtime_root
 from tests.environments.sshd import Sshd, running
 from tests.scenarios.living import with_argument
 from tests.sizes import scale

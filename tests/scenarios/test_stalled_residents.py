@@ -18,10 +18,10 @@ import pytest
 import hermetic
 from hermetic import Cancelled, Exited, Lost, TimedOut, Unreachable
 from hermetic.contract.limits import GRACE, GREETING, OVERDUE, STALL
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended
 from hermetic.environments.unix_socket import listeners
 from hermetic.fleet.garbage import collect
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 from hermetic.session.keeping import activity_of
 from tests.boxes import appears
 from tests.boxes import opened as opened_box

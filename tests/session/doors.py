@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import hermetic
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.errors import NotPermitted
-from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 
 
@@ -20,11 +20,11 @@ async def opened(directory: Path) -> AsyncIterator[Environment]:
         yield env
 
 
-def door(**settings: Any) -> PolicyDoor:
-    return PolicyDoor(make_desk(ApprovalSettings(**settings)))
+def door(**settings: Any) -> PolicyGate:
+    return PolicyGate(make_desk(ApprovalSettings(**settings)))
 
 
-async def is_refused(guard: PolicyDoor, place: Environment, command: str, **more: Any) -> bool:
+async def is_refused(guard: PolicyGate, place: Environment, command: str, **more: Any) -> bool:
     try:
         await guard.command("t", command, place, **more)
     except NotPermitted:

@@ -13,10 +13,10 @@ import pytest
 import hermetic
 from hermetic import Unreachable
 from hermetic.environments.docker import Docker
-from hermetic.environments.records import RECORD, Records, runtime_root
 from hermetic.environments.ssh import Ssh
-from hermetic.environments.starting import ended
 from hermetic.environments.unix_socket import listeners
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import RECORD, Records, runtime_root
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable

@@ -13,7 +13,7 @@ import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable, InvalidArgument, Lost
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.local import Local
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 
 
 def records() -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CLIENTS, GREETING, REACH
-from hermetic.environments.records import Records, runtime_root
-from hermetic.environments.starting import ended
+from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
@@ -74,7 +74,7 @@ def less_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_room(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr("hermetic.session.reaching.REACH", msgspec.structs.replace(REACH, value=seconds))
+    monkeypatch.setattr("hermetic.fleet.reaching.REACH", msgspec.structs.replace(REACH, value=seconds))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.context import NOWHERE, PolicyContext, relevant
+from hermetic.approvals.definitions import read_definitions
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
+from hermetic.approvals.guard import PolicyGuard
+from hermetic.approvals.prompt import described
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
-from hermetic.approvals.showing import described
 from hermetic.config import Settings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import NotPermitted
 from hermetic.contract.verdict import ShellState
-from hermetic.session.definitions import read_definitions
-from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
-from hermetic.session.guard import Guard
-from hermetic.session.spot import NOWHERE, Spot, relevant
 from hermetic.toolbox import Toolbox
 from tests.session.doors import door, is_refused, opened
 from tests.sizes import scale
@@ -74,7 +74,7 @@ async def test_a_variable_that_was_allowed_is_asked_about_once(tmp_path: Path) -
         return "once"
 
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
         await guard.command("t", "true", env)
         await env.run("export LD_PRELOAD=/tmp/x.so")
         for _ in range(3):
@@ -108,7 +108,7 @@ async def test_what_is_asked_about_is_shown_with_all_that_it_meets(tmp_path: Pat
         return "once"
 
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
         await guard.command("t", "kubectl delete -f -", env, stdin="kind: Namespace", env={"KUBECONFIG": "/x"}, cwd="/")
         await guard.outside("t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv")
         with pytest.raises(NotPermitted, match="never run"):
@@ -127,12 +127,12 @@ async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Pa
             await env.run(meanwhile)
             return "once"
 
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
         await guard.command("t", "true", env)
         assert await is_refused(guard, env, "rm -rf /srv/x; ls") is (meanwhile != "true")
 
 
-class Racing(PolicyDoor):
+class Racing(PolicyGate):
     """Another command changes the session between a decision and what was decided on."""
 
     def __init__(self, change: str) -> None:
@@ -153,7 +153,7 @@ async def test_what_changes_between_the_decision_and_the_start_is_judged_again(t
         change = "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
         guard = Racing(change)
         other = await hermetic.attach(env.id)
-        env._put_behind(Guard(guard, env))
+        env._put_behind(PolicyGuard(guard, env))
         try:
             await env.run("ls")
             guard.trusted = [other]
@@ -200,7 +200,7 @@ async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanw
             await env.run(meanwhile)
             return "session"
 
-        guard = PolicyDoor(make_desk(ApprovalSettings(log=str(log)), approver=person))
+        guard = PolicyGate(make_desk(ApprovalSettings(log=str(log)), approver=person))
         refused = await is_refused(guard, env, "rm -rf /srv/x")
         [line] = [json.loads(line) for line in log.read_text().splitlines()]
         assert (line["decision"], line["by"]) == (("refused", "changed") if refused else ("allowed", "user"))
@@ -230,7 +230,7 @@ async def test_the_workspace_is_where_the_agent_works(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("directory", ["/", "/root", "/home/me", "/etc", "/usr/src", "relative", None])
 def test_a_home_or_the_system_is_nobodys_workspace(directory: str | None) -> None:
-    assert Spot("local", hermetic.Isolation(kind="local"), {"cwd": directory}).workspace == NOWHERE
+    assert PolicyContext("local", hermetic.Isolation(kind="local"), {"cwd": directory}).workspace == NOWHERE
 
 
 async def test_a_link_to_a_protected_file_is_that_file(tmp_path: Path) -> None:
@@ -342,8 +342,10 @@ PLACES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "one", "other"), PLACES)
 def test_an_approval_in_one_place_is_none_in_another(kind: str, one: dict[str, Any], other: dict[str, Any]) -> None:
     isolation = hermetic.Isolation(kind=kind)
-    assert Spot(kind, isolation, one).key != Spot(kind, isolation, other).key
-    assert Spot(kind, isolation, one).key == Spot(kind, isolation, {**one, "cwd": "/x", "lease": 7}).key
+    assert PolicyContext(kind, isolation, one).key != PolicyContext(kind, isolation, other).key
+    assert (
+        PolicyContext(kind, isolation, one).key == PolicyContext(kind, isolation, {**one, "cwd": "/x", "lease": 7}).key
+    )
 
 
 async def test_judging_is_quick_and_asks_the_resident_once(tmp_path: Path) -> None:
@@ -410,7 +412,7 @@ async def test_a_second_opinion_only_tightens(tmp_path: Path, opinion: str, safe
         return "asked" if asked else "ran"
 
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person, reviewer=reviewer))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person, reviewer=reviewer))
         assert (await outcome("ls"), await outcome("rm -rf /srv/x")) == (safe, dangerous)
         assert await outcome("rm -rf /") == "refused"
 

@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 import hermetic
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.context import PolicyContext
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import ApprovalRequired, NotPermitted
-from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import record_of
-from hermetic.session.spot import Spot
 from tests.session.doors import is_refused, opened
 
 BEYOND = [
@@ -25,8 +25,8 @@ BEYOND = [
 
 async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_path: Path) -> None:
     answers = ["once"] + ["deny"] * len(BEYOND)
-    guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
-    place = Spot("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    guard = PolicyGate(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
     await guard.batch("t", place, count=20, words=("git", "push", "-f", "origin"))
     await guard.command("t", "git push -f origin main", place)
     for command in BEYOND:
@@ -46,13 +46,13 @@ class Asking:
     def __init__(self, answer: str) -> None:
         self.answer = answer
         self.asked: list[ApprovalRequest] = []
-        self.door = PolicyDoor(make_desk(ApprovalSettings(), approver=self._say))
+        self.door = PolicyGate(make_desk(ApprovalSettings(), approver=self._say))
 
     def _say(self, request: ApprovalRequest) -> Any:
         self.asked.append(request)
         return self.answer
 
-    async def questions(self, command: str, place: Environment | Spot, **more: Any) -> int:
+    async def questions(self, command: str, place: Environment | PolicyContext, **more: Any) -> int:
         before = len(self.asked)
         await self.door.command("t", command, place, **more)
         return len(self.asked) - before
@@ -97,7 +97,7 @@ async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) ->
 async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path) -> None:
     asking = Asking("session")
     async with opened(tmp_path) as env:
-        unopened = Spot("local", env.isolation, record_of(env).options)
+        unopened = PolicyContext("local", env.isolation, record_of(env).options)
         assert await asking.questions(ACT, unopened) == 1
         assert await asking.questions(ACT, env) == 0
 
@@ -140,7 +140,7 @@ async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_varia
 async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_path: Path, change: str) -> None:
     settings = ApprovalSettings(answers="queue", wait=False)
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(settings))
+        guard = PolicyGate(make_desk(settings))
         await guard.command("t", "true", env)
         await env.run("f() { rm -rf /srv/a; }; alias g='rm -rf /srv/a'; D=/srv/a")
         text = "f; g; rm -rf $D"
@@ -159,7 +159,7 @@ async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_pat
 async def test_another_secret_is_another_act(tmp_path: Path) -> None:
     answers = ["session", "deny"]
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
         await env.run("export KUBE_TOKEN=hunter2")
         for _ in range(2):
             await guard.command("t", "kubectl delete ns x", env)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.approvals.making import make_desk
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import NotPermitted
-from hermetic.session.door import PolicyDoor
 from hermetic.session.environment import Environment
 from tests.session.doors import door, opened
 
 
-async def typed(env: Environment, guard: PolicyDoor, command: str, ready: str, *lines: str) -> list[bool]:
+async def typed(env: Environment, guard: PolicyGate, command: str, ready: str, *lines: str) -> list[bool]:
     """Whether each line was refused by the door."""
     process = await env.start(command, pty=True)
     await process.wait_for(ready, timeout=20)
@@ -107,7 +107,7 @@ async def test_input_waits_for_the_decision_about_what_was_typed_before(tmp_path
         return await answer if len(questions) == 1 else "deny"
 
     async with opened(tmp_path) as env:
-        guard = PolicyDoor(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
         process = await env.start("PS1='> ' exec bash --norc", pty=True)
         await process.wait_for("> ", timeout=20)
         await guard.input("t", "rm -rf /srv/x", process.info, env)

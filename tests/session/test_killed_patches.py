@@ -13,9 +13,9 @@ import pytest
 
 import hermetic
 from hermetic.contract.files import FileChange
-from hermetic.environments.starting import ended
-from hermetic.resident import frames
-from hermetic.resident.file_journal import CHANGING
+from hermetic.registry.host_process import ended
+from hermetic.resident.files.journal import CHANGING
+from hermetic.resident.wire import frames
 from hermetic.session.keeping import record_of
 from tests.environments.apptainers import Apptainers, container_of, keeper_of
 from tests.environments.engines import ask, containers, need_engine

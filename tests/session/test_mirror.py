@@ -15,8 +15,8 @@ import pytest
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable
 from hermetic.contract.limits import Limit
-from hermetic.session import mirror
-from hermetic.session.mirror_arrivals import Arrivals
+from hermetic.session.mirror import mirror
+from hermetic.session.mirror.arrivals import Arrivals
 from tests.environments.sshd import Sshd, running
 
 

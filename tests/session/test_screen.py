@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermetic.contract.process import Chunk, Shown
-from hermetic.session.screen import Screen
-from hermetic.session.screen_controls import LONGEST, Controls
+from hermetic.session.screen import LONGEST, Controls, Screen
 
 
 async def look(*pieces: bytes, rows: int = 4, cols: int = 20) -> Shown:

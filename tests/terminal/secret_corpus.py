@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.redaction import Redactor
-from hermetic.terminal.secret_contexts import Content
+from hermetic.redaction.contexts import Content
+from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.redactor import Redactor
 from tests.terminal.secret_bait import BAIT, CODE_BAIT
 
 _LETTERS = {

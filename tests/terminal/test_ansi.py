@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.terminal.ansi import LONGEST_HELD, Stripper, strip
+from hermetic.tools.terminal.ansi import LONGEST_HELD, Stripper, strip
 from tests.sizes import scale
 
 FORMS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hermetic.terminal.content import content_of_command, content_of_file
-from hermetic.terminal.secret_contexts import Content
+from hermetic.redaction.contexts import Content
+from hermetic.tools.terminal.content import content_of_command, content_of_file
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermetic.contract.limits import MODEL_OUTPUT
-from hermetic.terminal.cutting import cut_output
+from hermetic.tools.terminal.cutting import cut_output
 from tests.sizes import scale
 
 HOW = 'Read them with process(action="log").'

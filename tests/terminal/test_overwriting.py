@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.terminal.ansi import strip
-from hermetic.terminal.overwriting import settle
+from hermetic.tools.terminal.ansi import strip
+from hermetic.tools.terminal.overwriting import settle
 from tests.sizes import scale
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.terminal import secret_tokens
-from hermetic.terminal.content import content_of_command
-from hermetic.terminal.known_secrets import KnownSecret, secrets_of
-from hermetic.terminal.redaction import FINDERS, MARK, Redactor, hidden_in
-from hermetic.terminal.secret_contexts import Content, lower
+from hermetic.redaction import tokens
+from hermetic.redaction.contexts import Content, lower
+from hermetic.redaction.known_secrets import KnownSecret, secrets_of
+from hermetic.redaction.redactor import FINDERS, MARK, Redactor, hidden_in
+from hermetic.tools.terminal.content import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
 from tests.sizes import scale
@@ -32,10 +32,10 @@ def test_the_figures_of_the_documentation_are_true() -> None:
 
 
 def test_no_form_of_token_is_shorter_than_the_words_that_are_looked_at() -> None:
-    for token in secret_tokens.TOKENS:
+    for token in tokens.TOKENS:
         parts = token.before, token.after
         least = sum(sre_parse.parse(part).getwidth()[0] for part in parts) + min(map(len, token.keywords))
-        assert least >= secret_tokens.SHORTEST, token
+        assert least >= tokens.SHORTEST, token
         assert not any(blank in part for part in parts for blank in (" ", "\\s", "\\W", "[^")), token
 
 
@@ -61,11 +61,11 @@ def test_a_text_without_a_finders_signs_holds_nothing_that_it_finds() -> None:
 def test_every_form_of_token_is_in_the_corpus() -> None:
     unseen = [
         token.keywords
-        for token in secret_tokens.TOKENS
+        for token in tokens.TOKENS
         if not any(keyword in vendor for keyword in token.keywords for vendor in VENDORS.split())
     ]
     assert unseen == []
-    assert len({token.vendor for token in secret_tokens.TOKENS}) >= 60
+    assert len({token.vendor for token in tokens.TOKENS}) >= 60
 
 
 @pytest.mark.parametrize("template", KNOWN)

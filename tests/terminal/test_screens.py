@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermetic.contract.process import Shown
-from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.redaction import MARK, Redactor
-from hermetic.terminal.screens import hide
+from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.redactor import MARK, Redactor
+from hermetic.redaction.screens import hide
 from tests.boxes import appears, everywhere, opened
 
 SECRET = "q7Zr-Wsd8Ygk1/Xw4+Lk29vTbM"

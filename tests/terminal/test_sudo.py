@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hermetic.terminal.sudo import LOCKED, MISSING, Passwords, mentions_sudo
 from hermetic.toolbox import Toolbox
+from hermetic.tools.terminal.sudo import LOCKED, MISSING, Passwords, mentions_sudo
 from tests.environments.engines import need_engine
 from tests.environments.sshd import need_root, running
 from tests.programs import need, need_variable

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hermetic.approvals.matching import Ground
+from hermetic.approvals.matching import Directories
 from hermetic.approvals.rules import Asked, Rules
 from hermetic.contract.approval import Mode, Need, Subject
 from hermetic.contract.verdict import Part, Verdict
@@ -21,7 +21,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     examined: Examined
     environment: str  # its kind
     place: str  # where an approval of it holds: the kind, and the machine where there are several
-    ground: Ground
+    ground: Directories
     contained: bool = False  # it runs in a sandbox on this machine
     around: Callable[
         [], str

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermetic.approvals.calling import answer_of
 from hermetic.approvals.case import Case, needs_of
 from hermetic.approvals.grants import Budget, Denied, Grants
 from hermetic.approvals.journal import Decision, Journal
@@ -23,6 +22,7 @@ from hermetic.approvals.settings import ApprovalSettings
 from hermetic.approvals.store import Store
 from hermetic.contract.approval import Approval, ApprovalRequest, Approver, Need, Reviewer
 from hermetic.contract.errors import ApprovalRequired, ConfigError, InvalidArgument, NotPermitted
+from hermetic.session.callbacks import answer_of
 
 REVIEW_SECONDS = 5.0
 DAY = 86_400.0

@@ -18,14 +18,14 @@ MOST_PARTS = 64
 MOST_CHARACTERS = 64
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Directories(msgspec.Struct, frozen=True):
     """By which a rule's paths are made whole."""
 
     home: str
     workspace: str
 
 
-def applies(rule: RuleSettings, act: Act, ground: Ground, *, loosely: bool) -> bool:
+def applies(rule: RuleSettings, act: Act, ground: Directories, *, loosely: bool) -> bool:
     """Whether the rule is about this act. `loosely`: what cannot be known, and words hidden behind options, count."""
     if rule.command:
         return any(_is_command(rule, words, loosely) for words in words_of(act, ground, loosely=loosely))
@@ -36,12 +36,12 @@ def applies(rule: RuleSettings, act: Act, ground: Ground, *, loosely: bool) -> b
     return any(_is_host(host, rule.network, loosely) for host in hosts_of(act))
 
 
-def is_inside(rule: RuleSettings, act: Act, ground: Ground) -> bool:
+def is_inside(rule: RuleSettings, act: Act, ground: Directories) -> bool:
     """Whether all that an act may touch is what the rule's path names, though not all of the act is known."""
     return bool(rule.path) and act.deed in rule.acts and bool(_glob(whole(rule.path, ground)).fullmatch(act.path))
 
 
-def words_of(act: Act, ground: Ground, *, loosely: bool = True) -> list[tuple[str, ...]]:
+def words_of(act: Act, ground: Directories, *, loosely: bool = True) -> list[tuple[str, ...]]:
     """A program's words; loosely also `rm` and its operand for every other way to delete a file."""
     if act.deed == "run":
         return [act.words]
@@ -76,12 +76,12 @@ def _begins(rule: RuleSettings, words: tuple[str, ...], loosely: bool) -> bool:
     return all(fnmatchcase(word, pattern) if is_known(word) else loosely for word, pattern in pairs)
 
 
-def is_below(path: str, pattern: str, ground: Ground) -> bool:
+def is_below(path: str, pattern: str, ground: Directories) -> bool:
     """Whether a whole path is what a rule's glob names; `**` stands for any directories."""
     return is_known(path) and bool(_glob(whole(pattern, ground)).fullmatch(path))
 
 
-def whole(pattern: str, ground: Ground) -> str:
+def whole(pattern: str, ground: Directories) -> str:
     """A glob from the root: `~` is the home, what is relative lies in the workspace."""
     if pattern == "~" or pattern.startswith("~/"):
         return ground.home + pattern[1:]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from hermetic.approvals.typed import Language
+from hermetic.approvals.typed_input import Language
 from hermetic.policy.tables import names
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "rbash"})

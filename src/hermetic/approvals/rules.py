@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from hermetic.approvals.matching import Ground, applies, is_below, is_inside, words_of
+from hermetic.approvals.matching import Directories, applies, is_below, is_inside, words_of
 from hermetic.approvals.readings import is_named
 from hermetic.approvals.settings import RuleSettings
 from hermetic.contract.errors import ConfigError
@@ -36,7 +36,7 @@ git rm rmdir mv cp chmod chown dd ln install rsync scp curl wget tar npm pip pip
     )
 )
 _VERSION = re.compile(r"[\d.]+$")
-_EXAMPLES = Ground(DEFAULT_HOME, DEFAULT_WORKSPACE)
+_EXAMPLES = Directories(DEFAULT_HOME, DEFAULT_WORKSPACE)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Rules:
         """True when nothing has to be looked at."""
         return not self._rules and not self._deny
 
-    def denied(self, text: str, acts: Sequence[Act], ground: Ground) -> str | None:
+    def denied(self, text: str, acts: Sequence[Act], ground: Directories) -> str | None:
         """Why this never runs; None when no rule denies it."""
         if glob := self._denied_glob(text, acts, ground):
             return f"approvals.deny has {glob!r}"
@@ -79,7 +79,7 @@ class Rules:
                     return f"your rule denies {_described(rule)}{f': {rule.reason}' if rule.reason else ''}"
         return None
 
-    def asked(self, acts: Sequence[Act], ground: Ground) -> Iterator[Asked]:
+    def asked(self, acts: Sequence[Act], ground: Directories) -> Iterator[Asked]:
         """The acts that somebody wants to be asked about: the first rule that is no denial decides for each."""
         for act in acts:
             for rule in self._rules:
@@ -91,7 +91,7 @@ class Rules:
                         yield Asked(act, rule)
                     break
 
-    def allows(self, part: Part, ground: Ground) -> bool:
+    def allows(self, part: Part, ground: Directories) -> bool:
         """Whether a rule allows this part of a command; never what a redirection beside it does."""
         if part.hardline or not self._rules:
             return False
@@ -108,7 +108,7 @@ class Rules:
                 return True
         return False
 
-    def _denied_glob(self, text: str, acts: Sequence[Act], ground: Ground) -> str | None:
+    def _denied_glob(self, text: str, acts: Sequence[Act], ground: Directories) -> str | None:
         if not self._deny:
             return None
         programs = [words for act in acts for words in words_of(act, ground)]

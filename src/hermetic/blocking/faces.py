@@ -6,6 +6,7 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
+from hermetic.blocking.portal import Portal
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.command import Result, RunOptions
 from hermetic.contract.edits import Oversight, Patched
@@ -16,12 +17,11 @@ from hermetic.contract.fleet import FleetInfo, Removed
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
 from hermetic.contract.process import Chunk, ProcessEvent, ProcessInfo, Shown, StartOptions, Status
 from hermetic.fleet import fleet as fleets
+from hermetic.fleet import opening
 from hermetic.session import environment as environments
 from hermetic.session import events as streams
-from hermetic.session import opening
 from hermetic.session import process as processes
 from hermetic.session import session as sessions
-from hermetic.session.portal import Portal
 
 
 def open(

@@ -3,20 +3,20 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
-from hermetic.approvals.answering import Approvals
+from hermetic.approvals.api import Approvals
 from hermetic.blocking.faces import Fleet, fleet_of
-from hermetic.codemode.arguments import CodeOptions
-from hermetic.codemode.tool import Printed
+from hermetic.blocking.portal import Portal
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Reviewer
 from hermetic.contract.notice import Notice
 from hermetic.contract.tool import Fields, Form, Tool
-from hermetic.processes.notices import Sink
-from hermetic.session.portal import Portal
-from hermetic.session.task import ToolLimits
-from hermetic.terminal.sudo import AskPassword
 from hermetic.toolbox import Policy
 from hermetic.toolbox.tools import Tools
+from hermetic.tools.base.task import ToolLimits
+from hermetic.tools.code.arguments import CodeOptions
+from hermetic.tools.code.tool import Printed
+from hermetic.tools.process.notices import Sink
+from hermetic.tools.terminal.sudo import AskPassword
 
 
 class Notices:

@@ -11,9 +11,9 @@ from hermetic.contract.environment import Finding
 from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.environments import catalog
 from hermetic.environments.checkup import probe
-from hermetic.environments.private import spool_base
-from hermetic.environments.records import Records, runtime_root
-from hermetic.session.opening import open as open_environment
+from hermetic.fleet.opening import open as open_environment
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import Records, runtime_root
 
 PROBE_SECONDS = 10.0
 OLDEST_BASH = (4, 4)

@@ -15,13 +15,13 @@ from hermetic.cli.dispatch import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.progress import slow_start, tell_progress
 from hermetic.cli.report import one_line, print_json
-from hermetic.codemode.answer import STDERR
-from hermetic.codemode.arguments import CodeLimits, CodeOptions
 from hermetic.config import Settings, load
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
 from hermetic.toolbox import Toolbox
 from hermetic.toolbox.tools import code_options
+from hermetic.tools.code.answer import STDERR
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

@@ -12,8 +12,8 @@ from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
 from hermetic.cli.story import Story
 from hermetic.contract.errors import ExecutionError
+from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
-from hermetic.session.opening import open as open_environment
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

@@ -9,7 +9,7 @@ from hermetic.cli.places import Place, attached
 from hermetic.cli.report import age, print_json, print_table, size, span
 from hermetic.contract.environment import EnvironmentInfo
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.records import Records, runtime_root
+from hermetic.registry.records import Records, runtime_root
 from hermetic.session.keeping import disk_bytes
 
 if TYPE_CHECKING:

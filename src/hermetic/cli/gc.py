@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hermetic.cli.dispatch import complain
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.fleet import Removed
-from hermetic.environments.janitor_process import UNREACHABLE
-from hermetic.environments.records import Records, runtime_root
 from hermetic.fleet.garbage import collect, collect_some
+from hermetic.registry.janitor_process import UNREACHABLE
+from hermetic.registry.records import Records, runtime_root
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

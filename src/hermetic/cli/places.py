@@ -16,9 +16,9 @@ from hermetic.contract.errors import (
     Unreachable,
 )
 from hermetic.contract.process import ProcessInfo
-from hermetic.environments.records import Records, runtime_root
+from hermetic.fleet.opening import attach_environment
+from hermetic.registry.records import Records, runtime_root
 from hermetic.session.environment import Environment
-from hermetic.session.opening import attach_environment
 
 
 class Place(NamedTuple):

@@ -10,11 +10,11 @@ from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
 from hermetic.environments import catalog
-from hermetic.environments.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
 from hermetic.environments.unix_socket import is_listened_in
 from hermetic.fleet.garbage import end_damaged
+from hermetic.fleet.opening import attach, attach_environment
+from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
 from hermetic.session.environment import forget
-from hermetic.session.opening import attach, attach_environment
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermetic.environments import catalog
+from hermetic.fleet.opening import is_living
 from hermetic.session.environment import Environment
-from hermetic.session.opening import is_living
 
 if TYPE_CHECKING:
+    from hermetic.approvals.guard import PolicyGuard
     from hermetic.config import Settings
-    from hermetic.session.guard import Guard
 
 
 class Ruled:
@@ -26,7 +26,7 @@ class Ruled:
         said = settings.approvals
         denying = tuple(rule for rule in said.rules if rule.decision == "deny")
         if denying or said.deny:
-            self._modules = importlib.import_module("hermetic.session.guard")
+            self._modules = importlib.import_module("hermetic.approvals.guard")
             self._door = self._modules.ruled_door(msgspec.structs.replace(said, mode="allow", rules=denying))
 
     def __repr__(self) -> str:
@@ -35,7 +35,7 @@ class Ruled:
     def put_before(self, environment: Environment) -> None:
         """From now on, what is run, typed and written there is looked at first."""
         if self._modules is not None:
-            guard: Guard = self._modules.Guard(self._door, environment)
+            guard: PolicyGuard = self._modules.PolicyGuard(self._door, environment)
             environment._put_behind(guard)
 
     async def check_unopened(
@@ -46,5 +46,5 @@ class Ruled:
             return
         backend = catalog.find(kind)(options)
         text = command if isinstance(command, str) else shlex.join(command)
-        spot = self._modules.Spot(backend.kind, backend.isolation, backend.options)
+        spot = self._modules.PolicyContext(backend.kind, backend.isolation, backend.options)
         await self._door.command(task or "hermetic", text, spot, cwd=cwd)

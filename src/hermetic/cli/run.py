@@ -14,9 +14,9 @@ from hermetic.cli.report import one_line
 from hermetic.cli.ruled import Ruled
 from hermetic.cli.running import Wanted, run_as_process, run_for_json, run_in_session
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
+from hermetic.fleet.opening import LivesOtherwise
+from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
-from hermetic.session.opening import LivesOtherwise
-from hermetic.session.opening import open as open_environment
 
 if TYPE_CHECKING:
     from hermetic.cli.dispatch import SubParsers

@@ -16,7 +16,7 @@ from hermetic.contract.limits import (
     READ_CHARACTERS,
 )
 from hermetic.environments.profile import HomeMode
-from hermetic.terminal.known_secrets import KnownSecret, secrets_of
+from hermetic.redaction.known_secrets import KnownSecret, secrets_of
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 LeaseSeconds = Annotated[float, msgspec.Meta(ge=0)]

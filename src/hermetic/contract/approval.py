@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
+from hermetic.contract.edits import Oversight
+from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import Source, Verdict
 
 Answer = Literal["once", "session", "always", "deny"]
@@ -70,3 +72,22 @@ class Denial(msgspec.Struct, frozen=True):
 # Raises TimeoutError when no answer came in time; any other exception means that the approver failed.
 Approver = Callable[[ApprovalRequest], Answer | Denial | Awaitable[Answer | Denial]]
 Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]  # a second opinion; it can only tighten
+
+
+class Guard(Protocol):
+    """Decides on commands, input and writes of an environment's caller before they happen. Raises NotPermitted."""
+
+    async def command(
+        self, command: str | Sequence[str], *, session: str, stdin: str | bytes | None, env: Mapping[str, str] | None,
+        cwd: str | None,
+    ) -> int | None:  # fmt: skip
+        """The version of the session's state by which the command was judged."""
+
+    async def input(self, data: bytes, process: ProcessInfo) -> None:
+        """Bytes for a process that runs."""
+
+    async def write(self, *paths: str) -> None:
+        """Files that are about to be written."""
+
+    def oversight(self, besides: Oversight | None) -> Oversight:
+        """The oversight of an edit: this guard first, then `besides`."""

@@ -24,7 +24,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""  # the same, as a message for a model
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is to be told of a process, and what has been: kept in its tag, so that it outlives the caller."""
 
     task: str = ""
@@ -46,14 +46,14 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.told and bool(self.notify or self.watch or self.every)
 
 
-def read_wishes(tag: str) -> Wishes | None:
+def read_wishes(tag: str) -> NotifyOptions | None:
     """What a tag says; None when it is not one of these."""
     try:
-        return msgspec.json.decode(tag, type=Wishes) if tag.startswith("{") else None
+        return msgspec.json.decode(tag, type=NotifyOptions) if tag.startswith("{") else None
     except msgspec.DecodeError:
         return None
 
 
-def write_wishes(wishes: Wishes) -> str:
+def write_wishes(wishes: NotifyOptions) -> str:
     """A tag that says it."""
     return msgspec.json.encode(wishes).decode()

@@ -25,17 +25,24 @@ from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
-from hermetic.environments.container_keeper import BARE_KEEPER, FAREWELL, FILE, KEEPER, NO_PYTHON_CODE, Keeper
+from hermetic.environments.containers.keeper import (
+    BARE_KEEPER,
+    FAREWELL,
+    FILE,
+    KEEPER,
+    NO_PYTHON_CODE,
+    Keeper,
+)
+from hermetic.environments.containers.scratch import SETTING as SCRATCH
+from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
+from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
+from hermetic.environments.isolation.seccomp import bpf
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
-from hermetic.environments.records import check_own
-from hermetic.environments.scratch import SETTING as SCRATCH
-from hermetic.environments.scratch import remove_tree, scratch_base, warn_of_use
-from hermetic.environments.seccomp import bpf
-from hermetic.environments.sif import ADVICE, find_sif, whole_name
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.records import check_own
 
 BINARY = "HERMETIC_APPTAINER_BINARY"
 PROGRAMS = ("apptainer", "singularity")

@@ -1,6 +1,6 @@
 """Bare mode: commands run where there is bash and no Python, through any program that starts a bash there.
 
-The resident lives on this machine, as `local`'s does; `hermetic.resident.bare_main` is how it reaches the place.
+The resident lives on this machine, as `local`'s does; `hermetic.resident.bare.main` is how it reaches the place.
 """
 
 import os

@@ -14,16 +14,9 @@ import msgspec
 from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.limits import START
-from hermetic.environments.starting import (
-    comm_of,
-    end_descendants,
-    ended,
-    is_resident,
-    is_stopped,
-    parent_of,
-    start_resident,
-)
+from hermetic.environments.starting import start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.host_process import comm_of, end_descendants, ended, is_resident, is_stopped, parent_of
 
 GUARDIAN = "hermetic-guardian"[:15]  # as the kernel names its process
 PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import BESIDE, end, said_in, skip, spawn
+from hermetic.environments.starting import said_in, skip
+from hermetic.registry.host_process import BESIDE, end, spawn
 
 # Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
 # Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.

@@ -32,10 +32,10 @@ from hermetic.environments.calling_scripts import (
 from hermetic.environments.calling_stream import Calls, carry
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.records import check_own, is_own_life
 from hermetic.environments.ssh import REMOVE
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import NotReady, ready
+from hermetic.registry.records import check_own, is_own_life
 
 ENDING_SECONDS = 60.0  # for a place that is taken away
 

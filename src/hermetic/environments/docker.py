@@ -19,7 +19,7 @@ from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import missing
 from hermetic.environments.child_environment import child_environment
-from hermetic.environments.container_arguments import (
+from hermetic.environments.containers.arguments import (
     FENCES,
     Plan,
     data_root,
@@ -28,24 +28,24 @@ from hermetic.environments.container_arguments import (
     shared_paths,
     spec_hash,
 )
-from hermetic.environments.container_client import Client, client_of, find_client
-from hermetic.environments.container_options import (
+from hermetic.environments.containers.client import Client, client_of, find_client
+from hermetic.environments.containers.env_file import forwarded_variables
+from hermetic.environments.containers.options import (
     HOME,
     IDENTITY,
     RESIDENT,
     ContainerOptions,
     read_container_options,
 )
-from hermetic.environments.container_upkeep import remove_abandoned, written_bytes
-from hermetic.environments.env_file import forwarded_variables
-from hermetic.environments.file_lock import busy
-from hermetic.environments.podman_pause import no_new_pause
+from hermetic.environments.containers.podman_pause import no_new_pause
+from hermetic.environments.containers.upkeep import remove_abandoned, written_bytes
+from hermetic.environments.isolation.seccomp import docker_profile
 from hermetic.environments.profile import told
-from hermetic.environments.records import check_own
-from hermetic.environments.seccomp import docker_profile
 from hermetic.environments.starting import said_in, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.file_lock import busy
+from hermetic.registry.records import check_own
 
 SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
 PYTHON = ("-I", "-S", "-c")

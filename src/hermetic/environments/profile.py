@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
-from hermetic.environments.private import make_private
-from hermetic.environments.workspace import lies_in
+from hermetic.environments.isolation.workspace import lies_in
+from hermetic.registry.private import make_private
 
 HomeMode = Literal["auto", "real", "profile"]
 

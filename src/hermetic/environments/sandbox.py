@@ -16,7 +16,9 @@ from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, NotInstalled, Unsupported
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.bubblewrap import (
+from hermetic.environments.checkup import missing, probe
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.isolation.bubblewrap import (
     FOR_ITS_KEEPER,
     explained,
     find_program,
@@ -24,21 +26,12 @@ from hermetic.environments.bubblewrap import (
     namespaces,
     with_read_only_devices,
 )
-from hermetic.environments.cgroups import Cgroup, make_cgroup, remove_cgroup
-from hermetic.environments.checkup import missing, probe
-from hermetic.environments.child_environment import child_environment
-from hermetic.environments.keeper import FILTER, Kept, clear, keeper_argv, started
-from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.private import spool_base
-from hermetic.environments.process_limits import ProcessLimits, limits_besides
-from hermetic.environments.profile import INSIDE as INSIDE_HOME
-from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
-from hermetic.environments.records import check_own, runtime_root
-from hermetic.environments.sandbox_view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
-from hermetic.environments.seccomp import bpf
-from hermetic.environments.starting import start_resident
-from hermetic.environments.unix_socket import connect
-from hermetic.environments.workspace import (
+from hermetic.environments.isolation.cgroups import Cgroup, make_cgroup, remove_cgroup
+from hermetic.environments.isolation.keeper import FILTER, Kept, clear, keeper_argv, started
+from hermetic.environments.isolation.process_limits import ProcessLimits, limits_besides
+from hermetic.environments.isolation.seccomp import bpf
+from hermetic.environments.isolation.view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
+from hermetic.environments.isolation.workspace import (
     PROTECTED,
     check_shared,
     guard,
@@ -48,7 +41,14 @@ from hermetic.environments.workspace import (
     shared,
     unprotected,
 )
+from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.profile import INSIDE as INSIDE_HOME
+from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
+from hermetic.environments.starting import start_resident
+from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import check_own, runtime_root
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 

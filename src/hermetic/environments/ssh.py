@@ -23,11 +23,11 @@ from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import choose, told, unsent
-from hermetic.environments.records import check_own, is_own_life, runtime_root
 from hermetic.environments.ssh_client import MARK, NO_PYTHON, Target, client_environment, explain, run_there
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.records import check_own, is_own_life, runtime_root
 
 ANSWER = CONNECT.value + 5.0  # seconds for a call whose work there takes none
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermetic.environments.starting import is_alive
+from hermetic.registry.host_process import is_alive
 
 
 async def connect(path: str) -> socket.socket:

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
+from hermetic.approvals.context import PolicyContext
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
 from hermetic.environments import catalog
-from hermetic.environments.records import Records, runtime_root
 from hermetic.fleet.garbage import collect
 from hermetic.fleet.member import Member
+from hermetic.fleet.opening import StartRequest, attach, is_living, open_environment, start_new
 from hermetic.fleet.pool import Pool
+from hermetic.registry.records import Records, runtime_root
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import disk_bytes, record_of
-from hermetic.session.opening import Ordered, attach, is_living, open_environment, start_new
-from hermetic.session.spot import Spot
 
 IDLE = 300.0  # seconds
 STARTS = 8
@@ -178,7 +178,7 @@ class Fleet:
         if task in self._own:
             self._own_opened.add(name)
 
-        async def start(ordered: Ordered) -> Environment:
+        async def start(ordered: StartRequest) -> Environment:
             if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(name)):
                 ordered.watch.done()
                 return ready
@@ -195,7 +195,7 @@ class Fleet:
     def _options_of(self, task: str) -> dict[str, Any]:
         return {**self._options, **self._overrides.get(task, {})}
 
-    async def _start(self, ordered: Ordered) -> Environment:
+    async def _start(self, ordered: StartRequest) -> Environment:
         async with self._places:
             self._starting += 1
             try:
@@ -285,7 +285,7 @@ class Borrow(AbstractAsyncContextManager[Environment]):
     async def __aexit__(self, *_: object) -> None:
         self._fleet._release(self._member)
 
-    async def unopened(self) -> Spot | None:
+    async def unopened(self) -> PolicyContext | None:
         """What is known of the environment before it is started; None where it lives.
 
         Raises Unreachable where that cannot be told.
@@ -295,7 +295,7 @@ class Borrow(AbstractAsyncContextManager[Environment]):
         if (member is not None and member.environment is not None) or await is_living(fleet._name(self._task)):
             return None
         backend = catalog.find(fleet.kind)(fleet._options_of(self._task))
-        return Spot(backend.kind, backend.isolation, backend.options)
+        return PolicyContext(backend.kind, backend.isolation, backend.options)
 
 
 def serve_tools(fleet: Fleet, own: str, *, owns_all: bool = False) -> None:

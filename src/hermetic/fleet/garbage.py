@@ -11,13 +11,13 @@ from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.beside import end_listener
-from hermetic.environments.janitor import NAME as JANITOR
-from hermetic.environments.janitor import bury
-from hermetic.environments.private import spool_base
-from hermetic.environments.records import DamagedRecord, Records, is_id
 from hermetic.environments.unix_socket import is_listened_in, listeners
+from hermetic.fleet.reaching import reach
+from hermetic.registry.janitor import NAME as JANITOR
+from hermetic.registry.janitor import bury
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import DamagedRecord, Records, is_id
 from hermetic.session.environment import forget
-from hermetic.session.reaching import reach
 
 LOCK = ".lock"
 

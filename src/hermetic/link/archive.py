@@ -8,7 +8,8 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
 
-from hermetic.resident import frames
+from hermetic import resident
+from hermetic.resident.wire import frames
 
 PACKAGE = "hermetic_resident"
 
@@ -25,10 +26,11 @@ _signal.alarm({GIVEN_SECONDS})
 stream = sys.stdin.buffer
 magic, compiled, sources = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
 codes = marshal.loads(compiled) if magic == _frozen_importlib_external.MAGIC_NUMBER else {{}}
+packages = {{name.rpartition(".")[0] for name in sources}}
 class Modules:
     def find_spec(name, path=None, target=None):
         if name in sources:
-            return type(sys.__spec__)(name, Modules, is_package=name == "{PACKAGE}")
+            return type(sys.__spec__)(name, Modules, is_package=name in packages)
     def create_module(spec):
         return None
     def exec_module(module):
@@ -42,8 +44,10 @@ from {PACKAGE}.%s import main
 main(stream)
 """
 
-BOOT = _BOOT % "main"
-BARE_BOOT = _BOOT % "bare_main"  # for a place without Python: the resident lives here
+BOOT = _BOOT % "life.main"
+BARE_BOOT = _BOOT % "bare.main"  # for a place without Python: the resident lives here
+
+_FOLDER = Path(resident.__file__).parent
 
 READABLE_BY_ALL = 2  # a version of the format that every Python reads
 
@@ -52,8 +56,8 @@ READABLE_BY_ALL = 2  # a version of the format that every Python reads
 def build_archive() -> bytes:
     """The resident's modules as source, and compiled for this Python."""
     compiled, sources = {}, {}
-    for path in sorted(Path(frames.__file__).parent.glob("*.py")):
-        name = PACKAGE if path.stem == "__init__" else f"{PACKAGE}.{path.stem}"
+    for path in sorted(_FOLDER.rglob("*.py")):
+        name = ".".join((PACKAGE, *_inner_name(path)))
         sources[name] = path.read_bytes()
         compiled[name] = marshal.dumps(_code(path))
     return marshal.dumps((MAGIC_NUMBER, marshal.dumps(compiled), sources), READABLE_BY_ALL)
@@ -69,7 +73,13 @@ def starting_input(archive: bytes, config: bytes) -> bytes:
     return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))
 
 
+def _inner_name(path: Path) -> tuple[str, ...]:
+    """The parts of a module's name below the package."""
+    parts = path.relative_to(_FOLDER).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
 def _code(path: Path) -> CodeType | None:
     """The module compiled; the loader takes it from Python's own cache where that is fresh."""
-    name = f"hermetic.resident.{path.stem}"
+    name = ".".join(("hermetic", "resident", *_inner_name(path)))
     return SourceFileLoader(name, str(path)).get_code(name)

@@ -9,7 +9,7 @@ import msgspec
 from hermetic.contract.limits import FOLLOW_CREDIT
 from hermetic.link import answers
 from hermetic.link.wire import pack_frame
-from hermetic.resident.frames import CREDIT, REQUEST, FrameError
+from hermetic.resident.wire.frames import CREDIT, REQUEST, FrameError
 
 R = TypeVar("R")
 

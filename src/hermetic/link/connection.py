@@ -9,7 +9,7 @@ from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import GREETING
 from hermetic.link import answers
 from hermetic.link.wire import MALFORMED, Frame, FrameReader, pack_frame
-from hermetic.resident.frames import ERROR, REPLY, REQUEST, VERSIONS, FrameError
+from hermetic.resident.wire.frames import ERROR, REPLY, REQUEST, VERSIONS, FrameError
 
 GREETING_ID = 0
 

@@ -16,7 +16,7 @@ from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
-from hermetic.resident.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
+from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
 
 R = TypeVar("R")
 

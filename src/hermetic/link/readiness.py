@@ -8,7 +8,7 @@ import msgspec
 from hermetic.contract.environment import Started
 from hermetic.link import answers
 from hermetic.link.wire import MALFORMED, Frame, FrameReader
-from hermetic.resident.frames import ERROR, REPLY, FrameError
+from hermetic.resident.wire.frames import ERROR, REPLY, FrameError
 
 
 class NotReady(Exception):

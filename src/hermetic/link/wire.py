@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.resident.frames import (
+from hermetic.resident.wire.frames import (
     ERROR,
     EVENT,
     MAX_BODY,

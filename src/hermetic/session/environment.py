@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from hermetic.contract.approval import Guard
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentRecord, Isolation
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
 from hermetic.environments.profile import CACHES, SKILLS
-from hermetic.environments.records import DamagedRecord, Records
 from hermetic.link import answers
 from hermetic.link.link import Link
+from hermetic.registry.records import DamagedRecord, Records
 from hermetic.session.arguments import check_id
 from hermetic.session.events import EventStream
 from hermetic.session.reading import follow_log, read_log
 from hermetic.session.session import Session
 
 if TYPE_CHECKING:
-    from hermetic.session.guard import Guard
-    from hermetic.session.mirror import Mirror
+    from hermetic.session.mirror.mirror import Mirror
 
 
 class Environment(Session):
@@ -69,7 +69,7 @@ class Environment(Session):
         isolation = self._backend.isolation
         return msgspec.structs.replace(isolation, notes=(*isolation.notes, *self._record.notes))
 
-    def _put_behind(self, guard: "Guard") -> None:
+    def _put_behind(self, guard: Guard) -> None:
         """From now on, what this caller does here has to be allowed."""
         self._guard = guard
 
@@ -137,7 +137,7 @@ class Environment(Session):
 
 def _mirror(link: Link, record: EnvironmentRecord, records: Records) -> "Mirror":
     """Imported on first use: archives take longer to import than an environment to open."""
-    module = importlib.import_module("hermetic.session.mirror")
+    module = importlib.import_module("hermetic.session.mirror.mirror")
     options = record.options
     given = (*options["credential_files"], SKILLS, *CACHES) if options["profile"] else ()
     return cast("Mirror", module.Mirror(link, record, records, options["sync"], options["profile"], given))

@@ -11,12 +11,12 @@ import msgspec
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import Bounds, FileChange, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.limits import FILE, FRAME_BODY
-from hermetic.edits.encoding import decode
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
 from hermetic.session.arguments import encode_path
 from hermetic.session.blobs import cut, with_blob
+from hermetic.tools.edits.encoding import decode
 
 
 class Files:

@@ -12,13 +12,13 @@ from hermetic.contract.edits import Change, Oversight, Patched
 from hermetic.contract.errors import EditRefused, ExecutionError, FileChanged, Unsupported
 from hermetic.contract.files import Bounds, FileChange, FileContent, Written
 from hermetic.contract.limits import PATCH_DIFF, PATCH_TRIES, PATCHED_FILE, PATCHED_FILES
-from hermetic.edits.diff import within
-from hermetic.edits.encoding import decode
-from hermetic.edits.planning import diff_of, paths_of, plan
-from hermetic.edits.replacing import Replaced, replace
-from hermetic.edits.v4a import parse
 from hermetic.link.link import BrokenOff
 from hermetic.session.files import Files
+from hermetic.tools.edits.diff import within
+from hermetic.tools.edits.encoding import decode
+from hermetic.tools.edits.planning import diff_of, paths_of, plan
+from hermetic.tools.edits.replacing import Replaced, replace
+from hermetic.tools.edits.v4a import parse
 
 QUICK_BYTES = 2048  # of files and edit; what is longer is worked out in a thread, so that the event loop goes on
 

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import signal as signals
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
-from hermetic.approvals.calling import in_thread
+from hermetic.contract.approval import Guard
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
@@ -16,19 +16,17 @@ from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
 from hermetic.session.blobs import cut
+from hermetic.session.callbacks import in_thread
 from hermetic.session.keys import encode_keys, has_cursor_key
 from hermetic.session.reading import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Find, Search, compile_search, finding
 
-if TYPE_CHECKING:
-    from hermetic.session.guard import Guard
-
 
 class Process:
     """A process in an environment. It runs on whether or not anybody holds this."""
 
-    def __init__(self, link: Link, info: ProcessInfo, guard: "Guard | None" = None) -> None:
+    def __init__(self, link: Link, info: ProcessInfo, guard: Guard | None = None) -> None:
         self._link = link
         self._guard = guard
         self._info = info

@@ -5,8 +5,9 @@ import importlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
+from hermetic.contract.approval import Guard
 from hermetic.contract.command import Result
 from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
@@ -34,9 +35,6 @@ from hermetic.session.judged import judged_again
 from hermetic.session.live_output import LiveOutput
 from hermetic.session.process import Process
 
-if TYPE_CHECKING:
-    from hermetic.session.guard import Guard
-
 R = TypeVar("R")
 
 Fields = dict[str, object]
@@ -48,7 +46,7 @@ class Session:
 
     def __init__(
         self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
-        guard: "Guard | None" = None, editing: asyncio.Lock | None = None, known: int | None = None,
+        guard: Guard | None = None, editing: asyncio.Lock | None = None, known: int | None = None,
     ) -> None:  # fmt: skip
         self._link = link
         self._name = name

@@ -11,24 +11,24 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from hermetic.approvals.calling import in_thread
 from hermetic.environments import catalog
+from hermetic.session.callbacks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from hermetic.approvals.answering import Approvals
-    from hermetic.codemode.arguments import CodeOptions
-    from hermetic.codemode.tool import Printed
+    from hermetic.approvals.api import Approvals
     from hermetic.config.settings import Settings
     from hermetic.contract.approval import Approver, Reviewer
     from hermetic.contract.notice import Notice
     from hermetic.contract.tool import Fields, Form, Tool
     from hermetic.fleet.fleet import Fleet
-    from hermetic.processes.notices import Sink
-    from hermetic.session.task import ToolLimits
-    from hermetic.terminal.sudo import AskPassword
     from hermetic.toolbox.tools import Tools
+    from hermetic.tools.base.task import ToolLimits
+    from hermetic.tools.code.arguments import CodeOptions
+    from hermetic.tools.code.tool import Printed
+    from hermetic.tools.process.notices import Sink
+    from hermetic.tools.terminal.sudo import AskPassword
 
 Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
 

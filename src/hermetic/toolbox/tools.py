@@ -13,10 +13,9 @@ from weakref import WeakSet
 
 import msgspec
 
-from hermetic.approvals.answering import Approvals
-from hermetic.approvals.making import make_desk
-from hermetic.codemode.arguments import CodeLimits, CodeOptions
-from hermetic.codemode.tool import CodeMode, Printed
+from hermetic.approvals.api import Approvals
+from hermetic.approvals.factory import make_desk
+from hermetic.approvals.gate import PolicyGate
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Reviewer
 from hermetic.contract.errors import (
@@ -32,29 +31,30 @@ from hermetic.contract.errors import (
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.notice import Notice, read_wishes
 from hermetic.contract.tool import Fields, Form, Tool
-from hermetic.files.memory import FileMemory
-from hermetic.files.patch import patch_tool
-from hermetic.files.read import read_file_tool
-from hermetic.files.search import search_files_tool
-from hermetic.files.write import write_file_tool
 from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, is_lost, serve_tools
 from hermetic.link.link import ResidentGone
-from hermetic.processes.notices import Notices, Sink
-from hermetic.processes.results import keep
-from hermetic.processes.tool import process_tool
-from hermetic.processes.webhook import Webhook
-from hermetic.session.batch import approval_tool
-from hermetic.session.door import PolicyDoor
+from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.redactor import Redactor
 from hermetic.session.environment import Environment
-from hermetic.session.history import AFTER_LOSS, Histories, History
 from hermetic.session.keeping import record_of
-from hermetic.session.task import Door, Interrupted, OpenDoor, Task, ToolLimits, refusal
-from hermetic.terminal.known_secrets import KnownSecret
-from hermetic.terminal.redaction import Redactor
-from hermetic.terminal.showing import Showing
-from hermetic.terminal.sudo import AskPassword, Passwords, SudoDesks
-from hermetic.terminal.tool import terminal_tool
 from hermetic.toolbox import DEFAULT_TASK, Policy
+from hermetic.tools.approval import approval_tool
+from hermetic.tools.base.history import AFTER_LOSS, Histories, History
+from hermetic.tools.base.task import Gate, Interrupted, OpenGate, Task, ToolLimits, refusal
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions
+from hermetic.tools.code.tool import CodeMode, Printed
+from hermetic.tools.files.memory import FileMemory
+from hermetic.tools.files.patch import patch_tool
+from hermetic.tools.files.read import read_file_tool
+from hermetic.tools.files.search import search_files_tool
+from hermetic.tools.files.write import write_file_tool
+from hermetic.tools.process.notices import Notices, Sink
+from hermetic.tools.process.results import keep
+from hermetic.tools.process.tool import process_tool
+from hermetic.tools.process.webhook import Webhook
+from hermetic.tools.terminal.format import Showing
+from hermetic.tools.terminal.sudo import AskPassword, Passwords, SudoDesks
+from hermetic.tools.terminal.tool import terminal_tool
 
 _log = logging.getLogger("hermetic.toolbox")
 
@@ -95,7 +95,7 @@ class Tools:
             mask=lambda text: self._known.redact(text),
         )  # fmt: skip
         self._approvals = Approvals(desk)
-        self._door: Door = OpenDoor() if policy == "off" else PolicyDoor(desk)
+        self._door: Gate = OpenGate() if policy == "off" else PolicyGate(desk)
         password = said.sudo.password if sudo_password is None else sudo_password
         self._desks = SudoDesks(Passwords(password, ask_password), self._learn)
         self._activity = on_activity

@@ -1,0 +1,251 @@
+"""A place as decisions see it: what it shares, where the agent works, what its shells mean by their words."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hermetic.approvals.definitions import AT_FIRST, Definitions
+from hermetic.contract.environment import Isolation
+from hermetic.contract.errors import NotPermitted, Unsupported
+from hermetic.contract.files import Bounds
+from hermetic.contract.verdict import ShellState
+from hermetic.environments.child_environment import child_environment
+from hermetic.policy.circumstances import always_counts, counts
+from hermetic.policy.containment import is_apart, shows_host
+from hermetic.policy.marks import UNSET
+from hermetic.policy.paths import classify
+from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
+
+NOWHERE = "\0nowhere"  # no directory is the agent's own
+_OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
+_HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
+_APART = ("docker", "podman", "apptainer", "sandbox")  # kinds that begin with variables of their own
+# Where a name may come from elsewhere than the words: computed, or put together from pieces.
+_RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]")
+_QUOTES = re.compile(r"\\\n|[\\'\"]")
+_TELLING = ("user", "port", "config", "settings", "volumes", "host_cwd", "extra_args", "overlay")
+_ALWAYS = ("command_not_found_handle",)
+
+
+class PolicyContext:
+    """One place, opened or not. What was seen of its sessions is remembered."""
+
+    def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.isolation = isolation
+        self.workspace = _workspace(options, isolation)
+        start = options.get("cwd") or options.get("workspace")
+        self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
+        self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
+        self.key = _key(kind, options)
+        self._definitions: dict[str, Definitions] = {}
+        self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session that nobody has to allow
+        self._begun: dict[str, ShellState] = {}  # sessions as they were when they began
+        self._given: Mapping[str, str] = options.get("env") or {}
+        self._variables = _variables(kind, options)  # that sessions begin with, as far as one can tell
+
+    def __repr__(self) -> str:
+        return f"<PolicyContext {self.key}: work in {self.workspace!r}>"
+
+    async def state(self, session: str, ask: Definitions | None) -> ShellState | None:
+        """What a session's next command meets; None where nothing is known of it."""
+        known = self._definitions.get(session) or ask
+        if known is None:
+            return None
+        self._definitions[session] = known
+        try:
+            state = await known.ask()
+        except Unsupported:  # an older resident
+            return None
+        if known.is_there:
+            self._first.setdefault(session, state.variables)
+            self._begun.setdefault(session, state if known.is_fresh else self.expected())
+        return state
+
+    def changes(self, session: str) -> int | None:
+        """The number of changes that the session had when it was last looked at; None where nobody can tell."""
+        known = self._definitions.get(session)
+        return AT_FIRST if known is None else known.changes
+
+    def expected(self) -> ShellState:
+        """What a session begins with, as far as one can tell before it does."""
+        return ShellState(home=self.home, variables=dict(self._variables), exported=tuple(self._variables))
+
+    def context(self, session: str, state: ShellState) -> dict[str, str]:
+        """The variables of a session that are part of all its acts.
+
+        What it began with counts where it is known to lead elsewhere, but for what a place apart sets itself. What it
+        was given since counts wherever it may change what programs do.
+        """
+        begun = self._begun.get(session) or self.expected()
+        ours = self._given if self.kind in _APART else begun.variables
+        found = {name: str(value) for name, value in ours.items() if always_counts(name)}
+        if session not in self._begun or begun.variables is state.variables:
+            return found
+        passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
+        for name in {**begun.variables, **state.variables}:
+            is_new = begun.variables.get(name) != state.variables.get(name)
+            if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
+                found[name] = str(state.variables.get(name, ""))
+        return found
+
+    def home_in(self, session: str, state: ShellState | None) -> str | None:
+        """What `~` means for files and directories, whatever a shell has made of its HOME since."""
+        begun = self._begun.get(session)
+        known = begun or state
+        return self.home or (known.home if known is not None else None)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its files are those of this machine, under the same names."""
+        return self.kind in _HERE
+
+    def was_seen(self, session: str) -> bool:
+        """Whether the session's beginning is known."""
+        return session in self._first
+
+    def whole(self, path: str) -> str:
+        """A path as files mean it that are named before a session begins: from its start, `~` the home."""
+        return whole(path, self.start, self.home)
+
+    def check(self, path: str, bounds: Bounds) -> None:
+        """Raises NotPermitted for a path that is out of bounds, as far as that can be known from here."""
+        true = self.real(self.whole(path))
+        if (
+            bounds.root is not None
+            and self.kind in _HERE
+            and not f"{true}/".startswith(f"{os.path.realpath(bounds.root)}/")
+        ):
+            raise _out_of_bounds(f"{true} is outside of {bounds.root}, and nothing may be written there")
+        home = self.real(self.home or DEFAULT_HOME)
+        patterns = (home + one[1:] if one.startswith("~/") else one for one in bounds.deny)
+        if any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), true, re.DOTALL) for one in patterns):
+            raise _out_of_bounds(f"{true} is protected: ask the user to do it, or use another path")
+
+    def real(self, path: str) -> str:
+        """The path behind symbolic links, where this machine can tell."""
+        return os.path.realpath(path) if self.kind in _HERE else path
+
+    def behind(self, path: str, *, itself: bool) -> str | None:
+        """Where a link on the way to a file leads; None without one. `itself`: the last name is meant, link or not."""
+        if self.kind not in _HERE or not path.startswith("/") or path.startswith(("/dev/", "/proc/")):
+            return None  # those mean something else to every process
+        head, name = os.path.split(os.path.normpath(path))
+        real = os.path.join(os.path.realpath(head), name) if itself else os.path.realpath(path)
+        ours = os.path.realpath(self.workspace) if self.workspace != NOWHERE else None
+        if real == os.path.normpath(path) or (ours and real.startswith(ours + "/")):
+            return None
+        return real
+
+    def changed(self, session: str, state: ShellState | None) -> dict[str, str]:
+        """The variables that were set since the session was first seen."""
+        first = self._first.get(session)
+        if state is None or first is None or first is state.variables:
+            return {}
+        return {
+            name: value
+            for name, value in state.variables.items()
+            if isinstance(value, str) and value != UNSET and first.get(name) != value
+        }
+
+    def accept(self, session: str, variables: Mapping[str, str]) -> None:
+        """Somebody has allowed what these variables mean for all that comes."""
+        if variables:
+            self._first[session] = {**self._first.get(session, {}), **variables}
+
+    def program(self, argv: tuple[str, ...], state: ShellState | None) -> str:
+        """The file that a program's name means there; its name alone where only the place could tell."""
+        if not argv or self.kind not in _HERE:
+            return argv[0] if argv else ""
+        path = None if state is None else state.variables.get("PATH")
+        found = _found(argv[0], path if isinstance(path, str) else None, state.cwd if state else None)
+        return argv[0] if found is None else found
+
+
+def _key(kind: str, options: Mapping[str, Any]) -> str:
+    """What tells places of a kind apart: the machine, who one is there, and what they share with this one."""
+    named = [str(options[name]) for name in ("host", "image") if options.get(name)]
+    rest = {name: options[name] for name in _TELLING if options.get(name)}
+    told = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()[:8]
+    return " ".join((kind, *named, *([f"({told})"] if rest else [])))
+
+
+def _found(name: str, path: str | None, cwd: str | None) -> str | None:
+    """The file, and what tells it from others where it could be replaced by the agent."""
+    if "/" in name:
+        found: str | None = os.path.join(cwd or "/", name)
+    else:
+        found = shutil.which(name, path=path)
+    if found is None or not os.path.isfile(found):
+        return None
+    whole = os.path.realpath(found)
+    status = os.stat(whole)
+    if status.st_uid == os.geteuid() or os.access(whole, os.W_OK) or os.access(os.path.dirname(whole), os.W_OK):
+        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # nobody can set that time
+    return whole
+
+
+def _variables(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
+    opener = os.environ if kind in _HERE else {}
+    passthrough = options.get("passthrough") or ()
+    found = child_environment(opener, passthrough=passthrough, extra=options.get("env") or {})
+    return {name: value for name, value in found.items() if name != "HOME" and not SECRET_NAME.search(name)}
+
+
+def _home(options: Mapping[str, Any]) -> str | None:
+    """The home directory of commands on this machine."""
+    home = (options.get("env") or {}).get("HOME") or os.environ.get("HOME")
+    return home if isinstance(home, str) and home.startswith("/") else None
+
+
+def whole(path: str, cwd: str | None, home: str | None) -> str:
+    """A path from the root, as the resident takes it: `~` is the home, what is relative starts at `cwd`."""
+    if path == "~" or path.startswith("~/"):
+        path = (home or DEFAULT_HOME) + path[1:]
+    return os.path.normpath(os.path.join(cwd or "/", path))
+
+
+def _out_of_bounds(why: str) -> NotPermitted:
+    return NotPermitted(why, rule="protected-path", reason=why)
+
+
+def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
+    """Where the agent works. A home directory or the system's own is not the agent's to change.
+
+    A home directory of an environment's own files is: nobody else lives there.
+    """
+    chosen = options.get("workspace") or options.get("cwd")
+    if not isinstance(chosen, str) or not chosen.startswith("/"):
+        return NOWHERE
+    whole = os.path.normpath(chosen)
+    place = classify(whole, Shell(None, None, NOWHERE))
+    if place == "home" and is_apart(isolation) and not shows_host(whole, isolation):
+        return whole
+    return NOWHERE if place in _OF_SOMEBODY else whole
+
+
+def relevant(state: ShellState, text: str) -> ShellState:
+    """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
+    bare = _QUOTES.sub("", text)
+    if state.traps or not (state.functions or state.aliases) or _RELEVANT.search(text) or _RELEVANT.search(bare):
+        return state
+    used = re.findall(r"\$(\w+)", text)
+    if any(name not in state.variables for name in used):  # the text itself may say what they are
+        return state
+    reached: dict[str, str] = {}
+    texts = [text, bare, *(str(state.variables[name]) for name in used)]
+    while texts:
+        words = set(re.split(r"[\s;|&()<>\"'$={},!]+", texts.pop()))
+        for name in {*words, *_ALWAYS} & state.functions.keys() - reached.keys():
+            reached[name] = state.functions[name]
+            texts.append(reached[name])
+        texts += [state.aliases[name] for name in words & state.aliases.keys() if name not in reached]
+        reached.update({name: "" for name in words & state.aliases.keys() if name not in state.functions})
+    functions = {name: body for name, body in state.functions.items() if name in reached}
+    aliases = {name: body for name, body in state.aliases.items() if name in reached}
+    return msgspec.structs.replace(state, functions=functions, aliases=aliases)

@@ -1,0 +1,1 @@
+"""What docker, podman and apptainer share: options, arguments, the client, images."""

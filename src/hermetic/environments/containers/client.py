@@ -1,0 +1,275 @@
+"""The engine's own client as a program: where it is, what it is told, how its answers are taken."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
+from hermetic.environments.starting import memory_file, said_in
+from hermetic.registry.host_process import end, ended, is_scarce, spawn
+
+ANSWER_SECONDS = 12.0  # for what an engine does at once
+REMOVAL_SECONDS = 25.0
+MOST_OUTPUT = 1 << 24  # bytes of one answer
+LOOK_SECONDS = 2.0  # before a removal that tells nothing is asked about again
+HANGS = "the engine does not answer; restart it, then try again"
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+
+# Which program is the client, by kind: the first that is set, then the first that is found.
+SETTINGS = {"docker": ("HERMETIC_DOCKER_BINARY", "HERMES_DOCKER_BINARY"), "podman": ("HERMETIC_PODMAN_BINARY",)}
+PROGRAMS = {
+    "docker": ("docker", "podman", "/usr/local/bin/docker", "/opt/homebrew/bin/docker",
+               "/Applications/Docker.app/Contents/Resources/bin/docker"),
+    "podman": ("podman",),
+}  # fmt: skip
+
+# Variables of ours that say where the engine is and how it is spoken to.
+_PREFIXES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "STORAGE_", "XDG_")
+_NAMES = ("HOME", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "REGISTRY_AUTH_FILE", "HTTP_PROXY",
+          "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
+# Those of them that name the engine itself: whoever attaches later has to speak to the same one.
+_WHICH_ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
+
+
+# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). When it fails, the container
+# $2 is taken away by whatever client is left: its caller may be gone. A shell that is told to end waits for the client.
+_CAREFULLY = """\
+trap : TERM; cd -- "$1" || exit; name=$2; shift 2
+"$@" && exit
+code=$?
+"$1" {removal} "$name" </dev/null >/dev/null 2>&1
+exit "$code"
+"""
+
+
+class Answer(NamedTuple):
+    """What a client said."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Diagnosis(NamedTuple):
+    """Why an engine cannot be used."""
+
+    problem: str
+    advice: str
+    said: str  # by its client
+
+
+class Client:
+    """One engine, spoken to by its client."""
+
+    def __init__(self, program: str, environ: Mapping[str, str]) -> None:
+        self.program = program
+        self.environ = environ
+
+    def __repr__(self) -> str:
+        return f"<Client {self.program}>"
+
+    @property
+    def is_podman(self) -> bool:
+        """True for podman's client, whatever kind it serves."""
+        return Path(self.program).name.startswith("podman")
+
+    @property
+    def place(self) -> dict[str, str]:
+        """What finds the same engine again from another process."""
+        return {"client": self.program, **{name: self.environ[name] for name in _WHICH_ENGINE if name in self.environ}}
+
+    def is_elsewhere(self) -> bool:
+        """True when the engine is known to run on another machine, which sees neither our files nor our sockets."""
+        setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
+        return bool(setting) and not setting.startswith(("unix://", "fd://", "/"))
+
+    def carefully(self, directory: str, container: str, words: Sequence[str]) -> list[str]:
+        """What runs the client so that a container it could not start is gone when it has ended."""
+        script = _CAREFULLY.format(removal=" ".join(self._removal))
+        return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
+
+    def removal(self, container: str) -> list[str]:
+        """What removes a container, if it is there."""
+        return [self.program, *self._removal, container]
+
+    @property
+    def _removal(self) -> tuple[str, ...]:
+        return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")
+
+    async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> Answer:
+        """Runs the client to its end. Raises EnvironmentUnavailable when it does not get there in time."""
+        with ExitStack() as opened:
+            output, errors = memory_file(opened, "output"), memory_file(opened, "errors")
+            null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, null)
+            pid: int | None = None
+            try:
+                pid = spawn([self.program, *words], null, output, errors, self.environ)
+                async with asyncio.timeout(seconds):
+                    await ended(pid)
+                code, pid = _exit_code(pid), None
+                said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
+                return Answer(code, said, said_in(errors))
+            except TimeoutError:
+                raise EnvironmentUnavailable(
+                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
+                ) from None
+            except OSError as error:
+                if is_scarce(error):
+                    raise
+                raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
+            finally:
+                if pid is not None:
+                    end(pid)
+
+    async def remove(self, container: str) -> None:
+        """Returns when the container is gone, whoever removes it. Raises EnvironmentUnavailable."""
+        began = time.time()
+        while True:
+            answer = await self.run(*self._removal, container, seconds=REMOVAL_SECONDS)
+            if answer.code == 0 or "no such container" in answer.errors.lower():
+                return
+            if trouble := await self.trouble():
+                raise EnvironmentUnavailable(trouble)
+            if time.time() - began > REMOVAL_SECONDS:
+                raise EnvironmentUnavailable(f"container {container} cannot be removed: {answer.errors}")
+            # The engine is at it already: its word that it is done, or another question.
+            await self._see_removed(container, since=began)
+
+    async def _see_removed(self, container: str, since: float) -> None:
+        """Returns when the engine tells of the removal, and after a while in any case."""
+        told = "event=remove" if self.is_podman else "event=destroy"
+        between = ("--since", f"{since - 1:.0f}", "--until", f"{time.time() + LOOK_SECONDS:.0f}")
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        pid: int | None = None
+        try:
+            words = [self.program, "events", *between, "--filter", f"container={container}", "--filter", told]
+            pid = spawn(words, null, theirs, null, self.environ)
+            os.close(theirs)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS * 2):
+                    await _readable(ours)
+        finally:
+            if pid is not None:
+                end(pid)
+            os.close(ours)
+            os.close(null)
+
+    async def state(self, container: str) -> str:
+        """What the engine says of a container: running, paused, exited …; "": there is none. Raises Unreachable."""
+        if not await self._said("ps", "--all", "--quiet", "--filter", f"name=^/?{container}$"):
+            return ""
+        return await self._said("inspect", "--type", "container", "--format", "{{.State.Status}}", container)
+
+    async def _said(self, *words: str) -> str:
+        """What the client prints. Raises Unreachable when it fails."""
+        try:
+            answer = await self.run(*words)
+        except EnvironmentUnavailable as error:
+            raise Unreachable(str(error)) from error
+        if answer.code != 0:
+            raise Unreachable(f"`{self.program} {words[0]}` failed: {answer.errors or answer.code}")
+        return answer.output
+
+    async def trouble(self) -> str | None:
+        """Why the engine cannot be used at all, and what to do; None when it answers."""
+        found = await self.diagnosis()
+        return found and f"{found.problem}; {found.advice}. It said: {found.said}"
+
+    async def diagnosis(self) -> "Diagnosis | None":
+        """The same in its parts."""
+        words = ("version", "--format", f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}")
+        try:
+            answer = await self.run(*words, seconds=ANSWER_SECONDS)
+        except EnvironmentUnavailable as error:
+            said = str(error)
+        else:
+            if answer.code == 0:
+                return None
+            said = answer.errors or answer.output or f"exit code {answer.code}"
+        if closed := self._closed_socket():
+            problem = f"you may not use {self.program}: {closed} is closed to your user"
+            return Diagnosis(problem, "join the group that owns it (usually docker), then log in again", said)
+        advice = "restart it, or set DOCKER_HOST" if HANGS in said else "start it, or set DOCKER_HOST"
+        return Diagnosis(f"the engine behind {self.program} does not answer", advice, said)
+
+    def _closed_socket(self) -> str | None:
+        """The engine's socket on this machine, where it is there and this user may not write to it."""
+        setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
+        path = setting.removeprefix("unix://") or ("" if self.is_podman else DOCKER_SOCKET)
+        return path if os.path.exists(path) and not os.access(path, os.W_OK) else None
+
+    async def has_image(self, image: str) -> bool:
+        """Whether the engine has the image already, so that nothing has to be pulled."""
+        return (await self.run("image", "inspect", "--format", "{{.Id}}", image)).code == 0
+
+    async def lacking_limits(self) -> set[str]:
+        """Which of the options cpu, memory_bytes and pids this engine cannot set limits for on its kernel."""
+        answer = await self.run("info", "--format", "{{json .}}")
+        try:
+            facts = msgspec.json.decode(answer.output)
+        except msgspec.DecodeError:
+            return set()
+        return _podman_lacks(facts) if self.is_podman else _docker_lacks(facts)
+
+
+def _docker_lacks(facts: Mapping[str, Any]) -> set[str]:
+    told = {"cpu": "CpuCfsQuota", "memory_bytes": "MemoryLimit", "pids": "PidsLimit"}
+    return {option for option, name in told.items() if facts.get(name) is False}
+
+
+def _podman_lacks(facts: Mapping[str, Any]) -> set[str]:
+    controllers = facts.get("host", {}).get("cgroupControllers")
+    wanted = {"cpu": "cpu", "memory_bytes": "memory", "pids": "pids"}
+    return {option for option, name in wanted.items() if controllers is not None and name not in controllers}
+
+
+async def _readable(fd: int) -> None:
+    """Returns when something can be read, or there is nobody left to write it."""
+    loop = asyncio.get_running_loop()
+    come = asyncio.Event()
+    loop.add_reader(fd, come.set)
+    try:
+        await come.wait()
+    finally:
+        loop.remove_reader(fd)
+
+
+def _exit_code(pid: int) -> int:
+    """Of a child that has ended."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def find_client(kind: str) -> Client:
+    """The client for a kind. Raises EnvironmentUnavailable that says what to install or set."""
+    environ = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES) or name in _NAMES}
+    for setting in SETTINGS[kind]:
+        if chosen := os.environ.get(setting):
+            if not os.path.isfile(chosen):
+                raise NotInstalled(f"{setting}={chosen} does not exist", "set it to the engine's client")
+            if not os.access(chosen, os.X_OK):
+                raise NotInstalled(f"{setting}={chosen} is no program that may be run", "chmod +x it")
+            return Client(os.path.abspath(chosen), environ)
+    for name in PROGRAMS[kind]:
+        if found := shutil.which(name):
+            return Client(found, environ)
+    advice = f"install {kind}, or set {SETTINGS[kind][0]} to its client"
+    raise NotInstalled(f"no {kind} on PATH; nothing was run elsewhere instead", advice)
+
+
+def client_of(kind: str, place: Mapping[str, str]) -> Client:
+    """The client that speaks to the engine of a place, whatever is set now. Raises EnvironmentUnavailable."""
+    now = find_client(kind)
+    others = {name: value for name, value in now.environ.items() if name not in _WHICH_ENGINE}
+    chosen = {name: place[name] for name in _WHICH_ENGINE if name in place}
+    return Client(place.get("client", now.program), {**others, **chosen})

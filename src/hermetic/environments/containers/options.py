@@ -1,0 +1,186 @@
+"""What a container can be asked for, checked before anything is started."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+from hermetic.contract.limits import LEASE, UNATTENDED
+from hermetic.contract.variables import fault_of
+from hermetic.environments.isolation.workspace import fault_of_shared
+from hermetic.environments.options import MissingOption, read_options
+from hermetic.environments.profile import choose, settings_directory
+from hermetic.registry.records import runtime_path
+
+GIB = 1 << 30
+LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
+HOME = "/root"
+WORKSPACE = "/workspace"
+RESIDENT = "/run/hermetic"  # where the resident's socket lies, inside
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+_MOUNT_WORDS = {"ro", "rw", "z", "Z", "U", "exec", "noexec", "nosuid", "nodev", "nocopy", "cached", "delegated"}
+_TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # what a volume must not hide
+
+Limit = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `docker` and `podman`."""
+
+    image: str = ""
+    cwd: str | None = None  # None: /root, or /workspace where host_cwd is mounted there
+    cpu: Annotated[float, msgspec.Meta(ge=0)] = 1.0  # cores; 0: no limit
+    memory_bytes: Limit = 5 * GIB  # 0: no limit
+    pids: Limit = 256  # processes and threads; 0: no limit
+    disk_bytes: Limit = 0  # of the container's own files, where the engine's storage driver can; 0: no limit
+    network: bool | str = True  # False: none; text: the name of one of the engine's networks
+    volumes: tuple[str, ...] = ()  # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
+    env: dict[str, str | bool | int | float] = {}
+    forward_env: tuple[str, ...] = ()  # names of variables that are passed on: the opener's, else of the env file
+    user: str | None = None  # None: the caller where files reach this machine, else as the image says
+    persistent: bool = False  # /root and /workspace of a task outlive its containers
+    host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
+    credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
+    profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
+    extra_args: tuple[str, ...] = ()  # words for the engine's client, after all others
+    lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE.value
+    unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED.value
+    setup: str | None = None  # shell text that a new environment runs before it is handed out
+    login: bool = True  # take the image's profile in
+
+
+# What makes two containers different places: a living one is not handed out where any of these differs.
+IDENTITY = (
+    "image", "cpu", "memory_bytes", "pids", "disk_bytes", "network", "volumes", "user", "persistent", "host_cwd",
+    "extra_args", "credential_files", "profile",
+)  # fmt: skip
+
+
+class Volume(NamedTuple):
+    """Something mounted into the container, as the engine's client takes it."""
+
+    source: str
+    target: str
+    words: tuple[str, ...]
+
+    @property
+    def is_path(self) -> bool:
+        """False for the name of a volume that the engine keeps."""
+        return self.source.startswith("/")
+
+    @property
+    def is_writable(self) -> bool:
+        """True when what is written there reaches the source."""
+        return "ro" not in self.words
+
+
+def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOptions:
+    """The options, checked, paths whole. Raises ConfigError."""
+    given = read_options(kind, ContainerOptions, options)
+    _check_image(kind, given.image)
+    volumes = [read_volume(text) for text in given.volumes]
+    _check_targets(volume.target for volume in volumes)
+    _check_network(given.network)
+    if given.user is not None and not _USER.fullmatch(given.user):
+        raise ConfigError(f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user")
+    profile = choose(given.profile, given.credential_files)
+    return msgspec.structs.replace(
+        given,
+        credential_files=profile.credential_files,
+        profile=profile.directory,
+        cwd=_whole_cwd(given),
+        env=_as_text(given.env),
+        forward_env=_names(given.forward_env),
+        volumes=tuple(":".join(filter(None, (one.source, one.target, ",".join(one.words)))) for one in volumes),
+        host_cwd=None if given.host_cwd is None else _project(given.host_cwd),
+    )
+
+
+def read_volume(text: str) -> Volume:
+    """A volume by its parts. Raises ConfigError."""
+    source, *rest = text.split(":")
+    words = tuple(filter(None, rest[1].split(","))) if len(rest) == 2 else ()
+    if not source or len(rest) not in (1, 2) or not rest[0].startswith("/") or set(words) - _MOUNT_WORDS:
+        raise ConfigError(
+            f"volume {text!r} cannot be mounted; write HOST:PLACE or HOST:PLACE:ro, PLACE as a whole path inside",
+            setting="volumes",
+        )
+    if source.startswith(("/", "~", ".")):
+        source = os.path.realpath(os.path.expanduser(source))  # a link counts as what it leads to
+        if ":" in source:
+            raise ConfigError(f"volume {text!r} leads to {source}, whose colon no engine takes", setting="volumes")
+    elif not _NAME.fullmatch(source):
+        raise ConfigError(
+            f"volume {text!r}: {source!r} is neither a path (/…, ~/…, ./…) nor the name of a volume", setting="volumes"
+        )
+    return Volume(source, posixpath.normpath(rest[0]), words)
+
+
+def _check_image(kind: str, image: str) -> None:
+    if not image:
+        raise MissingOption(kind, "image", "python:3.12")
+    if image.startswith("-") or any(char.isspace() or char == "\0" for char in image):
+        raise ConfigError(f"image {image!r} is no name of an image; give one such as python:3.12", setting="image")
+
+
+def _check_targets(targets: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for target in targets:
+        if target in _TAKEN or target.startswith(RESIDENT + "/"):
+            raise ConfigError(f"nothing can be mounted on {target}; choose another place for it", setting="volumes")
+        if target in seen:
+            raise ConfigError(f"two volumes are mounted on {target}; leave one out", setting="volumes")
+        seen.add(target)
+
+
+def _check_network(network: bool | str) -> None:
+    if isinstance(network, bool):
+        return
+    if network == "host" or not _NAME.fullmatch(network):
+        raise ConfigError(
+            f"network {network!r} cannot be used: give True, False, or the name of a network of the engine "
+            "(the machine's own, `host`, would not isolate)",
+            setting="network",
+        )
+
+
+def _whole_cwd(given: ContainerOptions) -> str:
+    cwd = given.cwd or (HOME if given.host_cwd is None else WORKSPACE)
+    cwd = HOME + cwd[1:] if cwd == "~" or cwd.startswith("~/") else cwd
+    if not cwd.startswith("/") or "\0" in cwd:
+        raise ConfigError(f"cwd {cwd!r} must be a whole path inside the container, such as {HOME}", setting="cwd")
+    return posixpath.normpath(cwd)
+
+
+def _as_text(env: Mapping[str, str | bool | int | float]) -> dict[str, str | bool | int | float]:
+    """Every value as text, by name; True is `true`."""
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()}
+    if fault := fault_of(texts):
+        raise ConfigError(fault, setting="env")
+    return dict(sorted(texts.items()))
+
+
+def _names(forwarded: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in forwarded))
+    if fault := fault_of(dict.fromkeys(names, "")):
+        raise ConfigError(fault, setting="forward_env")
+    return names
+
+
+def _project(path: str) -> str:
+    """A directory that an agent may be given whole, by its real path.
+
+    Raises ConfigError for one that is, lies in, or holds a directory of the system or a private one.
+    """
+    whole = os.path.realpath(os.path.expanduser(path))
+    settings = settings_directory()
+    private = [str(runtime_path()), *([str(settings)] if settings else [])]
+    if fault := fault_of_shared(whole, private):
+        raise ConfigError(f"host_cwd {whole!r} {fault}; give the directory of one project", setting="host_cwd")
+    return whole

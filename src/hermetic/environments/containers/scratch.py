@@ -1,0 +1,90 @@
+"""Room for what environments write while they live, and for the images they start from; and how much of it is used."""
+
+import contextlib
+import getpass
+import logging
+import os
+import shutil
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+from hermetic.contract.errors import ConfigError
+from hermetic.registry.private import make_private, spool_base
+
+SETTING = "HERMETIC_SCRATCH_DIR"
+SITE = Path("/scratch")  # where clusters have room for what need not last
+GIGABYTE = 10**9
+WARN_ABOVE = 500  # gigabytes
+LOOK_SECONDS = 0.2  # a tree of many files is not counted to its end
+
+log = logging.getLogger("hermetic")
+
+
+def scratch_base(site: Path = SITE) -> Path:
+    """A directory of ours for what need not last, on a disk where there is one. Raises ConfigError."""
+    own = f"hermetic-{os.geteuid()}"
+    if chosen := os.environ.get(SETTING) or os.environ.get("TERMINAL_SCRATCH_DIR"):
+        return make_private(Path(chosen).absolute() / own, SETTING)
+    if os.access(site, os.W_OK | os.X_OK):
+        return make_private(site / getpass.getuser() / "hermetic", SETTING)
+    return spool_base() or make_private(Path(tempfile.gettempdir(), own), SETTING)
+
+
+def image_cache() -> Path:
+    """Where images that were built are kept: beside apptainer's own cache. Raises ConfigError."""
+    chosen = os.environ.get("APPTAINER_CACHEDIR") or os.environ.get("SINGULARITY_CACHEDIR")
+    parent = Path(chosen).absolute() if chosen else scratch_base() / ".apptainer"
+    return make_private(parent / "hermetic", "APPTAINER_CACHEDIR")
+
+
+def warn_of_use(base: Path) -> None:
+    """Logs a warning when what lies in `base` is more than the setting says."""
+    limit = _limit()
+    used, is_all = disk_use(base, LOOK_SECONDS, limit * GIGABYTE)
+    if used > limit * GIGABYTE:
+        least = "" if is_all else "at least "
+        log.warning(
+            "%s uses %s%.1f GB, more than %g; remove environments that are not needed (hermetic envs, hermetic rm), or "
+            "set HERMETIC_DISK_WARNING_GB", base, least, used / GIGABYTE, limit,
+        )  # fmt: skip
+
+
+def disk_use(path: Path, seconds: float, most: float = float("inf")) -> tuple[int, bool]:
+    """Bytes on disk below `path`, and whether all was counted before the time was over or `most` was passed."""
+    deadline = time.monotonic() + seconds
+    used, folders = 0, [str(path)]
+    while folders:
+        if used > most or time.monotonic() > deadline:
+            return used, False
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    used += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError:  # gone meanwhile, or not ours to look into
+            continue
+    return used, True
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory and all in it, also what its owner may not enter; what cannot be removed stays."""
+    shutil.rmtree(path, ignore_errors=True)
+    for folder, below, _ in os.walk(path):
+        for inner in (os.path.join(folder, name) for name in below):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(inner):
+                    os.chmod(inner, stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _limit() -> float:
+    for name in ("HERMETIC_DISK_WARNING_GB", "TERMINAL_DISK_WARNING_GB"):
+        if said := os.environ.get(name):
+            try:
+                return float(said)
+            except ValueError:
+                raise ConfigError(f"{name}={said!r} is no number; set it to gigabytes", setting=name) from None
+    return WARN_ABOVE

@@ -1,0 +1,236 @@
+"""The one directory of the caller that a sandbox may write to, and what in it stays as it is."""
+
+import fcntl
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hermetic.contract.errors import ConfigError
+from hermetic.contract.variables import is_text
+from hermetic.environments.isolation.git_paths import indirections
+
+# What programs on the caller's side run or obey; a trailing slash says that it is a directory where it is missing.
+PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
+
+# Content of files that are made to be mounted on, where an empty one would mean something else: git takes an empty
+# `commondir` for a fault, and this one for the repository itself.
+_NEUTRAL = {"commondir": b".\n"}
+
+# Directories of the system: sharing one, or a part of it, would give away the machine, its sockets, or what other
+# programs trust. Directories that only hold others' are refused whole, and what lies in them may be a project.
+_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/run",
+           "/sbin", "/snap", "/sys", "/usr", "/var")  # fmt: skip
+_HOLDERS = ("/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr/local/src", "/usr/src", "/var/tmp",
+            "/var/www")  # fmt: skip
+_UNREADABLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # parts of these are not even shown
+_WHOLE = ("/var/lib", "/var/run")
+
+# What lies in a home directory and opens other services, other machines, or Hermetic itself.
+_PRIVATE = (".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".password-store", ".mozilla",
+            ".thunderbird", ".hermes", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
+            ".config/hermetic", ".config/containers", ".config/systemd", ".config/autostart", ".config/google-chrome",
+            ".config/chromium", ".local/share/keyrings", ".local/share/containers", ".local/share/docker",
+            ".local/state/hermetic")  # fmt: skip
+
+
+def homes() -> tuple[str, ...]:
+    """The home directories of this user: the one in HOME first, then that of the user database."""
+    found = [os.path.expanduser("~")]
+    with suppress(KeyError):
+        found.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return tuple(dict.fromkeys(os.path.realpath(home) for home in found))
+
+
+def real_directory(path: str, setting: str) -> str:
+    """The whole path without links, whether it exists or not. Raises ConfigError."""
+    try:
+        whole = os.path.realpath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"the current directory is gone; change to one that exists, or give {setting}", setting=setting
+        ) from None
+    if not is_text(whole) or "\n" in whole:
+        raise ConfigError(f"{setting} {whole!r} holds a line break or is not valid UTF-8; rename it", setting=setting)
+    return whole
+
+
+def check_shared(path: str, setting: str, private: Iterable[str], *, is_writable: bool = True) -> None:
+    """Raises ConfigError unless this is a directory that may be shared with a sandbox.
+
+    `private` names directories that must not lie inside it, nor it inside them, besides those of homes.
+    """
+    if not os.path.isdir(path):
+        fault: str | None = "is not a directory" if os.path.exists(path) else "does not exist"
+    else:
+        fault = fault_of_shared(path, private, is_writable=is_writable)
+    if fault:
+        raise ConfigError(
+            f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY", setting=setting
+        )
+
+
+def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool = True) -> str | None:
+    """Why a real path must not be shared whole with an environment; None where it may be."""
+    if path in homes():
+        return "is the home directory, with all its secrets"
+    if _is_system(path, is_writable=is_writable):
+        return "belongs to the system"
+    private = [*(os.path.realpath(one) for one in private), *_private_of(path)]
+    if outer := next((one for one in private if lies_in(path, one)), None):
+        return f"lies in {outer}, which no command may see" if path != outer else "is what no command may see"
+    inner = next((one for one in (*homes(), *private) if lies_in(one, path)), None)
+    return inner and f"holds {inner}, which no command may see"
+
+
+def _is_system(path: str, *, is_writable: bool) -> bool:
+    if path in (*_SYSTEM, *_HOLDERS, *_WHOLE) or any(lies_in(path, place) for place in _UNREADABLE):
+        return True
+    if not is_writable or any(lies_in(path, place) for place in (*homes(), *_HOLDERS)):
+        return False
+    return any(lies_in(path, place) for place in _SYSTEM)
+
+
+def _private_of(path: str) -> list[str]:
+    """The private directories of this user's homes, and those that are there in the other home that a path lies in."""
+    own = [f"{home}/{name}" for home in homes() for name in _PRIVATE]
+    parts = path.split("/")
+    other = "/root" if parts[1] == "root" else "/".join(parts[:3]) if parts[1] == "home" and len(parts) > 2 else ""
+    others = [f"{other}/{name}" for name in _PRIVATE] if other and other not in homes() else []
+    found = [*own, *(one for one in others if lies_in(path, one) or os.path.lexists(one))]
+    return list(dict.fromkeys([*found, *map(os.path.realpath, found)]))
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """True for a directory itself as well."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def unprotected(workspace: str, protected: Sequence[str]) -> list[str]:
+    """Those of the default paths that are missing with all above them: commands may make them."""
+    return [
+        path
+        for path in protected
+        if path in PROTECTED and not os.path.lexists(os.path.join(workspace, path.split("/")[0]))
+    ]
+
+
+def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
+    """Arguments for bwrap that make every protected path read-only, and what is missing impossible to make.
+
+    Where `.git/config` is protected, so is everything else in the workspace that git is led to from there.
+    What is mounted on has to exist, so an empty file or directory is made where there is none. `lock` is the file that
+    `shared` holds: it lists what was made, so that whoever is the last in this workspace can take it away.
+
+    Raises: ConfigError.
+    """
+    made = set(os.pread(lock, 1 << 20, 0).decode().splitlines())
+    arguments: dict[tuple[str, str, str], None] = {}
+    free = unprotected(workspace, protected)
+    led_to = indirections(workspace) if ".git/config" in protected else []
+    for path in (*(path for path in protected if path not in free), *led_to):
+        for step, is_last, is_directory in _steps(workspace, path):
+            kind = _kind(step)
+            entry = step + "/" * is_directory
+            if kind is None and entry not in made:
+                os.write(lock, f"{entry}\n".encode())
+                made.add(entry)
+                if not _make(step, is_directory):
+                    break  # who cannot write there on this side cannot inside
+            if entry in made:
+                is_itself = is_directory or os.path.basename(step) in _NEUTRAL
+                arguments["--ro-bind", step if is_itself else "/dev/null", step] = None
+                break
+            if is_last or kind == "file":
+                arguments["--ro-bind", step, step] = None
+                break
+            arguments["--bind", step, step] = None  # a directory that is mounted on cannot be renamed away
+    return [word for words in arguments for word in words]
+
+
+def _steps(workspace: str, path: str) -> Iterator[tuple[str, bool, bool]]:
+    """Each path on the way to a protected one: whether it is the last, and whether it would be a directory."""
+    parts = Path(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise ConfigError(f"protect holds {path!r}; give paths inside the workspace, such as .envrc", setting="protect")
+    for count in range(1, len(parts) + 1):
+        is_last = count == len(parts)
+        yield os.path.join(workspace, *parts[:count]), is_last, not is_last or path.endswith("/")
+
+
+def _kind(path: str) -> str | None:
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(mode):
+        raise ConfigError(
+            f"{path} is a symbolic link, which cannot be protected; put what it leads to in its place, "
+            "or leave it out of protect",
+            setting="protect",
+        )
+    return "directory" if stat.S_ISDIR(mode) else "file"
+
+
+def _make(path: str, is_directory: bool) -> bool:
+    try:
+        if is_directory:
+            os.mkdir(path, 0o755)
+        else:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
+                file.write(_NEUTRAL.get(os.path.basename(path), b""))
+    except OSError:
+        return False
+    return True
+
+
+def unguard(lock: str) -> None:
+    """Takes away what was made to mount on, unless another sandbox has the same workspace, or somebody filled it."""
+    with suppress(FileNotFoundError), open(lock, encoding="utf-8") as file, suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for entry in file.read().splitlines():
+            with suppress(OSError):
+                _take_away(entry)
+        os.unlink(lock)
+
+
+# The same for a shell that holds the lock as a descriptor; its first argument is the lock's path.
+UNGUARD = """\
+while IFS= read -r entry; do
+case $entry in
+*/) rmdir "$entry";;
+*/commondir) [ "$(cat "$entry")" != . ] || rm -f "$entry";;
+*) [ -s "$entry" ] || rm -f "$entry";;
+esac
+done <"$1"
+rm -f "$1"
+"""
+
+
+def _take_away(entry: str) -> None:
+    if entry.endswith("/"):
+        os.rmdir(entry)
+    elif Path(entry).read_bytes() == _NEUTRAL.get(os.path.basename(entry), b""):
+        os.unlink(entry)
+
+
+@contextmanager
+def shared(lock: str) -> Iterator[int]:
+    """Holds the lock of a workspace with whoever else has it; while held, nobody takes away what it is guarded by.
+
+    The descriptor may be given to a child, which then holds it for as long as it lives.
+    """
+    while True:
+        fd = os.open(lock, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Held alone only for the moment of an unlink or two.
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), os.stat(lock)):
+                break
+        os.close(fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

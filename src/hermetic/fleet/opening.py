@@ -1,0 +1,337 @@
+"""Opening environments and attaching to living ones."""
+
+import asyncio
+import errno
+import importlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.approval import Approver, Mode
+from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
+from hermetic.contract.limits import LEASE, TASK_LENGTH, UNATTENDED
+from hermetic.contract.variables import is_text
+from hermetic.environments import catalog
+from hermetic.environments.starting import MOST_STDERR
+from hermetic.environments.unix_socket import is_listened_in
+from hermetic.fleet.reaching import link_to, reach, scarce
+from hermetic.link.archive import build_archive
+from hermetic.link.link import Link
+from hermetic.registry.file_lock import at_rest
+from hermetic.registry.host_process import is_scarce
+from hermetic.registry.janitor import Watch
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import (
+    RECORD,
+    SETTING,
+    DamagedRecord,
+    Records,
+    id_for_task,
+    new_id,
+    runtime_path,
+    runtime_root,
+)
+from hermetic.session.callbacks import in_thread
+from hermetic.session.environment import Environment, end, forget
+
+REWRITTEN = 7.0  # seconds; a resident looks every 5 s whether its record is there, and writes it again if it knows it
+PAUSE = 0.1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LivesOtherwise(ConfigError):
+    """The task lives with other options than those it was to be opened with."""
+
+    def __init__(self, task: str, differing: list[str]) -> None:
+        self.task, self.differing = task, tuple(differing)
+        self.problem = f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
+        super().__init__(f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0])
+
+
+class Opening:
+    """An environment to come: await it, or use it in `async with`, which closes it at the end."""
+
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[Environment]],
+        guard: Callable[[Environment], None] = lambda environment: None,
+    ) -> None:
+        self._make = make
+        self._guard = guard
+        self._environment: Environment | None = None
+
+    def __await__(self) -> Generator[Any, None, Environment]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> Environment:
+        environment = await self._make()
+        self._guard(environment)
+        return environment
+
+    async def __aenter__(self) -> Environment:
+        self._environment = await self
+        return self._environment
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._environment is not None:
+            await self._environment.close()
+
+
+def open(
+    kind: str, *, task: str | None = None, replace: bool = False, policy: Mode | None = None,
+    approver: Approver | None = None, **options: Any,
+) -> Opening:  # fmt: skip
+    """An environment of this kind. With `task`, a living one of that task is attached to.
+
+    With `policy` ("ask", "deny" or "allow"), what this caller runs, types and writes there is judged first, and
+    `approver` is asked about what is dangerous; without, the caller is trusted.
+    Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
+    `replace=True`; EnvironmentUnavailable when it does not come up; Unreachable when the task's environment may live
+    and does not let this caller in: nothing is ended then, and nothing started.
+    """
+    return Opening(lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver))
+
+
+def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> Opening:
+    """The living environment of a task, or with this id, whoever opened it.
+
+    Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let this caller in.
+    """
+    return Opening(lambda: attach_environment(task_or_id), _guarding(policy, approver))
+
+
+def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:
+    """What puts a guard before an environment. The policy is imported where it is wanted: it takes its time."""
+    if policy is None and approver is None:
+        return lambda environment: None
+    if policy not in (None, "ask", "deny", "allow"):
+        raise ConfigError(f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy")
+    guard = importlib.import_module("hermetic.approvals.guard")
+    door = guard.door_of(policy or "ask", approver)
+    return lambda environment: environment._put_behind(guard.PolicyGuard(door, environment))
+
+
+class StartRequest(NamedTuple):
+    """A new environment that is wanted, while the lock of its record is held."""
+
+    backend: Backend
+    records: Records
+    id: str
+    task: str | None
+    watch: Watch
+
+
+async def open_environment(
+    kind: str, task: str | None, options: Mapping[str, Any], *, replace: bool = False,
+    start: Callable[[StartRequest], Awaitable[Environment]] | None = None, tolerated: Collection[str] = (),
+) -> Environment:  # fmt: skip
+    """As `open`; `start` makes the environment where none lives, or gets one from elsewhere.
+
+    A living environment may differ in the options that are `tolerated`.
+    """
+    backend = catalog.find(kind)(options)
+    if task is not None and not (isinstance(task, str) and task):
+        raise ConfigError(
+            f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
+        )
+    if task is not None and (fault := _fault_of(task)):
+        raise ConfigError(fault, setting="task")
+    records = Records(runtime_root())
+    id = new_id() if task is None else id_for_task(task)
+    is_watched = getattr(backend, "leaves_files", False)
+    async with _no_bare_errors(), Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
+        if task is not None and (record := await _known(records, task) or await _unrecorded(records, task)):
+            living = await reach(record, records)
+            if living is not None:
+                differing = [name for name in _differing(record, backend, options) if name not in tolerated]
+                if not differing:
+                    watch.done()
+                    return Environment(*living, records, ends_on_close=False)
+                if replace:
+                    await end(*living, records)
+                await living.link.close()
+                if not replace:
+                    raise LivesOtherwise(task, differing)
+            else:
+                await _take_away(record, records)
+        return await (start or start_new)(StartRequest(backend, records, id, task, watch))
+
+
+def _fault_of(task: str) -> str:
+    """Why this can be no task; empty where it can."""
+    most = TASK_LENGTH.value
+    if len(task) > most:
+        return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter one, or its hash"
+    return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
+
+
+async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
+    """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy."""
+    if not isinstance(task_or_id, str):
+        raise InvalidArgument(
+            f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
+        )
+    if fault := _fault_of(task_or_id):
+        raise InvalidArgument(fault, argument="task_or_id")
+    async with _no_bare_errors():
+        records = Records(runtime_root())
+        record = records.find(task_or_id)
+        living = await reach(record, records, patience) if record else None
+    if living is None:
+        known = ", ".join(other.task or other.id for other in records.all()) or "none"
+        raise EnvironmentUnavailable(
+            f"no environment {task_or_id!r} lives here; open it. Known here: {known}", environment=task_or_id
+        )
+    return Environment(*living, records, ends_on_close=False)
+
+
+async def is_living(task: str) -> bool:
+    """Whether a task's environment answers, whoever opened it; nothing is started. Raises Unreachable."""
+    records = Records(runtime_root())
+    async with _no_bare_errors():
+        record = await _known(records, task)
+        living = await reach(record, records) if record else None
+    if living is None:
+        return False
+    await living.link.close()
+    return True
+
+
+async def _known(records: Records, task: str) -> EnvironmentRecord | None:
+    """The record of a task. Raises DamagedRecord where that cannot be used and something lives there."""
+    try:
+        return records.of_task(task)
+    except DamagedRecord:
+        if await is_listened_in(records.root / id_for_task(task)):
+            raise
+        return None
+
+
+async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
+    """The record that a resident without one has written again; None where nothing lives there. The lock is held.
+
+    Raises DamagedRecord where something lives there and writes none.
+    """
+    directory, until = records.root / id_for_task(task), time.monotonic() + REWRITTEN
+    while await is_listened_in(directory):
+        if record := await _known(records, task):
+            return record
+        if time.monotonic() > until:
+            raise DamagedRecord(directory / RECORD, "it is missing")
+        await asyncio.sleep(PAUSE)
+    return None
+
+
+@asynccontextmanager
+async def _no_bare_errors() -> AsyncIterator[None]:
+    """An opener that has run out of descriptors, memory or disk space is told so by a typed error."""
+    try:
+        yield
+    except OSError as error:
+        if problem := scarce(error):
+            raise problem from error
+        if error.errno in NO_SPACE:
+            path = error.filename or str(runtime_path())
+            setting = SETTING if path.startswith(str(runtime_path())) else "HERMETIC_SPOOL_DIR"
+            advice = f"free some there, or set {setting} to a directory elsewhere"
+            raise EnvironmentUnavailable(f"no room at {path}: {error.strerror}; {advice}") from error
+        raise
+
+
+async def _take_away(stale: EnvironmentRecord, records: Records) -> None:
+    """Removes what is left of an environment; whoever still cleans up after it would take a new one's files along."""
+    await catalog.find(stale.kind)(stale.options).remove(stale)
+    forget(stale, records)
+
+
+async def start_new(ordered: StartRequest) -> Environment:
+    """A new environment under its id."""
+    backend, records, id, task, watch = ordered
+    base = spool_base()
+    spool = None if base is None else f"{base}/{id}.{records.mark}.{secrets.token_hex(4)}"
+    try:
+        if spool is not None:
+            watch.spool(spool)
+            os.mkdir(spool, mode=0o700)
+        await at_rest(records.root / id)
+        records.make_directory(id)
+        watch.made()
+        clocks = {"lease": LEASE.value, "unattended": UNATTENDED.value, **backend.options}
+        lease = clocks["lease"] + getattr(backend, "noticed_after", 0.0)
+        watch.check(lease, clocks["unattended"], getattr(backend, "variables", ()))
+        if not build_archive.cache_info().currsize:  # it may have to be compiled, which takes its time
+            await in_thread(build_archive)
+        record = await _started(backend, records, id, task, spool)
+        link = await _first_link(backend, record, records, watch)
+    except BaseException:
+        records.discard(id)
+        if spool is not None:
+            shutil.rmtree(spool, ignore_errors=True)
+        raise
+    held = watch.hand_over()
+    environment = Environment(backend, record, link, records, ends_on_close=task is None, held=held)
+    try:
+        await _set_up(environment, backend.options.get("setup"))
+    except BaseException:
+        await end(backend, record, link, records)
+        await link.close()
+        raise
+    return environment
+
+
+async def _started(
+    backend: Backend, records: Records, id: str, task: str | None, spool: str | None
+) -> EnvironmentRecord:
+    directory, token = str(records.root / id), secrets.token_bytes(32)
+    started = await backend.start(id=id, directory=directory, spool=spool, token=token, label=task or id)
+    return EnvironmentRecord(
+        id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
+        spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
+        guardian=started.guardian, place=started.place, notes=started.notes,
+    )  # fmt: skip
+
+
+async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, watch: Watch) -> Link:
+    """Attached to a new resident, which is remembered from then on; else it is taken away again."""
+    link = link_to(backend, record, records)
+    try:
+        records.write(record)
+        await link.open()
+        await watch.keep()
+    except BaseException as error:  # cancelled, too: nobody else knows of it yet
+        await link.close()
+        await backend.remove(record)
+        forget(record, records)
+        if isinstance(error, OSError) and not is_scarce(error) and error.errno not in NO_SPACE:
+            raise EnvironmentUnavailable(
+                f"the new resident cannot be reached: {error}", environment=record.id
+            ) from error
+        raise
+    return link
+
+
+async def _set_up(environment: Environment, text: str | None) -> None:
+    """Runs the option `setup` in the new environment's own shell, which keeps what it sets."""
+    if text is None:
+        return
+    result = await environment.run(text)
+    if result.exit_code != 0:
+        said = f"; it said:\n{result.output[-MOST_STDERR:]}" if result.output else ""
+        raise EnvironmentUnavailable(f"setup {result.ending}: correct its text{said}", environment=environment.id)
+
+
+def _differing(record: EnvironmentRecord, backend: Backend, given: Mapping[str, Any]) -> list[str]:
+    """The options the caller named, or that its kind always compares, that the living one was not opened with."""
+    if record.kind != backend.kind:
+        return ["kind"]
+    # Through JSON as the record went, so that a tuple equals the list it was stored as.
+    asked = msgspec.json.decode(msgspec.json.encode(backend.options))
+    names = dict.fromkeys((*given, *getattr(backend, "identity", ())))
+    return [name for name in names if asked.get(name) != record.options.get(name)]

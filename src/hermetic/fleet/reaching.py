@@ -1,0 +1,142 @@
+"""Attaching to an environment that a record tells of. Only proof says that one is gone; all else may pass."""
+
+import asyncio
+import resource
+import time
+from typing import NamedTuple
+
+from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
+from hermetic.contract.limits import LEASE, REACH, STALL, UNATTENDED
+from hermetic.environments import catalog
+from hermetic.link.connection import Silent, Unanswered
+from hermetic.link.link import Link
+from hermetic.registry.host_process import is_scarce
+from hermetic.registry.janitor import Watch
+from hermetic.registry.records import Records
+
+LONGEST_PAUSE = 0.5  # seconds between two tries
+_waiting: set[asyncio.Task[None]] = set()  # for the janitor to be told of what is stalled
+
+
+class Living(NamedTuple):
+    """An environment that answers."""
+
+    backend: Backend
+    record: EnvironmentRecord
+    link: Link
+
+
+async def reach(record: EnvironmentRecord, records: Records, patience: float | None = None) -> Living | None:
+    """The environment of a record, attached to; None with proof that it is gone.
+
+    Proof is that its process or container has ended, that nobody listens at its socket, or that another incarnation
+    answers. Raises Unreachable, when the patience is over, where it may live: it is stalled, full or busy.
+    """
+    backend = catalog.find(record.kind)(record.options)
+    link = link_to(backend, record, records)
+    until, pause = time.monotonic() + (REACH.value if patience is None else patience), 0.02
+    while True:
+        try:
+            await link.open()
+            break
+        except ConnectionRefusedError:
+            return None
+        except (OSError, EnvironmentUnavailable) as error:
+            if isinstance(error, FileNotFoundError | Unanswered | Silent) and await _is_gone(backend, record, error):
+                return None
+            problem = unreachable(error, record, records.stalled_since(record.id))
+            is_passing = isinstance(problem, Unreachable) and problem.state != "broken"
+            if not is_passing or time.monotonic() + pause > until:
+                if isinstance(problem, Unreachable) and problem.state == "stalled":
+                    await Stall(records, record, backend).noticed()
+                raise problem from error
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+    if link.hello.resident != record.resident:
+        await link.close()
+        return None
+    records.set_stalled(record.id, False)
+    return Living(backend, record, link)
+
+
+def link_to(backend: Backend, record: EnvironmentRecord, records: Records) -> Link:
+    """A link to the resident of a record, not yet open."""
+    silence = getattr(backend, "answers_within", STALL.value)
+    stall = Stall(records, record, backend)
+    return Link(
+        lambda: backend.reach(record), record.token, environment=record.id, silence=silence, on_stall=stall.changed
+    )
+
+
+class Stall:
+    """Remembers on this host that an environment does not answer, and has the janitor look when that has lasted."""
+
+    def __init__(self, records: Records, record: EnvironmentRecord, backend: Backend) -> None:
+        self._records, self._record, self._backend = records, record, backend
+
+    def changed(self, is_stalled: bool) -> None:
+        """It was seen to be stalled, or to answer again."""
+        if not is_stalled:
+            self._records.set_stalled(self._record.id, False)
+            return
+        task = asyncio.get_running_loop().create_task(self.noticed())
+        _waiting.add(task)
+        task.add_done_callback(_waiting.discard)
+
+    async def noticed(self) -> None:
+        """It was seen to be stalled."""
+        id, options = self._record.id, self._record.options
+        if self._records.stalled_since(id) is not None:
+            return
+        self._records.set_stalled(id, True)
+        async with Watch(self._records, id, is_wanted=True) as watch:
+            watch.made()
+            lease = options.get("lease", LEASE.value)
+            unattended = options.get("unattended", UNATTENDED.value)
+            watch.check(lease, unattended, getattr(self._backend, "variables", ()))
+            watch.stalled()
+
+
+async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception) -> bool:
+    """Whether the resident's process or container has ended; kinds that cannot see it take a missing socket for it."""
+    see = getattr(backend, "is_gone", None)
+    try:
+        return isinstance(error, FileNotFoundError) if see is None else bool(await see(record))
+    except (OSError, Unreachable):
+        return False
+
+
+def unreachable(error: Exception, record: EnvironmentRecord, since: float | None) -> EnvironmentUnavailable:
+    """What a caller should hear of an environment that may live: what is the matter, since when, and what to do."""
+    name = record.task or record.id
+    seen = "" if since is None else f" (seen first {time.time() - since:.0f} s ago)"
+    advice: dict[State, str] = {
+        "stalled": f"its resident does not answer{seen}: wait and try again, or end it: hermetic rm {name}",
+        "full": "close one of its clients, then try again",
+        "busy": _scarcity(),
+    }
+    if isinstance(error, Unreachable) and error.state != "broken":
+        state: State = error.state
+    elif isinstance(error, FileNotFoundError | BlockingIOError | Unanswered):
+        state = "stalled"
+    elif is_scarce(error):
+        state = "busy"
+    elif isinstance(error, EnvironmentUnavailable):
+        return error
+    else:
+        return Unreachable(f"environment {name} cannot be reached: {error}", environment=record.id)
+    message = f"environment {name} is {state} ({error}); {advice.get(state, '')}. Nothing was ended"
+    return Unreachable(message, environment=record.id, state=state)
+
+
+def scarce(error: OSError) -> Unreachable | None:
+    """What an opener should hear that has no descriptors or memory left; None for another error."""
+    if not is_scarce(error):
+        return None
+    return Unreachable(f"no environment can be opened now: {error.strerror}; {_scarcity()}", state="busy")
+
+
+def _scarcity() -> str:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"this program may have {soft} files open: close some, or raise the limit (ulimit -n), then try again"

@@ -1,0 +1,127 @@
+"""Text for a model without secrets: known values first, then what is a secret by its form or its place."""
+
+import bisect
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hermetic.redaction import contexts, places
+from hermetic.redaction.contexts import Content, find_private_keys, lower
+from hermetic.redaction.known_secrets import KnownSecret, ValueFinder
+from hermetic.redaction.places import find_key_lines, find_key_runs
+from hermetic.redaction.tokens import SHORTEST, TokenFinder
+
+FINDERS = (*contexts.FINDERS, *places.FINDERS)  # of what is a secret by its place
+_LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
+
+MARK = "[hidden by hermetic: "  # no value begins like this, so what holds it can be refused where it is written back
+_MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
+_UNFIT = re.compile(r"[^\w.-]")
+
+SHOWN_FROM = 18  # characters of a token from which on its start and end are shown
+_START, _END = 6, 4
+
+
+class Secret(NamedTuple):
+    """Where a secret stands in a text, and what is said of it in its place."""
+
+    start: int
+    end: int
+    what: str
+    is_known: bool = False
+
+
+class Redactor:
+    """Hides secrets. Takes time in proportion to the text, and keeps the number of lines."""
+
+    def __init__(self, known: Iterable[KnownSecret] = (), *, patterns: bool = True) -> None:
+        self._values = ValueFinder(known)
+        self._tokens = TokenFinder()
+        self._patterns = patterns
+
+    def redact(self, text: str, content: Content = "output") -> str:
+        """The text with a mark in place of each secret."""
+        return self.put(text, self.find(text, content)) if text else ""
+
+    def put(self, text: str, secrets: Iterable[Secret]) -> str:
+        """The text with a mark in the place of each of these; what overlaps has one."""
+        pieces: list[str] = []
+        at = 0
+        for secret in _merged(secrets):
+            hidden = text[secret.start : secret.end]
+            pieces += [text[at : secret.start], f"{MARK}{secret.what}]", "\n" * hidden.count("\n")]
+            at = secret.end
+        return "".join([*pieces, text[at:]])
+
+    def join(self, before: str, text: str) -> str:
+        """The text with a mark in place of what belongs to a secret that began before it."""
+        for secret in _merged(self.find(before + text, "output")):
+            if secret.start < len(before) < secret.end:
+                return f"{MARK}{secret.what}]{text[secret.end - len(before) :]}"
+        return text
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at its end may be the start of a known secret."""
+        return self._values.unfinished(text)
+
+    def find(self, text: str, content: Content) -> Iterator[Secret]:
+        """The secrets that do not touch a mark which is there already."""
+        marks = [match.span() for match in _MARKED.finditer(text)] if MARK in text else []
+        ends = [end for _, end in marks]
+        for secret in self._all(text, content):
+            next_mark = bisect.bisect_right(ends, secret.start)
+            if next_mark == len(marks) or marks[next_mark][0] >= secret.end:
+                yield secret
+
+    def find_known(self, text: str) -> Iterator[Secret]:
+        """The secrets whose values are known."""
+        for start, end, name in self._values.find(text):
+            yield Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
+
+    def find_parts(self, text: str) -> Iterator[Secret]:
+        """What is at least half of a known secret, and long enough not to be an ordinary word."""
+        for start, end, name in self._values.find_parts(text):
+            yield Secret(start, end, f"part of {_UNFIT.sub('_', name)}")
+
+    def _all(self, text: str, content: Content) -> Iterator[Secret]:
+        yield from self.find_known(text)
+        if not self._patterns:
+            return
+        if _LONG_WORD.search(text):
+            yield from self._long(text, content)
+        lowered = lower(text)
+        for finder in FINDERS:
+            if content in finder.contents and any(sign in lowered for sign in finder.signs):
+                for start, end in finder.find(text, lowered, content == "environment"):
+                    yield Secret(start, end, "***")
+
+    def _long(self, text: str, content: Content) -> Iterator[Secret]:
+        """Tokens and keys, which all hold a long word."""
+        for start, end in self._tokens.find(text):
+            yield Secret(start, end, _hint(text[start:end]))
+        for keys in (find_private_keys(text), find_key_runs(text), find_key_lines(text, content == "environment")):
+            for start, end in keys:
+                yield Secret(start, end, "private key")
+
+
+def hidden_in(text: str) -> list[str]:
+    """The marks in a text that somebody wants to write: where there are any, the real values are not known to them."""
+    return [match[0] for match in _MARKED.finditer(text)]
+
+
+def _hint(token: str) -> str:
+    """A token's start and end, by which it can be told from others; stars when it is short."""
+    return f"{token[:_START]}...{token[-_END:]}" if len(token) >= SHOWN_FROM else "***"
+
+
+def _merged(found: Iterable[Secret]) -> list[Secret]:
+    """Secrets in order, those that overlap as one; a known one gives the name."""
+    merged: list[Secret] = []
+    for secret in sorted(found):
+        if not merged or secret.start >= merged[-1].end:
+            merged.append(secret)
+            continue
+        last = merged[-1]
+        named = last if last.is_known or not secret.is_known else secret
+        merged[-1] = Secret(last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known)
+    return merged

@@ -1,0 +1,1 @@
+"""What this host remembers of its environments, and what cleans up after them: records, locks, the janitor."""

@@ -1,0 +1,256 @@
+"""Processes of this machine: started, watched, ended, and never mistaken for a later one with the same number."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+# Runs the rest as nobody's child: a starter that stays would be a zombie of ours when it ends.
+BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
+ENDING_SECONDS = 10.0  # for a program that is told to end gently
+SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
+CLOCK_SLACK = 2.0  # seconds; what the clock was set meanwhile, and what the kernel rounds
+_SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
+_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
+
+PATIENCE = 2.0  # seconds for what was told to end; it has nothing left to do then
+
+
+class HostProcess(msgspec.Struct, frozen=True):
+    """A process by its number and its birth: the two together name it for good."""
+
+    pid: int
+    born: str  # in clock ticks since the machine started, as the kernel says; "" of one that had ended when we looked
+
+    @classmethod
+    def find(cls, pid: int) -> Self | None:
+        """The living process with this number."""
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):  # anything else, such as no descriptor left, proves nothing
+            return None
+        return None if fields[0] in "ZX" else cls(pid, fields[19])
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The process that `str` told of."""
+        pid, _, born = text.partition(".")
+        return cls(int(pid), born)
+
+    def __str__(self) -> str:
+        return f"{self.pid}.{self.born}"
+
+    @property
+    def is_alive(self) -> bool:
+        """False also when something else has its number now."""
+        found = HostProcess.find(self.pid)
+        return found is not None and found.born == self.born
+
+    async def see_ended(self, patience: float = PATIENCE) -> None:
+        """Returns when it has ended: by itself, or because we help, each time a little more."""
+        for help_along in self._ways():
+            if not self.is_alive:
+                return
+            help_along()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await ended(self.pid)
+
+    def _ways(self) -> Sequence[Callable[[], None]]:
+        return (self._wait, partial(self._send, signal.SIGTERM), partial(self._send, signal.SIGKILL))
+
+    def _wait(self) -> None:
+        """Nothing but time: it is about to end."""
+
+    def _send(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def is_scarce(error: BaseException) -> bool:
+    """Whether descriptors or memory ran out: the caller can mend that, and what it opens may be well."""
+    return isinstance(error, OSError) and error.errno in _SCARCE
+
+
+async def ended(pid: int) -> None:
+    """Returns when a process has ended; its parent may still have to collect it."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        if not is_scarce(error):
+            raise
+        while _runs(pid):  # noqa: ASYNC110  # without a descriptor there is no event to wait for
+            await asyncio.sleep(0.02)
+        return
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    loop.add_reader(handle, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended; needs no descriptor."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return os.path.exists(f"/proc/{pid}")
+
+
+def is_resident(pid: int, *, born_before: float) -> bool:
+    """False when a resident or guardian has ended, and something else, perhaps a younger resident, has its number.
+
+    Raises OSError where that cannot be seen: no descriptor may be left to look with.
+    """
+    seen = _stat(pid)
+    if seen is None or not seen.name.startswith("hermetic") or seen.fields[0] in "ZX":
+        return False
+    return _born(int(seen.fields[19])) < born_before + CLOCK_SLACK
+
+
+def is_alive(pid: int) -> bool:
+    """False for what has ended, collected or not. Raises OSError where that cannot be seen."""
+    seen = _stat(pid)
+    return seen is not None and seen.fields[0] not in "ZX"
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a tracer holds the process, so that it does nothing about other signals."""
+    seen = _stat(pid)
+    return seen is not None and seen.fields[0] in "Tt"
+
+
+def parent_of(pid: int) -> int | None:
+    """None for what has ended."""
+    seen = _stat(pid)
+    return None if seen is None else int(seen.fields[1])
+
+
+def comm_of(pid: int) -> str:
+    """What the kernel calls the process; "" for what has ended."""
+    seen = _stat(pid)
+    return "" if seen is None else seen.name
+
+
+class _Stat(NamedTuple):
+    """A process as /proc shows it."""
+
+    name: str
+    fields: list[str]  # those after the name: state, parent, group, session …
+
+
+def _stat(pid: int) -> _Stat | None:
+    """None for what has ended."""
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return _Stat(name, rest.split())
+
+
+def end_descendants(pid: int) -> None:
+    """Kills all that a process has started, directly or not, and that has not left it."""
+    for _ in range(SWEEPS):
+        parents = {one: parent_of(one) for one in map(int, filter(str.isdigit, os.listdir("/proc")))}
+        below, new = set[int](), {pid}
+        while new := {one for one, parent in parents.items() if parent in new} - below:
+            below |= new
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for one in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(one, number)
+        if not below:
+            return
+
+
+def _born(ticks: int) -> float:
+    """When a process was started, in seconds since 1970, as exactly as the kernel tells."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def spawn(
+    argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str], passed: int | None = None
+) -> int:
+    """Starts a program in a session of its own: a Ctrl-C at our terminal is not meant for it."""
+    # Its own variables are few: what its commands get is in its configuration, and /proc shows these to everybody.
+    own = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
+    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
+    if passed is not None:
+        actions.append((os.POSIX_SPAWN_DUP2, passed, PASSED))
+    return os.posix_spawnp(
+        argv[0], list(argv), {name: value for name, value in {**own, "LC_ALL": "C.UTF-8", **environ}.items() if value},
+        file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
+    )  # fmt: skip
+
+
+def _inheritable() -> list[int]:
+    """What somebody else here opened for children of his own: held by what stays, a pipe of his would never end."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own is closed
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
+
+
+def end(pid: int) -> None:
+    """Collects a program that `spawn` started, and ends it where it is still there."""
+    try:
+        if os.waitpid(pid, os.WNOHANG) == (0, 0):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return
+
+
+async def tell_to_end(pid: int) -> None:
+    """Returns when a child has ended of SIGTERM to its group, or has had time enough to."""
+    with contextlib.suppress(ProcessLookupError, TimeoutError):
+        os.killpg(pid, signal.SIGTERM)
+        async with asyncio.timeout(ENDING_SECONDS):
+            await ended(pid)
+
+
+def end_group(pid: int) -> None:
+    """Ends a program that `spawn` started with all of its group at once, so that none of them does anything more."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    end(pid)
+
+
+def end_session(session: int) -> None:
+    """Ends all that runs in the session of the kernel that `spawn` made, also in groups of its own."""
+    for _ in range(SWEEPS):
+        members = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _session_of(pid) == session]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _session_of(pid: int) -> int | None:
+    """None for what has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in b"ZX" else int(fields[3])

@@ -1,0 +1,1 @@
+"""Bare mode: a resident for an environment with bash and without Python."""

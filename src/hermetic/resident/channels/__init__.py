@@ -1,0 +1,1 @@
+"""Channels between programs inside and the client: scripts, their bridge, password requests."""

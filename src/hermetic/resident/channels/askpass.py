@@ -1,0 +1,149 @@
+"""A password that a program asks for: the question goes to a client, the answer straight to the one who asked.
+
+sudo runs the program that SUDO_ASKPASS names. Ours asks here, by a socket of its own. The answer is given only to a
+child of a running sudo, which nobody without its rights can pretend to be: what a command runs itself gets nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..processes.tree import stat_fields
+from ..wire import stream
+from ..wire.stream import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.loop import Loop, Watch
+
+PROMPT_BYTES = 1024
+QUESTIONS = 16  # open at once
+
+# Run as `PROGRAM PROMPT`; prints the answer, or fails.
+_PROGRAM = """\
+#!/bin/sh
+exec '%s' -I -S -c '
+import socket, sys
+stream = socket.socket(socket.AF_UNIX)
+answer = b""
+try:
+    stream.connect(sys.argv[1])
+    stream.sendall(sys.argv[2].encode("utf-8", "replace")[:%d])
+    stream.shutdown(socket.SHUT_WR)
+    answer = b"".join(iter(lambda: stream.recv(4096), b""))
+except OSError:
+    pass
+sys.stdout.buffer.write(answer)
+sys.exit(not answer)
+' '%s' "${1:-}"
+"""
+
+
+class Askpass:
+    """Listens for questions, as long as somebody wants to answer them."""
+
+    def __init__(self, loop: Loop, directory: str) -> None:
+        self.loop, self.directory = loop, directory
+        self.path = directory + "/askpass"
+        self.answerers: list[Callable[[Question], None]] = []
+        self.questions: dict[int, Question] = {}
+        self.number = 0
+        self.socket: Stream | None = None
+        self.watch: Watch | None = None
+
+    def listen(self) -> None:
+        if self.socket is not None:
+            return
+        place = self.directory + "/a"
+        with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
+            file.write(_PROGRAM % (_quoted(sys.executable), PROMPT_BYTES, _quoted(place)))
+        self.socket = stream.listen(place, 0o600, QUESTIONS)
+        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
+
+    def restore(self) -> None:
+        """Listen under its names again, once a cleaner has removed one. Raises OSError."""
+        names = (self.path, self.directory + "/a")
+        if self.socket is not None and self.watch is not None and not all(map(os.path.lexists, names)):
+            for name in filter(os.path.lexists, names):
+                os.unlink(name)
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self.socket = None
+            self.listen()
+
+    def _accept(self) -> None:
+        assert self.socket is not None, "it listens"
+        connection = stream.accept(self.socket)
+        if connection is None:
+            return
+        pid, uid = stream.peer(connection)
+        asker = asking_sudo(pid)
+        if uid != os.getuid() or asker is None or len(self.questions) >= QUESTIONS or not self.answerers:
+            connection.close()
+            return
+        self.number += 1
+        self.questions[self.number] = Question(self, self.number, connection, asker)
+
+
+class Question:
+    """One program that waits for a password."""
+
+    def __init__(self, askpass: Askpass, number: int, connection: Stream, asker: int) -> None:
+        self.askpass, self.number, self.connection, self.asker = askpass, number, connection, asker
+        self.prompt = b""
+        self.is_asked = False
+        self.watch: Watch = askpass.loop.watch(connection.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            data = self.connection.recv(PROMPT_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self.prompt += data[: PROMPT_BYTES - len(self.prompt)]
+        if not data:
+            self.askpass.loop.unwatch(self.watch)
+            self.is_asked = True
+            if self.askpass.answerers:
+                self.askpass.answerers[-1](self)
+            else:
+                self.close()
+
+    def answer(self, data: bytes) -> None:
+        """Give the answer to the one who asked; empty: there is none."""
+        try:
+            if data:
+                self.connection.send(data + b"\n")  # shorter than any socket's buffer
+        except OSError:
+            pass  # whoever asked has gone
+        self.close()
+
+    def close(self) -> None:
+        self.askpass.loop.unwatch(self.watch)
+        self.askpass.questions.pop(self.number, None)
+        self.connection.close()
+
+
+def asking_sudo(pid: int) -> int | None:
+    """The pid of the sudo that has started this process, if one has: its rights are the kernel's word."""
+    fields = stat_fields(pid)
+    if len(fields) < 2:
+        return None
+    parent = int(fields[1])
+    try:
+        with open("/proc/%d/status" % parent) as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    except OSError:
+        return None
+    is_sudo = status.get("Name") == "sudo" and status.get("Uid", "").split()[1:2] == ["0"]
+    return parent if is_sudo else None
+
+
+def _quoted(path: str) -> str:
+    """For between single quotes."""
+    return path.replace("'", "'\\''")

@@ -1,0 +1,195 @@
+"""The way from programs here to the client that serves them: bytes both ways, and nobody here reads what they mean.
+
+A program connects to a socket of ours and first says a token that it was started with. From then on what it sends is an
+event of the request that has opened the bridge under that token, and what that client says goes to the program.
+"""
+
+from __future__ import annotations
+
+from _operator import _compare_digest
+from os import dup, getuid
+from os.path import lexists
+
+from ..processes.stdin_writer import INPUT_BYTES, InputClosed, StdinWriter
+from ..wire import stream
+from ..wire.stream import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.loop import Loop, Watch
+    from ..life.server import Request
+    from ..wire.frames import Fields
+
+TOKEN_BYTES = 32
+TOKEN_SECONDS = 5
+CHANNELS = 256  # open at once
+STRANGERS = 32  # of those that have not said a token; one more takes the place of the first
+
+
+class Bridge:
+    """Listens from its first use on. `spans` are the requests that are open, by their token."""
+
+    def __init__(self, loop: Loop, directory: str) -> None:
+        self.loop, self.path = loop, directory + "/b"
+        self.spans: dict[bytes, Span] = {}
+        self.channels: dict[int, Channel] = {}
+        self.strangers: dict[int, Channel] = {}  # the oldest first
+        self.number = 0
+        self.socket: Stream | None = None
+        self.watch: Watch | None = None
+
+    def open(self, token: bytes, request: Request) -> None:
+        """From now on programs that know the token speak with this request's client."""
+        if self.socket is None:
+            self._listen()
+        old = self.spans.get(token)
+        if old is not None:  # its client has come back by another connection
+            old.close()
+        span = self.spans[token] = Span(self, token, request)
+        request.abandoned = span.close
+        request.on_room = span.go_on
+        request.on_event = span.hear
+        request.event({"socket": self.path})
+
+    def _listen(self) -> None:
+        self.socket = stream.listen(self.path, 0o600, CHANNELS)
+        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
+
+    def restore(self) -> None:
+        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        if self.socket is not None and self.watch is not None and not lexists(self.path):
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self._listen()
+
+    def find(self, token: bytes) -> Span | None:
+        found = [span for known, span in self.spans.items() if _compare_digest(known, token)]
+        return found[0] if found else None
+
+    def _accept(self) -> None:
+        assert self.socket is not None, "it listens"
+        connection = stream.accept(self.socket)
+        if connection is None:
+            return
+        _, uid = stream.peer(connection)
+        if uid not in (0, getuid()):
+            connection.close()
+            return
+        if len(self.strangers) >= STRANGERS:
+            next(iter(self.strangers.values())).close()
+        self.number += 1
+        self.strangers[self.number] = Channel(self, self.number, connection)
+
+
+def nothing(*_: object) -> None:
+    """Nobody waits for it."""
+
+
+class Span:
+    """One client's side of the bridge."""
+
+    def __init__(self, bridge: Bridge, token: bytes, request: Request) -> None:
+        self.bridge, self.token, self.request = bridge, token, request
+        self.channels: set[Channel] = set()
+
+    def go_on(self) -> None:
+        """The client has room again."""
+        for channel in self.channels:
+            channel.listen()
+
+    def hear(self, fields: Fields, data: bytes) -> None:
+        """The client says something short to a program, and does not wait until it is taken in."""
+        number = fields.get("channel")
+        channel = self.bridge.channels.get(number) if type(number) is int else None
+        if channel is None or channel.span is not self:
+            return
+        try:
+            channel.say(data, nothing)
+        except InputClosed:
+            return
+        if channel.feed.pending_bytes > INPUT_BYTES:  # it asks on and on and never listens
+            channel.close()
+
+    def close(self) -> None:
+        """The client is gone: whoever waits for an answer of its sees the end of the stream."""
+        if self.bridge.spans.get(self.token) is self:
+            del self.bridge.spans[self.token]
+        for channel in list(self.channels):
+            channel.close()
+
+
+class Channel:
+    """One program's connection."""
+
+    def __init__(self, bridge: Bridge, number: int, connection: Stream) -> None:
+        self.bridge, self.number, self.connection = bridge, number, connection
+        self.span: Span | None = None
+        self.token = b""
+        self.feed = StdinWriter(bridge.loop, dup(connection.fileno()))
+        self.watch: Watch | None = None
+        self.timer = bridge.loop.call_later(TOKEN_SECONDS, self.close)
+        self.listen()
+
+    def listen(self) -> None:
+        if self.watch is None:
+            self.watch = self.bridge.loop.watch(self.connection.fileno(), self._read)
+
+    def _pause(self) -> None:
+        if self.watch is not None:
+            self.bridge.loop.unwatch(self.watch)
+            self.watch = None
+
+    def _read(self) -> None:
+        buffer = self.bridge.loop.buffer
+        wanted = len(buffer) if self.span is not None else TOKEN_BYTES - len(self.token)
+        try:
+            count = self.connection.recv_into(buffer, wanted)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+        elif self.span is None:
+            self._greet(bytes(buffer[:count]))
+        else:
+            self._tell(self.span, bytes(buffer[:count]))
+
+    def _greet(self, data: bytes) -> None:
+        self.token += data
+        if len(self.token) < TOKEN_BYTES:
+            return
+        self.timer.cancel()
+        span = self.bridge.find(self.token)
+        if span is None or len(self.bridge.channels) >= CHANNELS:
+            self.close()
+            return
+        del self.bridge.strangers[self.number]
+        self.bridge.channels[self.number] = self
+        self.span = span
+        span.channels.add(self)
+
+    def _tell(self, span: Span, data: bytes) -> None:
+        span.request.event({"channel": self.number}, data)
+        self.bridge.loop.wakefulness.expect_answer()
+        if not span.request.client.has_room:
+            self._pause()
+
+    def say(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
+        """Give bytes to the program; `taken(error)` once it has taken them in, or nearly."""
+        self.feed.write(data, taken)
+        self.bridge.loop.wakefulness.expect_question()
+
+    def close(self) -> None:
+        among = self.bridge.strangers if self.span is None else self.bridge.channels
+        if among.pop(self.number, None) is None:
+            return
+        self.timer.cancel()
+        self._pause()
+        self.feed.drop()
+        self.connection.close()
+        if self.span is not None:
+            self.span.channels.discard(self)
+            self.span.request.event({"channel": self.number, "end": True})

@@ -1,0 +1,191 @@
+"""Several files changed together: all of them, or none.
+
+First everything new is written aside, where it can still fail without anybody seeing it. Then names change hands, each
+old file kept under another name until the last one is done; going back needs no room on the disk. A note tells whoever
+comes after us how far it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from ..wire import fields as take
+from ..wire import frames
+from . import changes
+from .journal import CHANGING, DONE, WRITING, discard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from ..wire.frames import Fields
+    from .journal import Entry, Journal
+    from .safe_path import Place
+
+MOST_CHANGES = 256
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Change:
+    """One file: what it is to hold, or that it goes. `place` is held open until `close`."""
+
+    def __init__(self, place: Place, size: int | None, mode: int | None, expect: str | None) -> None:
+        self.place, self.size, self.mode, self.expect = place, size, mode, expect
+        self.aside = ".hermetic-%s" % os.urandom(8).hex()
+        self.kept = ".hermetic-%s" % os.urandom(8).hex()
+        self.old: os.stat_result | None = None
+        self.is_aside = self.is_kept = self.is_done = False
+        self.said: Fields = {}
+
+    def prepare(self, source: int, offset: int) -> None:
+        """Write what is new aside; nobody sees it."""
+        self.old = changes.check_expected(self.place, self.expect)
+        if self.old is None and self.size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if self.old is not None and not stat.S_ISREG(self.old.st_mode):
+            what = "a link; name the file it leads to" if stat.S_ISLNK(self.old.st_mode) else "no plain file"
+            raise PermissionError(errno.EPERM, "it is %s: nothing was changed" % what)
+        if self.size is None:
+            return
+        if self.old is not None:
+            changes.check_writable(self.place)
+        fd = os.open(self.aside, _NEW, 0o600, dir_fd=self.place.directory)
+        self.is_aside = True
+        try:
+            _copy(fd, source, offset, self.size)
+            changes.take_over(fd, self.old, self.mode)
+            self.said = changes.describe(self.place, os.fstat(fd))
+        finally:
+            os.close(fd)
+
+    def commit(self) -> None:
+        """Let the name change hands, unless it is another file's by now."""
+        where = self.place.directory
+        changes.check_expected(self.place, self.expect)
+        if self.old is not None:
+            self._keep(where)
+        if self.size is not None:
+            changes.rename(self.aside, where, self.place, replace=self.old is not None)
+        self.is_aside, self.is_done = False, True
+
+    def _keep(self, where: int) -> None:
+        """Give the old file a second name; where there are no hard links, or it is to go, another name instead."""
+        if self.size is not None:
+            try:
+                os.link(self.place.name, self.kept, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
+                self.is_kept = True
+                return
+            except OSError as error:
+                if error.errno not in changes.NO_LINKS:
+                    raise
+        os.rename(self.place.name, self.kept, src_dir_fd=where, dst_dir_fd=where)
+        self.is_kept = True
+
+    def undo(self) -> None:
+        """Make it as it was."""
+        where = self.place.directory
+        if self.is_kept:
+            os.rename(self.kept, self.place.name, src_dir_fd=where, dst_dir_fd=where)
+            # Two names of one file: a rename between them does nothing, and the second name stays.
+            discard(self.kept, where)
+        elif self.is_done:
+            discard(self.place.name, where)
+        if self.is_aside:
+            discard(self.aside, where)
+
+    def entry(self) -> Entry:
+        """What has to be known to go back after us."""
+        folder = os.fsencode(os.path.dirname(self.place.path) or "/")
+        name = os.fsencode(self.place.name)
+        return folder, self.place.key[:2], name, self.aside, self.kept, self.size is not None
+
+    def finish(self) -> None:
+        """Let go of what it was."""
+        if self.is_kept:
+            discard(self.kept, self.place.directory)
+        self.said = dict(self.said or {"path": self.place.path}, created=self.old is None, made=self.place.made)
+
+
+def read_changes(named: bytes, place: Callable[[Fields, bool], Place]) -> list[Change]:
+    """What a request asks for, in places that are held open. Raises Refusal, with nothing left open or made."""
+    try:
+        items = frames.unpack(named)
+    except frames.FrameError:
+        items = None
+    if type(items) is not list or not 0 < len(items) <= MOST_CHANGES or any(type(item) is not dict for item in items):
+        raise take.invalid("changes", "changes must be 1 to %d maps" % MOST_CHANGES)
+    found: list[Change] = []
+    try:
+        for item in items:
+            size = None if item.get("size") is None else take.number(item, "size")
+            mode = None if item.get("mode") is None else take.number(item, "mode", 0o666, 0, 0o7777)
+            expect = None if item.get("expect") is None else take.text(item, "expect")
+            found.append(Change(place(item, size is not None), size, mode, expect))
+            found[-1].place.keep_last()
+        keys = [change.place.key for change in found]
+        if len(set(keys)) != len(keys):
+            raise take.invalid("changes", "two of the paths lead to the same file; name each file once")
+    except BaseException:
+        unmake(found)
+        close(found)
+        raise
+    return found
+
+
+def change_all(
+    found: Sequence[Change], source: int, naming: Callable[[str], AbstractContextManager[None]], journal: Journal
+) -> list[Fields]:
+    """Do it; an error is raised inside `naming(path)`, with every file as it was."""
+    try:
+        made = [os.fsencode(path) for change in found for path in change.place.made]
+        journal.begin([change.entry() for change in found], made)
+        offset = 0
+        for change in found:
+            with naming(change.place.path):
+                change.prepare(source, offset)
+            offset += change.size or 0
+        journal.go_on(WRITING, CHANGING)
+        for change in found:
+            with naming(change.place.path):
+                change.commit()
+    except BaseException:
+        for change in reversed(found):
+            try:
+                change.undo()
+            except OSError:  # the others are made as they were all the same
+                pass
+        unmake(found)
+        journal.end()
+        raise
+    journal.go_on(CHANGING, DONE)
+    for change in found:
+        change.finish()
+    journal.end()
+    return [change.said for change in found]
+
+
+def unmake(found: Sequence[Change]) -> None:
+    """Take directories away that were made for nothing."""
+    for change in reversed(found):
+        for path in reversed(change.place.made):
+            try:
+                os.rmdir(path)
+            except OSError:  # somebody else uses it by now
+                break
+
+
+def close(found: Sequence[Change]) -> None:
+    """Let go of the places."""
+    for change in found:
+        change.place.close()
+
+
+def _copy(fd: int, source: int, offset: int, size: int) -> None:
+    while size:
+        sent = os.sendfile(fd, source, offset, size)
+        if not sent:
+            raise take.invalid("blob", "it holds less than the changes say")
+        offset, size = offset + sent, size - sent

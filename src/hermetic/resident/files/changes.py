@@ -1,0 +1,228 @@
+"""What changes files: each change is done in one step that others see whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+
+from ..life.resident import Refusal
+from .safe_path import find, find_at_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..wire.frames import Fields
+    from .safe_path import Place
+
+CHANGED = "%s has changed since it was read: read it again, then decide anew"
+MISSING = ""  # the signature of no file
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of a file system that has no hard links
+TURNS = 16  # tries to get hold of a name that others keep changing
+
+
+class Turns:
+    """One change at a time for each file. `work(done)` begins when nobody else works on any of its files."""
+
+    def __init__(self) -> None:
+        self.busy: set[object] = set()
+        self.waiting: list[tuple[frozenset[object], Callable[[Callable[[], None]], None]]] = []
+        self.looking = self.again = False
+
+    def take(self, keys: list[object], work: Callable[[Callable[[], None]], None]) -> None:
+        """Who came first is first; `work` calls `done` once, at once or later."""
+        self.waiting.append((frozenset(keys), work))
+        self._look()
+
+    def _look(self) -> None:
+        self.again = True
+        if self.looking:  # one that is done at once lets the next one begin, and does not wait for it
+            return
+        self.looking = True
+        try:
+            while self.again:
+                self.again = False
+                self._begin()
+        finally:
+            self.looking = False
+
+    def _begin(self) -> None:
+        taken, waiting, self.waiting = set(self.busy), self.waiting, []
+        ready = []
+        for keys, work in waiting:
+            if keys & taken:
+                self.waiting.append((keys, work))
+            else:
+                self.busy |= keys
+                ready.append((keys, work))
+            taken |= keys
+        for keys, work in ready:
+            work(lambda keys=keys: self._leave(keys))  # type: ignore[misc]
+
+    def _leave(self, keys: frozenset[object]) -> None:
+        self.busy -= keys
+        self._look()
+
+
+def signature(status: os.stat_result | None) -> str:
+    """Differs when a file was replaced or changed."""
+    if status is None:
+        return MISSING
+    return "%x-%x-%x" % (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def describe(place: Place, status: os.stat_result) -> Fields:
+    kind = "file" if stat.S_ISREG(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "other"
+    return {
+        "path": place.path,
+        "kind": kind,
+        "size": status.st_size,
+        "mode": stat.S_IMODE(status.st_mode),
+        "mtime": status.st_mtime,
+        "signature": signature(status),
+    }
+
+
+def check_expected(place: Place, expect: str | None) -> os.stat_result | None:
+    """What is there now. Raises Refusal when it is not what the caller has seen."""
+    status = place.status()
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if expect is not None and signature(status) != expect:
+        raise Refusal("FileChanged", CHANGED % place.path)
+    return status
+
+
+def check_writable(place: Place) -> None:
+    """Raises OSError where a program could not open the file for writing: replacing it needs the directory's rights
+    alone, and would go round the file's own."""
+    try:
+        os.close(place.open(os.O_WRONLY))
+    except OSError as error:
+        if error.errno != errno.ETXTBSY:  # a program that runs can be replaced, though not written
+            raise
+
+
+def write(place: Place, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
+    """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
+    old = check_expected(place, expect)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
+        raise PermissionError(errno.EPERM, "it is %s, not a file: nothing was written" % what)
+    if old is not None:
+        check_writable(place)
+    aside = ".hermetic-%s" % os.urandom(8).hex()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(aside, flags, 0o600, dir_fd=place.directory)
+    try:
+        _fill(fd, body, source)
+        take_over(fd, old, mode)
+        status = os.fstat(fd)
+        check_expected(place, expect)
+        rename(aside, place.directory, place, replace=expect != MISSING)
+    except BaseException as error:
+        os.unlink(aside, dir_fd=place.directory)
+        if isinstance(error, OSError) and error.errno == errno.EBUSY and old is not None:
+            return _write_in_place(place, old, body, source)
+        if isinstance(error, FileExistsError):
+            raise Refusal("FileChanged", CHANGED % place.path) from error
+        raise
+    finally:
+        os.close(fd)
+    return dict(describe(place, status), created=old is None, made=place.made)
+
+
+def _fill(fd: int, body: bytes, source: int | None) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(fd, view) :]
+    if source is not None:
+        os.lseek(source, 0, os.SEEK_SET)
+        while os.sendfile(fd, source, None, 1 << 24):
+            pass
+
+
+def take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
+    """Owner and mode of the file that is replaced. Another owner's rights are not given to a file that is ours."""
+    # The kernel's own stamp may be milliseconds coarse, and inode numbers are used again: two files of the same size
+    # that replaced each other within that time would have one signature.
+    os.utime(fd, ns=(time.time_ns(), time.time_ns()))
+    if old is None:
+        umask = os.umask(0o022)
+        os.umask(umask)
+        os.fchmod(fd, 0o666 & ~umask if mode is None else mode)
+        return
+    kept = stat.S_IMODE(old.st_mode) if mode is None else mode
+    try:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    except PermissionError:
+        kept &= 0o777
+    os.fchmod(fd, kept)
+
+
+def _write_in_place(place: Place, old: os.stat_result, body: bytes, source: int | None) -> Fields:
+    """A file that something is mounted on, such as a container's /etc/hosts, cannot be replaced."""
+    fd = place.open(os.O_WRONLY)
+    try:
+        if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (old.st_dev, old.st_ino):
+            raise Refusal("FileChanged", CHANGED % place.path)
+        os.set_blocking(fd, True)
+        os.ftruncate(fd, 0)
+        _fill(fd, body, source)
+        return dict(describe(place, os.fstat(fd)), created=False, made=[])
+    finally:
+        os.close(fd)
+
+
+def delete(place: Place, expect: str | None) -> Fields:
+    """Take a file away; a link goes itself, not what it leads to."""
+    if check_expected(place, expect) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    os.unlink(place.name, dir_fd=place.directory)
+    return {"path": place.path}
+
+
+def move(place: Place, target: Place, expect: str | None, replace: bool) -> Fields:
+    """Give a file another name; one that has it already is replaced only where that is asked for."""
+    old = check_expected(place, expect)
+    if old is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    check_expected(target, None if replace else MISSING)
+    rename(place.name, place.directory, target, replace)
+    status = os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
+    return dict(describe(target, status), made=target.made)
+
+
+def rename(name: str, directory: int, target: Place, replace: bool) -> None:
+    """Without `replace` it fails where there is something by then, also what came in the last moment."""
+    if not replace:
+        try:
+            os.link(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory, follow_symlinks=False)
+            os.unlink(name, dir_fd=directory)
+            return
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+    os.rename(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory)
+
+
+def settle(path: str, allow: Callable[[Place], None], make: bool, follow: bool = True, quick: bool = False) -> Place:
+    """The place of a path, checked: not a link, which others may put there while we look.
+
+    `quick`: `allow` does not ask about the directories above it.
+    """
+    for turn in range(TURNS):
+        first = find_at_once(path) if quick and turn == 0 else None
+        place = first or find(path, allow if make else None, follow)
+        status = place.status()
+        if status is None or not follow or not stat.S_ISLNK(status.st_mode):
+            try:
+                allow(place)
+            except BaseException:
+                place.close()
+                raise
+            return place
+        place.close()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

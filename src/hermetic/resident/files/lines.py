@@ -1,0 +1,278 @@
+"""Pages of a file by line numbers, with exact totals, however large the file is.
+
+A scan counts the lines of each block once; what it found is kept for the files that were last asked about. From then on
+a page costs a look at the block it begins in. Files that take long are scanned by a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from ..life.resident import Refusal
+from ..wire import fields as take
+from ..wire import frames
+from . import changes
+from .requests import refusing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..life.server import Request
+    from ..wire.frames import Fields
+    from .requests import FileDesk
+    from .safe_path import Place
+
+AT_ONCE_BYTES = 1 << 20  # a file of this size is looked through in the loop
+BLOCK_BYTES = 1 << 17  # least
+MOST_BLOCKS = 1 << 16
+PAGE_BYTES = 4 << 20  # a longer stretch of lines is read line by line
+SAMPLE_BYTES = 8192
+KEPT = 8  # files
+_WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n")}
+
+
+class Reader:
+    """Where the lines of an open file are."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        sample = self.sample = os.pread(fd, SAMPLE_BYTES, 0)
+        self.size = size or _measured(fd, sample)
+        self.encoding, self.newline, self.start = "utf-8", b"\n", 0
+        if sample[:2] in _WIDE and sample[:4] != b"\xff\xfe\0\0":
+            self.encoding, self.newline = _WIDE[sample[:2]]
+            self.start = 2
+        elif sample[:3] == b"\xef\xbb\xbf":
+            self.start = 3
+        self.mark = sample[: self.start]
+        self.head = sample[:64]
+        self.is_binary = b"\0" in sample and len(self.newline) == 1
+        blocks = -(-self.size // MOST_BLOCKS)
+        self.block = max(BLOCK_BYTES, -(-blocks // BLOCK_BYTES) * BLOCK_BYTES)
+        self.counts = b""  # of newlines before each block, and of all at the end: 8 bytes each
+        self.total = 0  # lines
+
+    def scan(self) -> None:
+        """Count the lines of each block."""
+        counts, count, at, last = [], 0, self.start, b""
+        while at < self.size:
+            counts.append(count)
+            data = self._read(self.block, at)
+            if not data:  # it became shorter meanwhile
+                break
+            count += self._count(data)
+            at += len(data)
+            last = data[-len(self.newline) :]
+            if len(data) < self.block:
+                break
+        counts.append(count)
+        self.counts = struct.pack("<%dQ" % len(counts), *counts)
+        self.total = count + (at > self.start and last != self.newline)
+
+    def _read(self, size: int, at: int) -> bytes:
+        """Bytes of the file; one that the sample holds whole is read once."""
+        if self.size <= len(self.sample):
+            return self.sample[at : min(at + size, self.size)]
+        return os.pread(self.fd, size, at)
+
+    def _count(self, data: bytes) -> int:
+        if len(self.newline) == 1:
+            return data.count(self.newline)
+        return sum(1 for _ in _aligned(data, self.newline))
+
+    def _before(self, block: int) -> int:
+        return int(struct.unpack_from("<Q", self.counts, 8 * block)[0])
+
+    def offset(self, line: int) -> int:
+        """Where a line begins, counted from 0; the end of the file for those beyond."""
+        if line <= 0:
+            return self.start
+        low, high = 0, len(self.counts) // 8 - 1  # blocks; the newline before the line is in one of [low, high)
+        if line > self._before(high):
+            return self.size
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._before(middle) < line:
+                low = middle
+            else:
+                high = middle
+        at = self.start + low * self.block
+        return at + self._after(self._read(self.block, at), line - self._before(low))
+
+    def _after(self, data: bytes, number: int) -> int:
+        """What comes behind the newline with this number."""
+        if len(self.newline) == 1:
+            return len(data) - len(data.split(self.newline, number)[-1])
+        for count, at in enumerate(_aligned(data, self.newline), 1):
+            if count == number:
+                return at + 2
+        return len(data)
+
+    def page(self, first: int, most: int, width: int, budget: int) -> tuple[list[bytes], list[list[int]]]:
+        """Lines from `first` on, each cut to `width` bytes, and of those that were cut which and how long they are."""
+        lines: list[bytes] = []
+        cut: list[list[int]] = []
+        most = max(0, min(most, self.total - first))
+        if self.size <= min(len(self.sample), width, budget):  # nothing of it has to be left out
+            return self._split(self.sample[self.start : self.size])[first : first + most], cut
+        start, stop = self.offset(first), self.offset(first + most)
+        whole = self._read(stop - start, start) if stop - start <= PAGE_BYTES else None
+        if whole is not None:
+            split = self._split(whole)
+        for number in range(most):
+            if whole is not None:
+                if number >= len(split):
+                    break
+                text, length = split[number], len(split[number])
+            else:
+                text, length = self._line(first + number, width)
+            if length > width:
+                cut.append([number, length])
+                text = text[:width]
+            budget -= len(text) + 1
+            if budget < 0 and lines:
+                break
+            lines.append(text)
+        return lines, cut
+
+    def _line(self, line: int, width: int) -> tuple[bytes, int]:
+        start, stop = self.offset(line), self.offset(line + 1)
+        if line + 1 < self.total or os.pread(self.fd, len(self.newline), stop - len(self.newline)) == self.newline:
+            stop -= len(self.newline)
+        return os.pread(self.fd, min(width, stop - start), start), stop - start
+
+    def _split(self, data: bytes) -> list[bytes]:
+        if len(self.newline) == 1:
+            lines = data.split(self.newline)
+        else:
+            borders = [*_aligned(data, self.newline), len(data)]
+            lines, at = [], 0
+            for border in borders:
+                lines.append(data[at:border])
+                at = border + 2
+        return lines[:-1] if not lines[-1] else lines
+
+
+def _measured(fd: int, sample: bytes) -> int:
+    """The size of what says that it has none: files of the kernel are written when they are read."""
+    size = len(sample)
+    while size < AT_ONCE_BYTES and (data := os.pread(fd, AT_ONCE_BYTES - size, size) if size else b""):
+        size += len(data)
+    return size
+
+
+def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
+    """Where newlines of two bytes begin."""
+    at = data.find(newline)
+    while at >= 0:
+        if at % 2 == 0:
+            yield at
+        at = data.find(newline, at + 1)
+
+
+class Pages:
+    """Serves `read_lines`. Keeps what scans have found of the files that were last asked about."""
+
+    def __init__(self, desk: FileDesk) -> None:
+        self.desk = desk
+        self.kept: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
+
+    def read_lines(self, request: Request) -> None:
+        wish = (
+            take.number(request.fields, "first", 1, 1) - 1,
+            take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS),
+            take.number(request.fields, "width", 8000, 2) // 2 * 2,
+            take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY),
+        )
+        place = self.desk.place(request)
+        try:
+            with refusing(place.path):
+                fd = place.open()
+                said = changes.describe(place, os.fstat(fd))
+        except Refusal:
+            place.close()
+            raise
+        if said["kind"] != "file":
+            self._drop(fd, place)
+            request.reply(said)
+            return
+        try:
+            with refusing(place.path):
+                reader = Reader(fd, said["size"])
+        except Refusal:
+            self._drop(fd, place)
+            raise
+        known = self.kept.get(place.key)
+        if known is not None and known[0] == said["signature"]:
+            _, reader.counts, reader.total = known
+        small = reader.size <= AT_ONCE_BYTES
+        if reader.is_binary or small or (reader.counts and reader.block == BLOCK_BYTES and self._is_near(reader, wish)):
+            try:
+                with refusing(place.path):
+                    fields, body = _answer(reader, said, wish)
+            finally:
+                self._drop(fd, place)
+            request.reply(fields, body)
+            return
+        self._by_worker(request, place, reader, said, wish)
+
+    def _is_near(self, reader: Reader, wish: tuple[int, int, int, int]) -> bool:
+        return reader.offset(wish[0] + wish[1]) - reader.offset(wish[0]) <= AT_ONCE_BYTES
+
+    def _by_worker(
+        self, request: Request, place: Place, reader: Reader, said: Fields, wish: tuple[int, int, int, int]
+    ) -> None:
+        is_known = bool(reader.counts)
+
+        def work() -> bytes:
+            with refusing(place.path):
+                fields, body = _answer(reader, said, wish)
+            counts = b"" if is_known else reader.counts
+            return frames.pack([fields, body, counts])
+
+        def done(data: bytes) -> None:
+            fields, body, counts = frames.unpack(data)
+            if not is_known:
+                self._keep(place.key, said["signature"], counts, fields["total"])
+            self._drop(reader.fd, place)
+            request.reply(fields, body)
+
+        def failed(refusal: Refusal) -> None:
+            self._drop(reader.fd, place)
+            request.refuse(refusal)
+
+        ticket = self.desk.crew.give(work, done, failed)
+
+        def leave() -> None:
+            if not ticket.over:
+                ticket.stop()
+                self._drop(reader.fd, place)
+
+        request.abandoned = leave
+
+    def _keep(self, key: tuple[int, int, str], signature: str, counts: bytes, total: int) -> None:
+        self.kept.pop(key, None)
+        self.kept[key] = signature, counts, total
+        while len(self.kept) > KEPT:
+            del self.kept[next(iter(self.kept))]
+
+    @staticmethod
+    def _drop(fd: int, place: Place) -> None:
+        os.close(fd)
+        place.close()
+
+
+def _answer(reader: Reader, said: Fields, wish: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
+    if reader.is_binary:
+        return dict(said, binary=True), reader.head
+    if not reader.counts:
+        reader.scan()
+    lines, cut = reader.page(*wish)
+    said = dict(said, total=reader.total, first=wish[0] + 1, lines=len(lines))
+    if cut:
+        said["cut"] = cut
+    if reader.mark:
+        said.update(encoding=reader.encoding, mark=reader.mark)
+    return said, reader.newline.join(lines)

@@ -1,0 +1,277 @@
+"""Plain files of the environment: read a range, look at one, write one whole, delete and move."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..life.resident import Refusal
+from ..shells.shell import in_memory
+from ..wire import fields as take
+from ..wire import frames
+from . import batches, changes
+from .journal import Journal, directory_for
+from .safe_path import Rules
+from .worker import Crew
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Union
+
+    from ..life.server import Request
+    from ..wire.frames import Fields
+    from ..wire.requests import Requests
+    from .safe_path import Place
+
+    Said = Union[Fields, list[Fields]]
+
+_ERRORS: dict[int | None, str] = {
+    errno.ENOENT: "FileNotFoundError",
+    errno.EISDIR: "IsADirectoryError",
+    errno.ENOTDIR: "NotADirectoryError",
+    errno.EACCES: "PermissionError",
+    errno.EPERM: "PermissionError",
+    errno.EEXIST: "FileExistsError",
+}
+WORKER_BYTES = 1 << 20  # a larger file is written by a forked child
+
+
+class FileDesk:
+    """Serves requests about files. Made on first use."""
+
+    def __init__(self, requests: Requests) -> None:
+        self.resident, self.loop = requests.resident, requests.loop
+        self.rules = Rules(self.resident.environ.get("HOME", "/"))
+        self.turns = changes.Turns()
+        self.crew = Crew(self.loop)
+        self.pages: Any = None
+        self.searches: Any = None
+
+    # -- reading
+    def read_lines(self, request: Request) -> None:
+        if self.pages is None:
+            self.pages = __import__("lines", globals(), None, ["Pages"], 1).Pages(self)
+        self.pages.read_lines(request)
+
+    def read_file(self, request: Request) -> None:
+        offset = take.number(request.fields, "offset")
+        limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
+        with self.place(request) as place, refusing(place.path):
+            fd = place.open()
+            try:
+                data = os.pread(fd, limit, offset)
+                said = changes.describe(place, os.fstat(fd))
+            finally:
+                os.close(fd)
+        request.reply(dict(said, end=offset + len(data)), data)
+
+    def search_files(self, request: Request) -> None:
+        if self.searches is None:
+            self.searches = __import__("search_requests", globals(), None, ["Searches"], 1).Searches(self)
+        self.searches.search_files(request)
+
+    def file_status(self, request: Request) -> None:
+        try:
+            with self.place(request) as place, refusing(place.path):
+                status = place.status()
+                if status is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                said = changes.describe(place, status)
+        except Refusal as refusal:
+            if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
+                raise
+            with refusing(self.path(request)):  # others may change the way there meanwhile
+                true = os.path.realpath(self.path(request))
+            said = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
+        request.reply(said)
+
+    def list_names(self, request: Request) -> None:
+        most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
+        with self.place(request) as place, refusing(place.path):
+            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                names = sorted(os.listdir(fd))[:most]
+                said = changes.describe(place, os.fstat(fd))
+            finally:
+                os.close(fd)
+        request.reply(said, frames.pack(names))
+
+    # -- changing
+    def write_file(self, request: Request) -> None:
+        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
+        mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
+        expect = _expected(request)
+        place = self.place(request, make=take.flag(request.fields, "parents", True))
+        try:
+            source = content(request, blob)
+        except Refusal:
+            place.close()
+            raise
+
+        def work() -> Fields:
+            return changes.write(place, request.body, source, mode, expect)
+
+        self._change(request, [place], work, source)
+
+    def delete_file(self, request: Request) -> None:
+        expect = _expected(request)
+        place = self.place(request, follow=False)
+        self._change(request, [place], lambda: changes.delete(place, expect))
+
+    def move_file(self, request: Request) -> None:
+        expect, replace = _expected(request), take.flag(request.fields, "replace")
+        place = self.place(request, follow=False)
+        try:
+            target = self.place(request, "target", make=True, follow=False)
+        except Refusal:
+            place.close()
+            raise
+        self._change(request, [place, target], lambda: changes.move(place, target, expect, replace))
+
+    def change_files(self, request: Request) -> None:
+        """All of them or none. What they are is at the beginning of the body, what they hold in the rest or a blob."""
+        named = take.number(request.fields, "named", 0, 0, len(request.body))
+        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
+        session = self.resident.session(take.text(request.fields, "session"))
+
+        def place(item: Fields, is_written: bool) -> Place:
+            path = self.resident.resolve_path(session, take.path(item, "path", ""))
+            return self._settled(request, path, is_written, is_written)
+
+        found = batches.read_changes(request.body[:named], place)
+        try:
+            source = content(request, blob)
+        except Refusal:
+            batches.unmake(found)
+            batches.close(found)
+            raise
+        opened = in_memory(request.body[named:]) if source is None else source
+        places = [change.place for change in found]
+        journal = Journal(directory_for(places[0].path, self.resident.shared, self.resident.directory))
+
+        def work() -> list[Fields]:
+            return batches.change_all(found, opened, refusing, journal)
+
+        self._change(request, places, work, opened, journal.recover)
+
+    def _change(
+        self,
+        request: Request,
+        places: list[Place],
+        work: Callable[[], Said],
+        source: int | None = None,
+        recover: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do it when no other change of the same files is under way; a large one in a child, which may be killed."""
+        path = places[0].path
+
+        def begin(done: Callable[[], None]) -> None:
+            def end() -> None:
+                for place in places:
+                    place.close()
+                if source is not None:
+                    os.close(source)
+                done()
+
+            if source is None or os.fstat(source).st_size <= WORKER_BYTES:
+                try:
+                    answer(request, path, work)
+                finally:
+                    end()
+                return
+
+            def told(data: bytes) -> None:
+                end()
+                reply(request, frames.unpack(data))
+
+            def failed(refusal: Refusal) -> None:
+                recover()
+                end()
+                request.refuse(refusal)
+
+            def pack() -> bytes:
+                with refusing(path):
+                    return frames.pack(work())
+
+            self.crew.give(pack, told, failed)
+
+        self.turns.take([place.key for place in places], begin)
+
+    # -- where
+    def place(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> Place:
+        """The place that a field names, inside the bounds that the request has. Raises Refusal."""
+        return self._settled(request, self.path(request, field), make, follow)
+
+    def _settled(self, request: Request, path: str, make: bool, follow: bool) -> Place:
+        root = take.path(request.fields, "root")
+        deny = take.joined(request.fields, "deny")
+        exact = path if take.flag(request.fields, "exact") else None
+
+        def allow(place: Place) -> None:
+            if exact is not None and place.path != exact:
+                raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % exact)
+            self.rules.check(place, root, deny)
+
+        with refusing(path):
+            return changes.settle(path, allow, make, follow, quick=root is None and not make)
+
+    def path(self, request: Request, field: str = "path") -> str:
+        session = self.resident.session(take.text(request.fields, "session"))
+        return self.resident.resolve_path(session, take.path(request.fields, field, ""))
+
+
+class refusing:  # read as a verb: `with refusing(path):`
+    """Turns an OSError in its block into a refusal that names the path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise refusal_of(error, self.path) from error
+
+
+def refusal_of(error: OSError, path: str) -> Refusal:
+    """What a client gets as the same error: its number by name, since numbers differ between machines."""
+    name = errno.errorcode.get(error.errno or 0, "")
+    return Refusal(
+        _ERRORS.get(error.errno, "OSError"), "%s: %s" % (path, error.strerror or error), errno=name, path=path
+    )
+
+
+def answer(request: Request, path: str, work: Callable[[], Said]) -> None:
+    """Reply with what the work gives, or say why it gives nothing."""
+    try:
+        with refusing(path):
+            said = work()
+    except Refusal as refusal:
+        request.refuse(refusal)
+        return
+    reply(request, said)
+
+
+def reply(request: Request, said: Said) -> None:
+    """What is said of one file goes in the header, of several in the body."""
+    if isinstance(said, list):
+        request.reply({}, frames.pack(said))
+    else:
+        request.reply(said)
+
+
+def content(request: Request, blob: str | None) -> int | None:
+    """The descriptor of a blob, which is used up by this."""
+    if blob is None:
+        return None
+    source = request.client.blobs.pop(blob, None)
+    if source is None:
+        raise take.invalid("blob", "no such blob on this connection")
+    os.lseek(source, 0, os.SEEK_SET)
+    return source
+
+
+def _expected(request: Request) -> str | None:
+    return take.text(request.fields, "expect") if request.fields.get("expect") is not None else None

@@ -1,0 +1,262 @@
+"""A path, walked one component at a time by descriptors, so that no link put in its way meanwhile is followed unseen.
+
+Each step opens a name below a directory that is held open. What is a link is read and its target walked in the same
+manner. So the place that is found is known by its true path, whatever others do to the names above it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+
+from ..life.resident import Refusal
+from ..wire import fields as take
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Tuple
+
+    Step = Tuple[str, int, Tuple[int, int]]  # a name, its descriptor or -1, and which directory it is
+
+MOST_LINKS = 40  # as the kernel
+MOST_PATTERNS = 16  # that are kept compiled
+NOBODY = (-1, -1)  # no directory is this one
+_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Rules:
+    """Where somebody may look or write. `root`: nowhere but below it. `deny`: patterns of true paths, NUL between them.
+
+    A directory that is a root is held open from its first use: what later stands under its name is not it.
+    """
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.roots: dict[str, int] = {}
+        self.patterns: dict[bytes, re.Pattern[str] | None] = {b"": None}
+
+    def check(self, place: Place, root: str | None, deny: bytes) -> None:
+        """Raises Refusal where the place is out of bounds."""
+        if root is not None and not place.is_below(self._root(root)):
+            message = "%s is outside of %s, and nothing may be written there; choose a path below it"
+            raise Refusal("NotPermitted", message % (place.path, root))
+        if self.is_denied(place.path, deny):
+            message = "%s is protected: ask the user to do it, or use another path" % place.path
+            raise Refusal("NotPermitted", message)
+
+    def is_denied(self, path: str, deny: bytes) -> bool:
+        pattern = self._pattern(deny)
+        return pattern is not None and pattern.fullmatch(path) is not None
+
+    def _root(self, path: str) -> tuple[int, int]:
+        if path not in self.roots or os.fstat(self.roots[path]).st_nlink == 0:
+            if path in self.roots:
+                os.close(self.roots.pop(path))
+            elif len(self.roots) >= 16:
+                os.close(self.roots.pop(next(iter(self.roots))))
+            self.roots[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return _identity(os.fstat(self.roots[path]))
+
+    def _pattern(self, deny: bytes) -> re.Pattern[str] | None:
+        if deny not in self.patterns:
+            if len(self.patterns) >= MOST_PATTERNS:
+                del self.patterns[list(self.patterns)[1]]  # the first is that of no patterns
+            self.patterns[deny] = re.compile("|".join(map(self._translate, take.split(deny))), re.DOTALL)
+        return self.patterns[deny]
+
+    def _translate(self, pattern: str) -> str:
+        if pattern.startswith("~/"):
+            pattern = os.path.realpath(self.home) + pattern[1:]
+        return ".*".join(map(re.escape, pattern.split("*")))
+
+
+class Place:
+    """A name in a directory that is held open. `close` it."""
+
+    def __init__(self, way: list[Step] | None = None) -> None:
+        self.way = [_root()] if way is None else way
+        self.name = ""
+        self.made: list[str] = []  # directories that were missing
+
+    @property
+    def directory(self) -> int:
+        return self.way[-1][1]
+
+    @property
+    def path(self) -> str:
+        """The true one, without links."""
+        return "/".join([name for name, _, _ in self.way] + [self.name])
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """The same for the same file by whatever path."""
+        return self.way[-1][2] + (self.name,)
+
+    def is_below(self, directory: tuple[int, int]) -> bool:
+        return any(identity == directory for _, _, identity in self.way)
+
+    def enter(self, name: str, fd: int, status: os.stat_result) -> None:
+        self.way.append((name, fd, _identity(status)))
+
+    def leave(self) -> None:
+        if len(self.way) > 1:
+            os.close(self.way.pop()[1])
+
+    def status(self) -> os.stat_result | None:
+        """Of what has the name now; None when nothing does."""
+        try:
+            return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def open(self, flags: int = os.O_RDONLY) -> int:
+        # Non-blocking: a FIFO without a writer must not hold the loop.
+        extra = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        return os.open(self.name, flags | extra, dir_fd=self.directory)
+
+    def keep_last(self) -> None:
+        """Hold only the directory itself open, not those above it: for who holds many places."""
+        for at, (name, fd, identity) in enumerate(self.way[:-1]):
+            if fd >= 0:
+                os.close(fd)
+            self.way[at] = (name, -1, identity)
+
+    def close(self) -> None:
+        for _, fd, _ in self.way:
+            if fd >= 0:
+                os.close(fd)
+        self.way = []
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def find_at_once(path: str) -> Place | None:
+    """The same place as `find` gives, in a few steps; None where that needs a look at every part of the way.
+
+    The kernel walks to the directory and says which one it has come to. Of the directories above nothing is known.
+    """
+    folder, _, name = path.rpartition("/")
+    if name in ("", ".", ".."):
+        return None
+    try:
+        fd = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        names = os.readlink("/proc/self/fd/%d" % fd).rstrip("/").split("/")
+        identity = _identity(os.fstat(fd))
+    except OSError:
+        names = []
+    if not names or names[0]:  # it has no path here any more
+        os.close(fd)
+        return None
+    place = Place([(above, -1, NOBODY) for above in names[:-1]] + [(names[-1], fd, identity)])
+    place.name = name
+    return place
+
+
+def find(path: str, allow: Callable[[Place], None] | None = None, follow: bool = True) -> Place:
+    """The place that an absolute path leads to; its last name may be missing, or a link where that is not followed.
+
+    With `allow` directories above it that are missing are made, each after `allow(place)` was called with the place
+    that the path seems to lead to by then. Raises OSError, and what `allow` does.
+    """
+    place = Place()
+    try:
+        _walk(place, path, allow, follow)
+    except BaseException:
+        place.close()
+        raise
+    return place
+
+
+def _walk(place: Place, path: str, allow: Callable[[Place], None] | None, follow: bool) -> None:
+    names = _names(path)
+    links = 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            place.leave()
+            continue
+        fd = _open_step(place, name)
+        if fd is None and not names:
+            place.name = name
+            return
+        if fd is None:
+            fd = _make_step(place, name, names, allow)
+        status = os.fstat(fd)
+        if stat.S_ISLNK(status.st_mode) and (names or follow):
+            target = _target(fd)
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if target.startswith("/"):
+                while len(place.way) > 1:
+                    place.leave()
+            names += _names(target)
+        elif stat.S_ISDIR(status.st_mode):
+            place.enter(name, fd, status)
+        else:
+            os.close(fd)
+            if names:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            place.name = name
+            return
+    # The last name is a directory: it is named in the one above it.
+    if len(place.way) > 1:
+        name = place.way[-1][0]
+        place.leave()
+        place.name = name
+    else:
+        place.name = "."
+
+
+def _root() -> Step:
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    return "", fd, _identity(os.fstat(fd))
+
+
+def _names(path: str) -> list[str]:
+    """The components, the next one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _open_step(place: Place, name: str) -> int | None:
+    try:
+        return os.open(name, _STEP, dir_fd=place.directory)
+    except FileNotFoundError:
+        return None
+
+
+def _make_step(place: Place, name: str, rest: list[str], allow: Callable[[Place], None] | None) -> int:
+    """A directory that was missing; what stands there now is walked on as anything else."""
+    if allow is None or ".." in rest:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    place.name = "/".join([name, *rest[::-1]])
+    allow(place)
+    place.name = ""
+    try:
+        os.mkdir(name, dir_fd=place.directory)
+        place.made.append("/".join([step for step, _, _ in place.way] + [name]))
+    except FileExistsError:  # somebody else was faster
+        pass
+    return os.open(name, _STEP, dir_fd=place.directory)
+
+
+def _target(fd: int) -> str:
+    """Where a link that is held open leads; lets go of it."""
+    try:
+        return os.readlink("", dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,305 @@
+"""Searches below a directory: by ripgrep where there is one, else by Python, with the same results in one order."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..life.resident import Refusal
+from . import search_matching as matching
+from .search_ripgrep import Ripgrep, Unfit
+from .search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from ..wire.frames import Fields
+
+TEXT_BYTES = 2000  # of a line that is shown
+ANSWER_BYTES = 512 << 10
+IGNORE_BYTES = 1 << 20  # of one ignore file
+
+
+class Wish:
+    """What is looked for."""
+
+    def __init__(
+        self, pattern: str, target: str, mode: str, glob: str | None, offset: int, limit: int, context: int
+    ) -> None:
+        self.pattern, self.target, self.mode = pattern, target, mode
+        self.glob = None if glob is None else Glob(glob)
+        self.offset, self.limit, self.context = offset, limit, context
+
+
+class Tree:
+    """Where it is looked for: an open directory, and one file in it or all. `allows(path)`: it may be shown."""
+
+    def __init__(self, directory: int, name: str | None, allows: Callable[[str], bool], path: str = "/") -> None:
+        self.directory, self.name, self.allows = directory, name, allows
+        self.path = path  # of the directory
+
+    def paths(self, glob: Glob | None) -> list[str]:
+        """What a search looks at, in order."""
+        if self.name is not None:
+            return [self.name]
+        found = (path for path in self._below(above(self.path), glob) if self._fits(path, glob))
+        return matching.by_path(found)
+
+    def _fits(self, path: str, glob: Glob | None) -> bool:
+        return self.allows(path) and (glob is None or glob.matches(path))
+
+    def filtered(self, paths: Iterable[str], glob: Glob | None) -> list[str]:
+        return matching.by_path(path for path in paths if self._fits(path, glob))
+
+    def _below(self, above: Ignores, glob: Glob | None) -> Iterator[str]:
+        waiting = [("", above)]
+        while waiting:
+            prefix, ignores = waiting.pop()
+            directories = []
+            for name, is_directory in self._entries(prefix, ignores):
+                if not is_wanted(ignores, name, is_directory, None if is_directory else glob):
+                    continue
+                if is_directory:
+                    directories.append((prefix + name + "/", Ignores(ignores, name)))
+                else:
+                    yield prefix + name
+            waiting += directories
+
+    def _entries(self, prefix: str, ignores: Ignores) -> list[tuple[str, bool]]:
+        """Files and directories of a directory, and whether it is one; its rules are added to `ignores`."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            directory = os.open(prefix[:-1] or ".", flags, dir_fd=self.directory)
+        except OSError:
+            return []
+        found = []
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    is_directory, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+                    if is_file and entry.name in IGNORE_FILES:
+                        ignores.add(entry.name, _text(entry.name, directory))
+                    elif entry.name == ".git":
+                        ignores.is_repository = True
+                    if is_file or is_directory:
+                        found.append((entry.name, is_directory))
+        except OSError:
+            return []
+        finally:
+            os.close(directory)
+        return found
+
+    def files(self, paths: Iterable[str]) -> Iterator[matching.File]:
+        for path in paths:
+            found = matching.opened(path, self.directory)
+            if found is not None:
+                try:
+                    yield found[0]
+                finally:
+                    os.close(found[1])
+
+    def changed(self, path: str) -> float:
+        try:
+            return os.stat(path, dir_fd=self.directory, follow_symlinks=False).st_mtime
+        except OSError:
+            return 0.0
+
+    def is_text(self, path: str) -> bool:
+        """As the matching sees it: what is no text is not searched."""
+        found = matching.opened(path, self.directory)
+        if found is None:
+            return False
+        try:
+            head = os.read(found[1], matching.SAMPLE_BYTES)
+        except OSError:
+            return False
+        finally:
+            os.close(found[1])
+        return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+def above(path: str) -> Ignores:
+    """The rules for a directory of those above it; it has none of its own yet."""
+    names = [name for name in path.split("/") if name]
+    ignores, folder = Ignores(), "/"
+    for name in names:
+        _add_rules(ignores, folder)
+        ignores, folder = Ignores(ignores, name), os.path.join(folder, name)
+    return ignores
+
+
+def _add_rules(ignores: Ignores, folder: str) -> None:
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for file in IGNORE_FILES:
+            text = _text(file, fd)
+            if text:
+                ignores.add(file, text)
+        ignores.is_repository = os.path.lexists(os.path.join(folder, ".git"))
+    finally:
+        os.close(fd)
+
+
+def _text(name: str, directory: int) -> str:
+    found = matching.opened(name, directory)
+    if found is None:
+        return ""
+    try:
+        return found[0].read(IGNORE_BYTES).decode("utf-8", "replace")
+    finally:
+        os.close(found[1])
+
+
+def search(tree: Tree, wish: Wish, program: str | None) -> Fields:
+    """The answer to a search."""
+    pattern = None
+    if wish.target == "content":
+        try:
+            pattern = matching.Pattern(wish.pattern)
+        except Refusal:
+            if program is None or "\n" in wish.pattern or "\\n" in wish.pattern:
+                raise
+    if program is not None:
+        try:
+            return _by_ripgrep(tree, wish, Ripgrep(program, tree))
+        except Unfit:
+            if wish.target == "content" and pattern is None:
+                pattern = matching.Pattern(wish.pattern)  # says what is wrong with it
+    if wish.target == "files":
+        return _names(tree, wish, tree.filtered(tree.paths(None), Glob(wish.pattern)))
+    assert pattern is not None, "it was made, or refused"
+    return by_python(wish, pattern, tree.files(tree.paths(wish.glob)))
+
+
+def by_python(wish: Wish, pattern: matching.Pattern, files: Iterable[matching.File]) -> Fields:
+    """The same over any files, which come in order."""
+    if wish.mode != "content":
+        counts = [(file.path, matching.count(file, pattern)) for file in files]
+        return _counted(wish, [(path, number) for path, number in counts if number])
+    page = Page(wish)
+    for file in files:
+        for number, text, is_match in matching.lines(file, pattern, wish.context):
+            page.add(file.path, number, text, is_match)
+    return page.answer("python")
+
+
+def _by_ripgrep(tree: Tree, wish: Wish, ripgrep: Ripgrep) -> Fields:
+    if wish.target == "files":
+        return _names(tree, wish, tree.filtered(ripgrep.names(), Glob(wish.pattern)), "ripgrep")
+    counts = dict(ripgrep.counts(wish.pattern, wish.glob))
+    paths = [path for path in tree.filtered(counts, None if tree.name else wish.glob) if tree.is_text(path)]
+    if wish.mode != "content":
+        return _counted(wish, [(path, counts[path]) for path in paths], "ripgrep")
+    page = Page(wish)
+    for path in paths:
+        if page.total + counts[path] <= wish.offset or page.is_full:
+            page.total += counts[path]
+            continue
+        before = page.total
+        for number, text, is_match in ripgrep.lines(wish.pattern, path, wish.context):
+            page.add(path, number, text, is_match)
+            if page.is_over:
+                break
+        page.total = before + counts[path]
+    return page.answer("ripgrep")
+
+
+class Page:
+    """Matches from an offset on, with the lines around them, and how many there are in all."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.total = self.shown = self.size = 0
+        self.matches: list[Any] = []
+        self.waiting: list[Any] = []  # lines before a match that may come
+        self.is_over = False  # nothing that comes is shown any more
+
+    @property
+    def is_full(self) -> bool:
+        return self.shown >= self.wish.limit or self.size > ANSWER_BYTES
+
+    def add(self, path: str, number: int, text: str, is_match: bool) -> None:
+        if is_match:
+            self.total += 1
+        shown = text[:TEXT_BYTES].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        entry = [path, number, shown, is_match]
+        if self.is_over or self.total < self.wish.offset or (self.total == self.wish.offset and is_match):
+            self.waiting = []
+            return
+        last = self.matches[-1] if self.matches else None
+        if not is_match:
+            # Behind a match that is shown it belongs to that one, else perhaps to the next.
+            near = last is not None and last[0] == path and number - self._last_match <= self.wish.context
+            if near:
+                self._take(entry)
+            else:
+                self.waiting = [*self.waiting, entry][-self.wish.context :]
+            return
+        if self.is_full:
+            self.is_over = True
+            return
+        for earlier in self.waiting:
+            if earlier[0] == path and number - earlier[1] <= self.wish.context:
+                self._take(earlier)
+        self.waiting = []
+        self._take(entry)
+        self._last_match = number
+        self.shown += 1
+
+    _last_match = 0
+
+    def _take(self, entry: Any) -> None:
+        self.matches.append(entry)
+        self.size += len(entry[0]) + len(entry[2]) + 16
+
+    def answer(self, engine: str) -> Fields:
+        more = self.total > self.wish.offset + self.shown
+        return {"total": self.total, "matches": self.matches, "shown": self.shown, "truncated": more, "engine": engine}
+
+
+def _counted(wish: Wish, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
+    page = counts[wish.offset : wish.offset + wish.limit]
+    total = sum(number for _, number in counts) if wish.mode == "count" else len(counts)
+    shown = _fitting([list(pair) for pair in page])
+    return {
+        "total": total,
+        "counts": shown,
+        "shown": len(shown),
+        "engine": engine,
+        "truncated": len(counts) > wish.offset + len(shown),
+    }
+
+
+def _names(tree: Tree, wish: Wish, paths: list[str], engine: str = "python") -> Fields:
+    """Files by name, the one that changed last first."""
+    return newest(wish, [(path, tree.changed(path)) for path in paths], engine)
+
+
+def newest(wish: Wish, files: list[tuple[str, float]], engine: str = "python") -> Fields:
+    ordered = sorted(files, key=lambda found: (-found[1], os.fsencode(found[0])))
+    shown = _fitting([[path, 1] for path, _ in ordered[wish.offset : wish.offset + wish.limit]])
+    return {
+        "total": len(files),
+        "counts": shown,
+        "shown": len(shown),
+        "engine": engine,
+        "truncated": len(files) > wish.offset + len(shown),
+    }
+
+
+def _fitting(entries: list[Any]) -> list[Any]:
+    size = 0
+    for at, entry in enumerate(entries):
+        size += len(entry[0]) + 16
+        if size > ANSWER_BYTES:
+            return entries[:at]
+    return entries
+
+
+def is_directory(status: os.stat_result) -> bool:
+    return stat.S_ISDIR(status.st_mode)

@@ -1,0 +1,138 @@
+"""Lines of files that match a pattern, found by Python itself."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..life.resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+BLOCK_BYTES = 4 << 20
+SAMPLE_BYTES = 8192
+_CLASSES = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "xdigit": "0-9A-Fa-f",
+    "space": r"\s",
+    "word": r"\w",
+    "punct": r"!-/:-@\[-`{-~",
+    "blank": r" \t",
+}
+_CLASS = re.compile(r"\[:(\w+):\]")
+_LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\(\?>|\\[AZzGB]|\(\?[a-z]*-|[*+?}]\+")
+
+
+class Pattern:
+    """A regular expression for one line, in the forms that ripgrep and Python share."""
+
+    def __init__(self, text: str) -> None:
+        if "\n" in text or "\\n" in text:
+            raise _invalid("it has a newline in it, and lines are looked at one by one")
+        plain = _CLASS.sub(lambda found: _CLASSES.get(found.group(1), found.group(0)), text)
+        plain = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", plain).replace("(?<", "(?P<")
+        plain = plain.replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")
+        try:
+            self.line = re.compile(plain)
+            self.anywhere = None if _LOOKS_AROUND.search(plain) else re.compile(plain, re.MULTILINE)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise _invalid(str(error)) from error
+
+    def matches(self, line: str) -> bool:
+        return self.line.search(line) is not None
+
+    def may_match(self, text: str) -> bool:
+        """False when no line of the text can match: quicker than to look at each."""
+        return self.anywhere is None or self.anywhere.search(text.replace("\r\n", "\n")) is not None
+
+
+def _invalid(why: str) -> Refusal:
+    message = "the pattern cannot be searched for: %s; escape what is meant literally with a backslash" % why
+    return Refusal("InvalidArgument", message, argument="pattern")
+
+
+class File:
+    """A file to look into. `read(size)` gives its bytes from the first on."""
+
+    def __init__(self, path: str, read: Callable[[int], bytes]) -> None:
+        self.path, self.read = path, read
+
+
+def texts(file: File) -> Iterator[str]:
+    """A file in pieces that end with lines; nothing for one that is no text."""
+    data = file.read(BLOCK_BYTES)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") and data[:4] != b"\xff\xfe\0\0":
+        while piece := file.read(BLOCK_BYTES):
+            data += piece
+        yield data.decode("utf-16", "replace")
+        return
+    if b"\0" in data[:SAMPLE_BYTES]:
+        return
+    data = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
+    while data:
+        end = data.rfind(b"\n") + 1
+        more = file.read(BLOCK_BYTES)
+        if not more:
+            end = len(data)
+        elif not end:  # one long line
+            data += more
+            continue
+        yield data[:end].decode("utf-8", "surrogateescape")
+        data = data[end:] + more
+
+
+def count(file: File, pattern: Pattern) -> int:
+    """How many lines match."""
+    return sum(1 for _, _, is_match in lines(file, pattern, 0) if is_match)
+
+
+def lines(file: File, pattern: Pattern, context: int) -> Iterator[tuple[int, str, bool]]:
+    """Number, text and whether it matches, of lines that do and of those around them."""
+    before: list[tuple[int, str]] = []
+    after, number = 0, 0
+    for text in texts(file):
+        if not context and not pattern.may_match(text):
+            number += text.count("\n")
+            continue
+        split = text.split("\n")
+        if not split[-1]:
+            split.pop()
+        for line in split:
+            number += 1
+            line = line[:-1] if line.endswith("\r") else line
+            if pattern.matches(line):
+                for earlier in before:
+                    yield earlier[0], earlier[1], False
+                before, after = [], context
+                yield number, line, True
+            elif after:
+                after -= 1
+                yield number, line, False
+            elif context:
+                before = [*before, (number, line)][-context:]
+
+
+def opened(path: str, directory: int) -> tuple[File, int] | None:
+    """A file below an open directory, and its descriptor; None for one that cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
+    except OSError:
+        return None
+    return File(path, lambda size: _read(fd, size)), fd
+
+
+def _read(fd: int, size: int) -> bytes:
+    try:
+        return os.read(fd, size)
+    except OSError:  # a disk that fails, a file of the kernel that cannot be read
+        return b""
+
+
+def by_path(paths: Iterable[str]) -> list[str]:
+    return sorted(paths, key=os.fsencode)

@@ -1,0 +1,185 @@
+"""A forked child that works something out while the loop serves others."""
+
+from __future__ import annotations
+
+import os
+
+from ..life.fast_stdlib import deque, signal
+from ..life.resident import Refusal
+from ..wire import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.loop import Loop
+
+ANSWER_BYTES = 8 << 20  # most that a child may answer
+AT_ONCE = 8  # children that work at once; who comes later waits
+
+
+class Crew:
+    """Gives work to children, not to too many at once."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.busy = 0
+        self.waiting: deque[Ticket] = deque()
+
+    def give(
+        self,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
+        seconds: float | None = None,
+    ) -> Ticket:
+        """`done(answer)` or `failed(refusal)`, once; neither after the ticket's `stop`."""
+        ticket = Ticket(self, work, done, failed, seconds)
+        self.waiting.append(ticket)
+        self.go_on()
+        return ticket
+
+    def go_on(self) -> None:
+        while self.waiting and self.busy < AT_ONCE:
+            self.busy += 1
+            self.waiting.popleft().start()
+
+
+class Ticket:
+    """Work that waits for a child, or has one. `over`: it is done, failed or stopped."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
+        seconds: float | None,
+    ) -> None:
+        self.crew, self.work, self.done, self.failed, self.seconds = crew, work, done, failed, seconds
+        self.worker: Worker | None = None
+        self.over = False
+
+    def start(self) -> None:
+        def done(answer: bytes) -> None:
+            self._leave()
+            self.done(answer)
+
+        def failed(refusal: Refusal) -> None:
+            self._leave()
+            self.failed(refusal)
+
+        try:
+            self.worker = Worker(self.crew.loop, self.work, done, failed, self.seconds)
+        except OSError as error:  # no process can be had
+            failed(Refusal("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror))
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if self.over:
+            return
+        if self.worker is None:
+            self.over = True
+            self.crew.waiting.remove(self)
+        else:
+            self.worker.stop()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.over = True
+        self.crew.busy -= 1
+        self.crew.loop.call_soon(self.crew.go_on)
+
+
+class Worker:
+    """Started by its constructor. `done(answer)` or `failed(refusal)`, once; neither after `stop`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        work: Callable[[], bytes],
+        done: Callable[[bytes], None],
+        failed: Callable[[Refusal], None],
+        seconds: float | None = None,
+    ) -> None:
+        self.loop, self.done, self.failed = loop, done, failed
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.over = False
+        self.fd, answer = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(work, answer)
+        try:
+            os.setpgid(self.pid, self.pid)  # what it starts is ended with it
+        except OSError:  # it has ended
+            pass
+        os.close(answer)
+        os.set_blocking(self.fd, False)
+        loop.on_exit(self.pid, lambda _: None)
+        self.watch = loop.watch(self.fd, self._read)
+        self.timer = None if seconds is None else loop.call_later(seconds, self._too_late)
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self.over:
+            self._end()
+            for end in (os.killpg, os.kill):
+                try:
+                    end(self.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def _too_late(self) -> None:
+        if not self.over:
+            self.stop()
+            self.failed(Refusal("TimeoutError", "it took too long; look in a smaller place, or for something rarer"))
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.fd, 1 << 20)
+        except BlockingIOError:
+            return
+        self.parts.append(data)
+        self.size += len(data)
+        if self.size > ANSWER_BYTES:
+            self.stop()
+            self.failed(Refusal("EnvironmentUnavailable", "the answer of a worker is too long"))
+        elif not data:
+            self._end()
+            self._tell(b"".join(self.parts))
+
+    def _tell(self, answer: bytes) -> None:
+        kind, rest = answer[:1], answer[1:]
+        if kind == b"=":
+            self.done(rest)
+        elif kind == b"!":
+            said = frames.unpack(rest)
+            self.failed(Refusal(said["kind"], said["message"], **said["fields"]))
+        else:
+            self.failed(Refusal("EnvironmentUnavailable", "a worker of the resident was ended before it had answered"))
+
+    def _end(self) -> None:
+        self.over = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.loop.unwatch(self.watch)
+        os.close(self.fd)
+
+
+def _child(work: Callable[[], bytes], fd: int) -> None:
+    """Never returns."""
+    try:
+        signal.set_wakeup_fd(-1)  # the parent's
+        os.setpgid(0, 0)
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            answer = b"=" + work()
+        except Refusal as error:
+            answer = b"!" + frames.pack({"kind": error.kind, "message": error.message, "fields": error.fields})
+        view = memoryview(answer)
+        while view:
+            view = view[os.write(fd, view) :]
+    finally:
+        os._exit(0)

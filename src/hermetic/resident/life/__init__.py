@@ -1,0 +1,1 @@
+"""The resident's own process: start, event loop, server, lease, guardian."""

@@ -1,0 +1,131 @@
+"""A process that shares our descriptors and nothing else, so that shells can open them while our memory is closed.
+
+Shells open output, input and texts as /proc/PID/fd/N. The kernel allows that where it would also allow to trace PID and
+to read its memory. So PID is not the resident, which makes itself undumpable, but the holder: a clone with the same
+table of descriptors that has unmapped all of its memory, and may make no system call that a tracer could use. It
+becomes dumpable only then, so nothing of ours is ever to be seen in it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+from .fast_stdlib import signal
+
+try:
+    import ctypes
+except ImportError:  # Debian's python3-minimal
+    ctypes = None  # type: ignore[assignment]  # looked at before its one use
+
+CLONE_FILES = 0x400
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 38
+SECCOMP_MODE_FILTER = 2
+PAGE = 4096
+READ_WRITE, READ_EXECUTE = 3, 5
+PRIVATE_ANONYMOUS = 0x22
+READY_SECONDS = 2.0
+
+CLONE, PAUSE, RESTART, MUNMAP, PRCTL, ARCH_PRCTL, RSEQ = 56, 34, 219, 11, 157, 158, 334  # system calls of x86_64
+ARCH_GET_FS, RSEQ_UNREGISTER, RSEQ_SIGNATURE = 0x1003, 1, 0x53053053
+RSEQ_SIZES = (32, 20, 28, 24, 40, 48, 64)  # that versions of libc register
+# munmap(0, page); munmap(page + size, the rest); prctl(PR_SET_DUMPABLE, 1); for (;;) pause();
+# It gets the address and the size of its own page, and uses no other memory.
+EMPTY_AND_WAIT = bytes.fromhex(
+    "4989fc 4989f5"  # mov r12, rdi; mov r13, rsi
+    "31ff 4c89e6 b80b000000 0f05"  # munmap(0, r12)
+    "4b8d3c2c 48be00f0ffffff7f0000 4829fe b80b000000 0f05"  # munmap(r12 + r13, 0x7ffffffff000 - …)
+    "bf04000000 be01000000 31d2 4531d2 4531c0 b89d000000 0f05"  # prctl(4, 1, 0, 0, 0)
+    "b822000000 0f05 ebf7"  # pause(), again
+)
+
+
+def hide(again: bool = False) -> int | None:
+    """Closes our memory to all but root, and returns the pid of a holder; None, with nothing changed, where that fails.
+
+    `again`: the memory is closed already and stays so; the holder was killed.
+    """
+    if ctypes is None or os.uname().machine != "x86_64":
+        return None
+    libc = ctypes.PyDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    page = libc.mmap(None, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0)
+    if page in (None, ctypes.c_void_p(-1).value):
+        return None
+    ctypes.memmove(page, EMPTY_AND_WAIT, len(EMPTY_AND_WAIT))
+    try:
+        if libc.mprotect(ctypes.c_void_p(page), PAGE, READ_EXECUTE):
+            return None
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        pid: int = libc.syscall(CLONE, CLONE_FILES | signal.SIGCHLD, 0, 0, 0, 0)
+        if pid == 0:
+            become_holder(libc, page)
+    finally:
+        libc.munmap(ctypes.c_void_p(page), PAGE)
+    if pid > 0 and is_ready(pid):
+        return pid
+    if not again:
+        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if pid > 0:
+        os.kill(pid, signal.SIGKILL)
+    return None
+
+
+def become_holder(libc: ctypes.PyDLL, page: int) -> None:
+    """In the clone. Never returns, and fails only by ending it."""
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a handler would need a stack
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(PR_SET_NAME, b"hermetic-holder", 0, 0, 0)
+        stop_kernel_writes(libc)
+        steps = allow_only((PAUSE, RESTART, MUNMAP, PRCTL))
+        program = ctypes.create_string_buffer(b"".join(steps))
+        description = struct.pack("HP", len(steps), ctypes.addressof(program))
+        enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(page)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if not libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
+            enter(page, PAGE)
+    finally:
+        os._exit(1)
+
+
+def stop_kernel_writes(libc: ctypes.PyDLL) -> None:
+    """Unregisters the area of restartable sequences, if any: the kernel writes there whenever it moves a thread."""
+    try:
+        offset = ctypes.c_ssize_t.in_dll(libc, "__rseq_offset").value
+    except ValueError:  # musl, and glibc before 2.35
+        return
+    base = ctypes.c_ulong()
+    libc.syscall(ARCH_PRCTL, ARCH_GET_FS, ctypes.byref(base))
+    area = ctypes.c_void_p(base.value + offset)
+    for size in RSEQ_SIZES:
+        if libc.syscall(RSEQ, area, size, RSEQ_UNREGISTER, ctypes.c_uint(RSEQ_SIGNATURE)) == 0:
+            return
+
+
+def allow_only(calls: tuple[int, ...]) -> list[bytes]:
+    """A filter, step by step: load the number; jump to the end where it is one of these; else EPERM."""
+    left = len(calls)
+    steps = [struct.pack("=HBBI", 0x20, 0, 0, 0)]
+    steps += [struct.pack("=HBBI", 0x15, left - at, 0, number) for at, number in enumerate(calls)]
+    return [*steps, struct.pack("=HBBI", 0x06, 0, 0, 0x00050001), struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)]
+
+
+def is_ready(pid: int) -> bool:
+    """Waits until the holder's memory is gone and its descriptors can be opened."""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        with open("/proc/%d/statm" % pid) as file:
+            pages = int(file.read().split()[0])
+        if pages == 0:  # it has ended
+            return False
+        if pages == 1:
+            try:
+                os.readlink("/proc/%d/fd/0" % pid)
+                return True
+            except OSError:  # not quite yet
+                pass
+        time.sleep(0.0002)
+    return False

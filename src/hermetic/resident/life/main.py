@@ -1,0 +1,307 @@
+"""Start: read the configuration, leave the starter's session, fork under a guardian, listen, say where."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import sys
+
+from ..processes.descriptor_limit import DescriptorLimit, resource
+from ..wire import frames
+from ..wire.requests import Requests
+from .blackhole_routes import put_up
+from .directories import settle
+from .fast_stdlib import signal
+from .guardian import guard, make_changes_whole, remove
+from .landlock import keep_own_sockets
+from .lease import Life
+from .loop import Loop
+from .resident import Resident
+from .server import Server
+from .upkeep import Upkeep
+
+try:
+    import ctypes
+except ImportError:  # Debian's python3-minimal
+    ctypes = None  # type: ignore[assignment]  # looked at before its one use
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, NoReturn
+
+    from ..wire.frames import Fields
+
+RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # the number of the system call; the C library refuses these signals
+GLIBC_SIGNALS = (32, 33)
+IGNORED = struct.pack("=Q", 1)
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
+FILTER_STEP = 8  # bytes
+NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
+LOG_BYTES = 65536  # of our own failures
+
+
+def main(
+    stream: BinaryIO, make_resident: type[Resident] = Resident, make_requests: type[Requests] = Requests
+) -> NoReturn:
+    """Never returns: the process that was started becomes the resident, or ends once that stands on its own."""
+    config = read_config(stream)
+    signal.alarm(0)  # it was set before anything was read
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    close_inherited()
+    os.umask(0o077)
+    if not config["directory"]:
+        settle_or_fail(config)
+    if not config["foreground"]:
+        leave_starter(config)
+    config["has_subreaper"] = become_subreaper()
+    heed_internal_signals()
+    try:
+        if config["fences"]:
+            put_up(config["fences"], config["outside"])
+        refuse_calls(config["seccomp"])
+        life = begin(config, make_resident, make_requests)
+    except BaseException as error:
+        fail(error)
+        os._exit(1)
+    say_ready(config, life)
+    os.chdir("/")
+    gc.enable()  # nothing of what starting needs is ever garbage
+    gc.freeze()
+    gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
+    life.loop.run()
+    if life.resident.channel_directory != config["directory"]:
+        remove(life.resident.channel_directory)
+    if config["foreground"]:
+        remove(config["directory"])  # a guardian would
+    os._exit(0)
+
+
+def settle_or_fail(config: Fields) -> None:
+    try:
+        settle(config)
+    except OSError as error:
+        fail(error)
+        os._exit(1)
+
+
+def leave_starter(config: Fields) -> None:
+    """Returns in a grandchild of the process that was started, in a session of its own, under a guardian if wanted."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    become_subreaper()
+    pid = os.fork()
+    if pid and config["guardian"]:
+        set_title(b"hermetic-guardian")
+        quiet()
+        os.chdir("/")
+        patience = max(config["unattended"], 1.0)
+        guard(pid, config["directory"], config["spool"], config["farewell"], config["arm_environ"], patience)
+    if pid:
+        os._exit(0)
+
+
+def read_config(stream: BinaryIO) -> Fields:
+    (size,) = struct.unpack(">I", stream.read(4))
+    config: Fields = frames.unpack(stream.read(size))
+    defaults: Fields = {
+        "lease": 300.0,
+        "unattended": 86400.0,
+        "login": True,
+        "login_timeout": 30.0,
+        "guardian": True,
+        "foreground": False,
+        "inherit": False,
+        "opener": None,
+        "own_sockets": False,
+        "own_cgroup": False,
+        "arrival": 0.0,
+        "seccomp": None,
+        "farewell": [],
+        "arm_environ": {},
+        "fences": [],
+        "outside": 0,
+        "shared": [],
+        "home": "",
+    }
+    config = dict(defaults, **config)
+    if config["inherit"]:
+        config["environ"] = dict(inherited(config["home"]), **config["environ"])
+    config["guardian"] = config["guardian"] and not config["foreground"]
+    return config
+
+
+def inherited(home: str) -> dict[str, str]:
+    """The variables of the place itself, without those that belong to the shell or prompt we were started by."""
+    found = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    if home and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK) and os.access(home, os.W_OK | os.X_OK):
+        found["HOME"] = home
+    return found
+
+
+def close_inherited() -> None:
+    """Whatever the starter had open is none of ours: held by a resident, a pipe of its would never end."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                pass
+
+
+def begin(config: Fields, make_resident: type[Resident], make_requests: type[Requests]) -> Life:
+    set_title(b"hermetic-resident")
+    if config["own_sockets"]:
+        keep_own_sockets()
+    limits = DescriptorLimit()
+    log = ErrorLog(config["directory"] + "/log")
+    loop = Loop(log.write)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    resident = make_resident(loop, config, limits)
+    resident.check_place()
+    guardian = os.getppid() if config["guardian"] else None
+    weak = weaknesses(config) + list(resident.weak)
+    if resident.hides and resident.holder is None:
+        weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
+    life = Life(resident, weak, guardian, config["lease"], config["unattended"], config["arrival"])
+    signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
+    if config["guardian"]:
+        signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
+        hear_of_parents_death(signal.SIGUSR1)
+    server = Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
+    life.attach(server)
+    Upkeep(resident, life, server)
+    os.umask(config.get("umask", 0o022))
+    for directory in config["shared"]:
+        make_changes_whole(directory)
+    resident.session("")
+    return life
+
+
+def weaknesses(config: Fields) -> list[str]:
+    found = []
+    if not config["has_subreaper"]:
+        found.append(
+            "no ctypes here: a process that leaves its parent and its environment can outlive the end of its command"
+        )
+        if config["seccomp"] is not None:
+            found.append("no ctypes here: system calls are not filtered")
+    if resource is None:
+        found.append("no resource module here: the limit of open descriptors is not raised")
+    return found
+
+
+def become_subreaper() -> bool:
+    if ctypes is None:
+        return os.getpid() == 1
+    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def heed_internal_signals() -> None:
+    """Undo what posix_spawn of glibc did to the two signals it keeps to itself: children would inherit them ignored."""
+    call = RT_SIGACTION.get(os.uname().machine)
+    if ctypes is None or call is None:
+        return
+    libc, default = ctypes.CDLL(None), bytes(32)
+    for number in GLIBC_SIGNALS:
+        found = ctypes.create_string_buffer(32)
+        if libc.syscall(call, number, None, found, 8) == 0 and found.raw[:8] == IGNORED:
+            libc.syscall(call, number, default, None, 8)
+
+
+def refuse_calls(program: bytes | None) -> None:
+    """A filter of system calls, for us and all that we start. Nothing can take it off again."""
+    if program is None or ctypes is None:
+        return
+    steps = ctypes.create_string_buffer(program, len(program))
+    description = struct.pack("HP", len(program) // FILTER_STEP, ctypes.addressof(steps))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
+        raise OSError(ctypes.get_errno(), "the filter of system calls was not accepted")
+
+
+def hear_of_parents_death(number: int) -> None:
+    if ctypes is not None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def set_title(title: bytes) -> None:
+    """What `ps` shows: written over our own arguments, which also hides the text we were started with."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
+        arguments = title[: end - start - 1].ljust(end - start, b"\0")
+        if ctypes is not None:  # /proc may be read-only
+            ctypes.CDLL(None).prctl(PR_SET_NAME, title, 0, 0, 0)
+            ctypes.memmove(start, arguments, len(arguments))
+            return
+        with open("/proc/self/comm", "wb") as comm:
+            comm.write(title)
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            memory.seek(start)
+            memory.write(arguments)
+    except (OSError, ValueError):
+        pass
+
+
+def quiet() -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+
+
+def say_ready(config: Fields, life: Life) -> None:
+    assert life.server is not None, "it was begun"
+    frame = frames.pack_frame(
+        frames.REPLY,
+        0,
+        {
+            "socket": life.server.path,
+            "pid": os.getpid(),
+            "guardian": life.guardian,
+            "resident": config["id"],
+            "spool": config["spool"],
+        },
+    )
+    os.write(1, frame)
+    quiet()
+
+
+def fail(error: BaseException) -> None:
+    message = "%s: %s" % (type(error).__name__, error)
+    os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": "EnvironmentUnavailable", "message": message}))
+
+
+class ErrorLog:
+    """Our own failures, for whoever looks into them; the file is bounded and goes with the directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.left = path, LOG_BYTES
+
+    def write(self) -> None:
+        """Note the exception that is being handled. What cannot be noted is lost, and what runs goes on."""
+        try:
+            self._append()
+        except Exception:  # no descriptors, no directory, a full disk
+            pass
+
+    def _append(self) -> None:
+        if self.left <= 0:
+            return
+        with open(self.path, "a") as file:
+            before = file.tell()
+            sys.stderr, stderr = file, sys.stderr
+            try:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stderr = stderr
+            file.flush()
+            self.left -= file.tell() - before

@@ -1,0 +1,490 @@
+"""The resident itself: the table of what runs here, and the one place that knows all of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..channels.askpass import Askpass
+from ..channels.bridge import Bridge
+from ..channels.scripts import Order as ScriptOrder
+from ..channels.scripts import Scripts
+from ..processes import tree
+from ..processes.descriptor_limit import SecondMarks
+from ..processes.job import advised
+from ..processes.leftovers import left_over
+from ..processes.memory import MemoryKills
+from ..processes.output_log import OutputLog
+from ..processes.process import Launch, Process
+from ..processes.process_quota import ProcessQuota
+from ..processes.retention import Retention
+from ..shells.command import Command
+from ..shells.orders import Orders, read_report
+from ..shells.session import Session
+from ..shells.shell import HeldDescriptors
+from .fast_stdlib import signal
+from .holder import hide
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ..processes.descriptor_limit import DescriptorLimit
+    from ..processes.job import Job
+    from ..shells.command import Order
+    from ..shells.shell import Shell
+    from ..wire.frames import Fields
+    from .loop import Loop
+
+    Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
+
+PROOF_SECONDS = 0.2
+HOLDER_SECONDS = 0.5  # before another try to start one
+SESSIONS = 128  # each has three shells or more
+EVENT_BYTES = 4096  # of reports that are read at once; a pipe holds sixteen times as much
+
+
+class SparePipe:
+    """A pipe made ahead, in idle time: the next command's output goes through it."""
+
+    def __init__(self) -> None:
+        self.ends: tuple[int, int] | None = None
+
+    def take(self) -> tuple[int, int]:
+        ends, self.ends = self.ends, None
+        return ends or _new_pipe()
+
+    def prepare(self) -> None:
+        if self.ends is None:
+            try:
+                self.ends = _new_pipe()
+            except OSError:  # no descriptors: the next command tries again
+                pass
+
+
+def _new_pipe() -> tuple[int, int]:
+    # A shell opens the write end anew by its path, so that this flag is ours alone.
+    return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+class Refusal(Exception):
+    """An error of the protocol: `kind` is a class name of the client's, `fields` go with it."""
+
+    def __init__(self, kind: str, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.fields = kind, message, fields
+
+
+class MissingDirectory(OSError):
+    """The cwd is missing, and this user cannot make it."""
+
+
+class Resident:
+    hides = True  # what runs here runs beside us
+    is_ending = False
+    weak: tuple[str, ...] = ()  # what a place of this kind cannot do well, for people
+    cannot: tuple[str, ...] = ()  # the same for programs
+
+    def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
+        self.loop, self.limits = loop, limits
+        self.id: str = config["id"]
+        self.directory = self.channel_directory = str(config["directory"])
+        self.shared: list[str] = config.get("shared", [])
+        self.spool: str | None = config["spool"]
+        self.spool_name: str = config.get("spool_name") or self.spool or ""
+        self.environ: dict[str, str] = config["environ"]
+        self.cwd: str = config["cwd"]
+        self.make_cwd: bool = config.get("make_cwd", False)
+        self.login: bool = config["login"]
+        self.init_files: list[str] = config.get("init_files", [])
+        self.keep_path: bool = config.get("keep_path", False)
+        self.login_timeout: float = config["login_timeout"]
+        self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
+        self.label: str = config.get("label") or ""
+        self.began = time.monotonic()
+        self.descriptors_path = self._hide()
+        self.marks = SecondMarks()
+        self.room = ProcessQuota()
+        self.memory = MemoryKills() if config["own_cgroup"] else None
+        self.has_subreaper: bool = config["has_subreaper"]
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.orders = Orders(self.descriptors_path, self.events_in, self.id, self.marks.base)
+        self.held = HeldDescriptors()
+        self.unparsed = b""
+        loop.watch(self.events, self.take_events)
+        self.pipes = SparePipe()
+        self.askpass = Askpass(loop, self.directory)
+        self.bridge = Bridge(loop, self.directory)
+        self.scripts = Scripts(self)
+        self.number = self.changes = 0
+        self.jobs: dict[str, Job] = {}  # id: job, in order of start
+        self.retention = Retention(self._drop, self._numbers_left)
+        self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
+        self.sessions: dict[str, Session] = {}
+        self.channels: dict[bytes, tuple[Session, Shell]] = {}  # whose reports name it
+        self.orphans: set[int] = set()
+        self.sweeps = 0
+        self.on_change: Callable[[str, Job], None] = lambda event, job: None
+        self.look_after_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
+        self.regain_directory: Callable[[], None] = lambda: None  # the same where no name can be made; raises OSError
+
+    def check_place(self) -> None:
+        """Raises OSError where commands could not even begin."""
+        if not os.path.exists(self.cwd) and self.make_cwd:
+            try:
+                os.makedirs(self.cwd)
+                os.chmod(self.cwd, 0o755)
+            except OSError as error:
+                raise MissingDirectory("cwd %r cannot be made there: %s" % (self.cwd, error.strerror)) from error
+        if not os.path.isdir(self.cwd):
+            raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
+        if not os.access(self.cwd, os.X_OK):
+            raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
+
+    def _hide(self, again: bool = False) -> str:
+        """Where shells find our descriptors, from now on."""
+        self.holder = hide(again) if self.hides else None
+        if self.holder is not None:
+            self.loop.on_exit(self.holder, lambda _: self._holder_ended())
+        return "/proc/%d/fd/" % (self.holder or os.getpid())
+
+    def _holder_ended(self) -> None:
+        """It was killed. Shells that know its path can neither print nor report: others take their place."""
+        if not self.is_ending:
+            shells = [shell for session in self.sessions.values() for shell in session.flock.shells.values()]
+            tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
+            self.descriptors_path = self._hide(again=True)
+            self.orders.move(self.descriptors_path)
+            if self.holder is None:  # no process can be had at the moment
+                self.loop.call_later(HOLDER_SECONDS, self._holder_ended)
+
+    # -- sessions
+    def session(self, name: str) -> Session:
+        found = self.sessions.get(name)
+        if found is None:
+            self.check_room_for_session()
+            found = self.sessions[name] = Session(self, name, self.cwd, self.login)
+        return found
+
+    def check_room_for_session(self) -> None:
+        if len(self.sessions) >= SESSIONS:
+            message = (
+                "%d sessions are open here, the most: end one that is not needed (Session.close, or "
+                "hermetic rm TASK --session NAME), or use another environment" % SESSIONS
+            )
+            raise Refusal("InvalidArgument", message, argument="session")
+
+    def forget_session(self, session: Session) -> None:
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        session.close()
+
+    def next_change(self) -> int:
+        """Never the same twice: what a session of the same name was judged by before does not hold for a new one."""
+        self.changes += 1
+        return self.changes
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def take_events(self) -> None:
+        """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
+        for _ in range(16):  # all that there is: a death is looked at after what was reported before it
+            try:
+                data = os.read(self.events, EVENT_BYTES)
+            except BlockingIOError:
+                break
+            self.unparsed += data
+            if len(data) < EVENT_BYTES:
+                break
+        records = self.unparsed.split(b"\0")
+        self.unparsed = records.pop()[-4096:]
+        for record in records:
+            report = read_report(record)
+            known = self.channels.get(report.name) if report is not None else None
+            if known is not None:
+                session, shell = known
+                self.loop.call(session.reported, shell, report)
+
+    def knows_pid(self, pid: int) -> bool:
+        return pid in self.loop.children
+
+    # -- starting things
+    def new_log(self) -> OutputLog:
+        return OutputLog(self.spool)
+
+    def spool_full(self, why: str) -> str:
+        """What a caller is told of a spool that cannot be written: where it is, and the remedy."""
+        return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
+
+    def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
+        """A command for a session's shell, ready to run."""
+        session = self.session(session_name)
+        if order.cwd is not None:
+            order.cwd = self.resolve_cwd(session, order.cwd)
+        err = self.new_log() if separate else None
+        return Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+
+    def run(self, command: Command) -> None:
+        self.add(command)
+        command.home.run(command)
+
+    def start(
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        text: bytes,
+        launch_options: Fields,
+        cwd: str | None,
+        env: dict[str, str] | None,
+        separate: bool,
+        answer: Begun,
+    ) -> None:
+        """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
+        session, known = self.session(session_name), launch_options.pop("known")
+        self.starting[job_id] = [answer]
+
+        def launch(exports: dict[str, str]) -> None:
+            job, refusal = None, None
+            try:
+                if job_id not in self.starting:
+                    raise Refusal("Cancelled", "withdrawn before it began")
+                if known not in (None, session.exports.changes):
+                    raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
+                place = self.resolve_cwd(session, cwd)
+                job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
+            except OSError as error:
+                refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
+            except Refusal as error:
+                refusal = error
+            if refusal is not None and launch_options["stdin_fd"] is not None:
+                os.close(launch_options["stdin_fd"])
+            for callback in self.starting.pop(job_id, []):
+                callback(job, refusal)
+
+        session.exports.ask(launch)
+
+    def withdraw_start(self, job_id: str, answer: Begun) -> None:
+        """Somebody who waits for a process to begin has gone; with the last of them goes the process."""
+        waiting = self.starting.get(job_id, [])
+        if answer in waiting:
+            waiting.remove(answer)
+        if not waiting:
+            self.starting.pop(job_id, None)
+
+    def _launch(
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        text: bytes,
+        options: Fields,
+        cwd: str,
+        exports: dict[str, str],
+        env: dict[str, str] | None,
+        separate: bool,
+    ) -> Process:
+        script = options.pop("script")
+        if script is not None:
+            return self._launch_script(job_id, session_name, argv, options, cwd, exports, env, script)
+        number = self.next_number()
+        environ = dict(exports)
+        if options["pty"]:
+            if environ.get("TERM", "dumb") == "dumb":
+                environ["TERM"] = "xterm-256color"
+            for name in ("PAGER", "GIT_PAGER"):
+                if environ.get(name) == "cat":
+                    del environ[name]
+        environ.update(env or {})
+        environ["PWD"] = cwd
+        environ[tree.MARK] = "%s.%d" % (self.id, number)
+        tag = options.pop("tag")
+        launch = Launch(argv, environ, cwd, number=number, **options)
+        out, err = self.new_log(), self.new_log() if separate else None
+        job = Process(self, job_id, number, session_name, text, out, err, launch)
+        job.tag = tag
+        self.add(job)
+        return job
+
+    def _launch_script(
+        self,
+        job_id: str,
+        session_name: str,
+        argv: list[str],
+        options: Fields,
+        cwd: str,
+        exports: dict[str, str],
+        env: dict[str, str] | None,
+        script: Fields,
+    ) -> Process:
+        """As any process, but for its variables: of the session's own only those that are named."""
+        modules = self.scripts.find(script["modules"])
+        if modules is None or options["stdin_fd"] is None:
+            message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
+            raise Refusal("InvalidArgument", message, argument="modules")
+        environ = {name: exports[name] for name in script["keep"] if name in exports}
+        environ.update(env or {})
+        order = ScriptOrder(argv, environ, modules)
+        title = script["title"].encode("utf-8", "backslashreplace")
+        job = self.scripts.launch(job_id, session_name, title, order, options["stdin_fd"], cwd, script["warm"])
+        job.tag = options["tag"]
+        self.add(job)
+        return job
+
+    def resolve_path(self, session: Session, path: str) -> str:
+        """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
+        if path == "~" or path.startswith("~/"):
+            path = self.environ.get("HOME", "/") + path[1:]
+        return path if path.startswith("/") else os.path.join(session.living_cwd()[0], path)
+
+    def resolve_cwd(self, session: Session, cwd: str | None) -> str:
+        if cwd is None:
+            return session.living_cwd()[0]
+        path = self.resolve_path(session, cwd)
+        if not os.path.isdir(path) or not os.access(path, os.X_OK):
+            what = "is not a directory" if os.path.exists(path) else "does not exist"
+            what = "cannot be entered" if os.path.isdir(path) else what
+            message = "cwd %s %s: give a directory that exists in the environment" % (path, what)
+            raise Refusal("InvalidArgument", message, argument="cwd")
+        return os.path.normpath(path)
+
+    # -- the table
+    def add(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.on_change("started", job)
+
+    def job(self, job_id: str) -> Job:
+        found = self.jobs.get(job_id)
+        if found is None:
+            message = "no process %s here: list the processes to see which there are" % job_id
+            raise Refusal("UnknownProcess", message, process=job_id)
+        return found
+
+    def running(self) -> list[Job]:
+        return [job for job in self.jobs.values() if not job.has_ended]
+
+    def job_ended(self, job: Job) -> None:
+        self.on_change("ended", job)
+        self.retention.add(job)
+
+    def _numbers_left(self) -> set[int]:
+        try:
+            return set(left_over(self))
+        except OSError:  # no descriptor to look with
+            return set()
+
+    def forget(self, job: Job) -> None:
+        """Drop an ended job and its output, as its caller wishes."""
+        self.retention.remove(job)
+        self._drop(job)
+
+    def _drop(self, job: Job) -> None:
+        self.jobs.pop(job.id, None)
+        job.close()
+
+    # -- who belongs to what
+    def note_orphans(self) -> set[int]:
+        """Remember the orphans there are now: they belong to nothing that starts later."""
+        self.orphans = set(tree.children(os.getpid())).difference(self.loop.children)
+        return self.orphans
+
+    def tree_of(self, job: Job, roots: Iterable[int], spared: Iterable[int] = frozenset()) -> list[int]:
+        """A job's processes, parents first: what hangs below its roots, and the orphans that came from it."""
+        known = set(self.loop.children)
+        stop = (known | set(spared)) - set(roots)
+        if self.has_subreaper:
+            candidates = [pid for pid in tree.children(os.getpid()) if pid not in known]
+            orphans = [pid for pid in candidates if pid not in stop and self._comes_from(pid, job)]
+        else:
+            orphans = [pid for pid in tree.marked({job.mark}) if pid not in stop]
+        return tree.descendants(list(roots) + orphans, stop)
+
+    def _comes_from(self, pid: int, job: Job) -> bool:
+        number = self.marks.number_of(pid, self.number)
+        if number is not None:
+            return number == job.number  # before the environment, which is easily carried on or changed
+        mark = tree.mark_of(pid)
+        if mark is not None and mark.startswith(self.id + "."):
+            return mark == job.mark
+        if tree.holds_open(pid, job.inodes):
+            return True
+        return pid not in self.orphans and self.running() == [job]
+
+    def ask_left(self, answer: Callable[[dict[int, int]], None]) -> None:
+        """Call `answer` with how many processes still run of each ended job, by its number."""
+
+        def look() -> None:
+            try:
+                found = left_over(self)
+            except OSError:  # no descriptor to look with
+                found = {}
+            answer(found)
+
+        self.once_reported(look)
+
+    def once_reported(self, callback: Callable[[], None]) -> None:
+        """Call it when every forked shell has told its pid, or soon: until then a shell looks like an orphan."""
+        is_over = False
+
+        def go() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                callback()
+
+        def look() -> None:
+            for session in self.sessions.values():
+                if session.flock.has_unreported():
+                    session.flock.when_reported.add(look)
+                    return
+            go()
+
+        timer = self.loop.call_later(PROOF_SECONDS, go)
+        look()
+
+    def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> object:
+        """Start ending a tree once every shell that was forked has told its pid."""
+        self.sweeps += 1
+
+        def over(survivors: list[int]) -> None:
+            self.sweeps -= 1
+            done(survivors)
+            if not self.sweeps:
+                for session in list(self.sessions.values()):
+                    session.sweeps_done()
+
+        def start() -> None:
+            tree.Sweep(self.loop, members, grace, over)
+
+        self.once_reported(start)
+        return over
+
+    def everything(self) -> list[int]:
+        """All that is ours, shells included."""
+        return tree.descendants(tree.children(os.getpid()))
+
+    def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
+        self.is_ending = True
+        # The holder takes no TERM, and ends with us.
+        tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
+
+    def ask_strays(self, answer: Callable[[bool], None]) -> None:
+        """Whether anything runs here besides the shells, known as a job or not."""
+        ours = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
+        ours |= self.scripts.pids()
+        ours.add(self.holder)
+        answer(any(pid not in ours for pid in self.everything()))
+
+
+def find_program(name: str, path: str) -> str:
+    """Where a program is, or its plain name: the attempt to run it then says what is missing."""
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder, name)
+        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return name

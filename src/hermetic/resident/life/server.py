@@ -1,0 +1,352 @@
+"""Clients on the Unix socket: who may speak, frames in, frames out, and never more memory than the bounds allow."""
+
+from __future__ import annotations
+
+import os
+import struct
+from _operator import _compare_digest
+
+from ..processes.job import advised
+from ..wire import frames, stream
+from ..wire.stream import Stream
+from .fast_stdlib import deque
+from .loop import READ, WRITE
+from .resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..wire.frames import Fields
+    from ..wire.requests import Requests
+    from .loop import Loop
+
+    Promise = Callable[[], "bytes | None"]
+
+GREETING_SECONDS = 5
+OPEN_REQUESTS = 1024  # of one client
+OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
+CLIENTS = 64
+PAUSE_SECONDS = 0.1  # before a connection is accepted again that there was no descriptor for
+UNGREETED = 64  # more connections, of clients that have yet to greet or are refused
+
+
+class Server:
+    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests, opener: int | None = None) -> None:
+        self.loop, self.path, self.token, self.requests = loop, path, token, requests
+        self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
+        self.clients: set[Client] = set()
+        self.attached = 0  # clients that have shown the token
+        self.on_count: Callable[[], None] = lambda: None
+        # Another user than ours can only open what everybody may; the directory and the token stand before it.
+        self.mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
+        self.socket = stream.listen(path, self.mode, 64)
+        self.watch = loop.watch(self.socket.fileno(), self._accept)
+
+    def restore(self) -> None:
+        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        if not os.path.lexists(self.path):
+            fresh = stream.listen(self.path, self.mode, 64)
+            self.loop.unwatch(self.watch)
+            self.socket.close()
+            self.socket = fresh
+            self.watch = self.loop.watch(fresh.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection = stream.accept(self.socket)
+        except OSError:  # no descriptors: who has come waits, and we do not look for it all the time
+            watch = self.watch
+            self.loop.want(watch, 0)
+            self.loop.call_later(PAUSE_SECONDS, lambda: self.loop.want(watch, READ))
+            return
+        if connection is None:
+            return
+        _, uid = stream.peer(connection)
+        if uid not in self.users or len(self.clients) >= CLIENTS + UNGREETED:
+            connection.close()
+            return
+        self.clients.add(Client(self, connection))
+
+    def left(self, client: Client) -> None:
+        self.clients.discard(client)
+        self.attached -= client.greeted
+        self.on_count()
+
+    def close(self) -> None:
+        for client in list(self.clients):
+            client.close()
+        self.loop.unwatch(self.watch)
+        self.socket.close()
+
+
+class Client:
+    """One connection. Every request gets exactly one last answer, unless the connection ends first."""
+
+    def __init__(self, server: Server, connection: Stream) -> None:
+        self.server, self.loop, self.connection = server, server.loop, connection
+        self.reader = frames.FrameReader()
+        self.greeted = False
+        self.open: dict[int, Request] = {}  # id: Request
+        self.outgoing: deque[bytes | Promise] = deque()  # bytes, or a function that makes them when there is room
+        self.outgoing_bytes = 0
+        self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
+        self.blobs: dict[str, int] = {}  # name: descriptor
+        self.closed = False
+        self.when_closed: list[Callable[[], None]] = []  # who waits for what it claims
+        self.bridge: Stream | None = None  # the connection of who handed us the stream we speak on
+        self.watch = self.loop.watch(connection.fileno(), self._first)
+        self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
+
+    def _greeting_missed(self) -> None:
+        if not self.greeted:
+            self.close()
+
+    def _first(self) -> None:
+        """What comes first: a greeting, or from a bridge the stream that the client is behind, to be greeted there."""
+        self.watch.callback = self._ready
+        try:
+            count, passed, _, _ = self.connection.recvmsg_into(
+                [self.loop.buffer], stream.CMSG_SPACE(4), stream.MSG_CMSG_CLOEXEC
+            )
+        except OSError:
+            count, passed = 0, []
+        for level, kind, fds in passed:
+            if (level, kind, len(fds)) == (stream.SOL_SOCKET, stream.SCM_RIGHTS, 4):
+                self._take_over(*struct.unpack("i", fds))
+                return
+        self._received(bytes(self.loop.buffer[:count]))
+
+    def _take_over(self, fd: int) -> None:
+        """Speak on the stream behind the bridge: bytes need not pass through it. It ends when we let go of it."""
+        self.loop.unwatch(self.watch)
+        self.bridge, self.connection = self.connection, Stream(fileno=fd)
+        self.connection.setblocking(False)
+        self.watch = self.loop.watch(fd, self._ready)
+
+    def _ready(self) -> None:
+        if self.outgoing:
+            self._flush()
+            if self.closed or not self.has_room:
+                return
+        if self.coming is not None:
+            return
+        try:
+            count = self.connection.recv_into(self.loop.buffer)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        self._received(bytes(self.loop.buffer[:count]))
+
+    def _received(self, data: bytes) -> None:
+        if not data:
+            self.close()
+            return
+        self.coming = self.reader.feed(data)
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Serve what has come as long as there is room for answers; the rest waits in its frames."""
+        if self.coming is None:
+            return
+        try:
+            for frame in self.coming:
+                self._take(*frame)
+                if self.closed or not self.has_room:
+                    return
+        except frames.FrameError:
+            self.close()
+            return
+        except Exception:  # half of it is taken: nobody can go on with this connection
+            self.close()
+            raise
+        self.coming = None
+
+    def _take(self, kind: int, number: int, fields: Fields, body: bytes) -> None:
+        if kind == frames.REQUEST:
+            too_early = not self.greeted and fields.get("op") != "hello"
+            if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
+                raise frames.FrameError("a request that cannot be")
+            request = self.open[number] = Request(self, number, fields, body)
+            self.serve(request)
+        elif kind == frames.CANCEL and number in self.open:
+            self.open[number].cancel()
+        elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
+            self.open[number].on_credit(fields["n"])
+        elif kind == frames.EVENT and number in self.open:
+            self.open[number].on_event(fields, body)
+
+    def serve(self, request: Request) -> None:
+        try:
+            self.server.requests.serve(request)
+        except Refusal as refusal:
+            request.refuse(refusal)
+        except OSError as error:
+            request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % advised(error)))
+        except frames.FrameError:
+            raise
+        except Exception as error:  # the client hears of it and everybody else goes on
+            request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
+            self.loop.on_error()
+
+    def greet(self, token: bytes) -> None:
+        """Whether the token is ours; a wrong one ends the connection. Raises Refusal at the limit of clients."""
+        if not _compare_digest(token, self.server.token):
+            raise frames.FrameError("wrong token")
+        if not self.greeted and self.server.attached >= CLIENTS:
+            raise Refusal("Full", "%d clients are attached, the most: close one of them, then try again" % CLIENTS)
+        if self.closed:  # its greeting had to wait
+            return
+        self.server.attached += not self.greeted
+        self.greeted = True
+        self.timer.cancel()
+        self.reader.most = frames.MAX_FRAME
+        self.server.on_count()
+
+    # -- out
+    def send(self, data: bytes | Promise) -> None:
+        """Queue bytes, or a function that returns bytes or None and is called when there is room."""
+        if self.closed:
+            return
+        if callable(data):
+            if self.outgoing_bytes > OUTGOING_BYTES:
+                self.outgoing.append(data)
+                return
+            made = data()
+            if made is None:
+                return
+            data = made
+        if not self.outgoing:
+            try:
+                sent = self.connection.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self.outgoing.append(data)
+        self.outgoing_bytes += len(data)
+        self._want()
+
+    def _flush(self) -> None:
+        while self.outgoing:
+            data = self.outgoing[0]
+            if callable(data):
+                self.outgoing.popleft()
+                made = data()
+                if made is None:
+                    continue
+                data = made
+                self.outgoing.appendleft(data)
+                self.outgoing_bytes += len(data)
+            try:
+                sent = self.connection.send(data)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                return
+            self.outgoing_bytes -= sent
+            self.outgoing.popleft()
+            if sent < len(data):
+                self.outgoing.appendleft(data[sent:])
+                break
+        if self.has_room:
+            self._take_frames()
+        self._want()
+        for request in list(self.open.values()):
+            request.on_room()
+
+    def _want(self) -> None:
+        events = WRITE if self.outgoing else 0
+        if self.has_room and self.coming is None:
+            events |= READ
+        self.loop.want(self.watch, events)
+
+    @property
+    def has_room(self) -> bool:
+        return self.outgoing_bytes <= OUTGOING_BYTES
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.timer.cancel()
+        self.loop.unwatch(self.watch)
+        self.connection.close()
+        if self.bridge is not None:
+            self.bridge.close()
+        for request in list(self.open.values()):
+            request.abandoned()
+        self.open.clear()
+        for fd in self.blobs.values():
+            os.close(fd)
+        self.blobs.clear()
+        self.server.left(self)
+        waiting, self.when_closed[:] = self.when_closed[:], []
+        for left in waiting:
+            left()
+
+
+def nothing(*_: object) -> None:
+    """A hook that nobody has set."""
+
+
+class Request:
+    """One question of a client. Handlers set the hooks they need."""
+
+    answered = False
+    on_cancel: Callable[[], None] | None = None  # instead of refusing at once
+    abandoned: Callable[[], None] = staticmethod(nothing)  # the connection is gone
+    on_credit: Callable[[int], None] = staticmethod(nothing)
+    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)  # the client says more, and wants no answer
+    on_room: Callable[[], None] = staticmethod(nothing)
+
+    def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
+        self.client, self.number, self.fields, self.body = client, number, fields, body
+
+    def cancel(self) -> None:
+        if self.on_cancel is not None:
+            self.on_cancel()
+            return
+        self.abandoned()
+        self.refuse(Refusal("Cancelled", "cancelled by the client"))
+
+    def reply(self, fields: Fields, body: bytes = b"") -> None:
+        self._answer(frames.REPLY, fields, body)
+
+    def reply_when_room(self, make: Callable[[], tuple[Fields, bytes]]) -> None:
+        """`make()` returns `(fields, body)`; called when the client has room for it."""
+        if self._finish():
+            self.client.send(lambda: self._frame(frames.REPLY, *make()))
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._answer(frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b"")
+
+    def event(self, fields: Fields, body: bytes = b"") -> None:
+        if not self.answered:
+            self.client.send(frames.pack_frame(frames.EVENT, self.number, fields, body))
+
+    def _answer(self, kind: int, fields: Fields, body: bytes) -> None:
+        if self._finish():
+            self.client.send(self._frame(kind, fields, body))
+
+    def _frame(self, kind: int, fields: Fields, body: bytes) -> bytes:
+        """The answer, or an error where it does not fit a frame."""
+        try:
+            return frames.pack_frame(kind, self.number, fields, body)
+        except frames.FrameError as error:
+            refused = {"error": "EnvironmentUnavailable", "message": "the answer does not fit: %s" % error}
+            return frames.pack_frame(frames.ERROR, self.number, refused)
+
+    def _finish(self) -> bool:
+        """True the first time: a request is answered once."""
+        if self.answered or self.client.closed:
+            return False
+        self.answered = True
+        self.client.open.pop(self.number, None)
+        return True

@@ -1,0 +1,160 @@
+"""Upkeep of the resident's directory: what a cleaner of /tmp removes from it is made anew."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from .directories import is_ours
+from .fast_stdlib import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .lease import Life
+    from .resident import Resident
+    from .server import Server
+
+LOOK_SECONDS = 5.0
+RECORD = "env.json"  # what the host remembers of this environment, where its directory is on the same machine
+RECORD_BYTES = 1 << 20
+END_SECONDS = 1.0
+LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+OTHER_BASES = ("/dev/shm", "/tmp", "/var/tmp")
+
+
+class NoDirectory(OSError):
+    """No directory can be made for the channels, and none will be."""
+
+
+class Upkeep:
+    """Looks now and then. A failure changes nothing: what runs goes on, and the next look tries again."""
+
+    def __init__(self, resident: Resident, life: Life, server: Server) -> None:
+        self.resident, self.life, self.server = resident, life, server
+        self.directory = resident.directory
+        self.inode = os.stat(self.directory).st_ino
+        self.record: bytes | None = None
+        self.record_signature: tuple[int, int] | None = None
+        resident.regain_directory = self.regain
+        resident.look_after_directory = life.look_after = self.look
+        life.loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.life.loop.call_later(LOOK_SECONDS, self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        try:
+            self.restore()
+        except OSError:  # no descriptors, a full disk, a directory of another user
+            pass
+
+    def restore(self) -> None:
+        """Make the directory and the names in it anew, as far as they are gone. Raises OSError."""
+        if self.life.ending:
+            return
+        inode = _inode(self.directory)
+        try:
+            if inode is None:
+                self._make_directory()
+        finally:
+            self._restore_channels()
+        if inode is not None and inode != self.inode:
+            return  # of another resident of the same task: only its channels are named after a resident
+        self.server.restore()
+        self.resident.askpass.restore()
+        self.resident.bridge.restore()
+        self._keep_record()
+
+    def regain(self) -> None:
+        """The same where no name could be made for a channel: then one can be made. Raises OSError."""
+        self.look()
+        probe = "%s/%s-0" % (self.resident.channel_directory, self.resident.id)
+        try:
+            os.symlink("/dev/null", probe)
+            os.unlink(probe)
+        except FileNotFoundError:
+            try:
+                self._move_channels()
+            except NoDirectory:
+                self.life.loop.call_later(END_SECONDS, self._end)  # its answers go out first
+                raise
+
+    def _end(self) -> None:
+        """No session can have a shell any more: once nothing runs, callers are to open another environment."""
+        if not self.resident.running():
+            self.life.end(0.25, lambda: None)
+
+    def _make_directory(self) -> None:
+        before = os.umask(0o077)
+        try:
+            base = os.path.dirname(self.directory)
+            os.makedirs(base, exist_ok=True)
+            if not is_ours(base):
+                raise PermissionError("%s: others own it or may write to it" % base)
+            os.mkdir(self.directory)
+        finally:
+            os.umask(before)
+        self.inode = os.stat(self.directory).st_ino
+        self.record_signature = None
+        if self.life.guardian is not None:
+            os.kill(self.life.guardian, signal.SIGUSR1)  # it removes no directory but ours
+
+    def _restore_channels(self) -> None:
+        try:
+            for session in self.resident.sessions.values():
+                for shell in session.flock.shells.values():
+                    shell.restore(self.resident.descriptors_path)
+        except FileNotFoundError:
+            self._move_channels()
+
+    def _move_channels(self) -> None:
+        """Into another private directory: ours cannot be made anew, such as one that is mounted from outside."""
+        self.resident.channel_directory = _another_directory(self.resident.id)
+        for session in self.resident.sessions.values():
+            session.flock.move_channels(self.resident.channel_directory)
+
+    def _keep_record(self) -> None:
+        """Remember the host's record while it is there; write it again once it is gone."""
+        path = "%s/%s" % (self.directory, RECORD)
+        try:
+            seen = os.stat(path)
+        except FileNotFoundError:
+            if self.record is not None:
+                _write(path, self.record)
+            return
+        signature = seen.st_ino, seen.st_mtime_ns
+        if signature != self.record_signature:
+            with open(path, "rb") as file:
+                self.record = file.read(RECORD_BYTES)
+            self.record_signature = signature
+
+
+def _another_directory(id: str) -> str:
+    """A new one for ourselves alone. Raises OSError."""
+    problems: list[OSError] = []
+    for base in OTHER_BASES:
+        path = "%s/hermetic-%s.%s" % (base, id, os.urandom(4).hex())
+        try:
+            os.mkdir(path, 0o700)
+            return path
+        except OSError as error:
+            problems.append(error)
+    kind = NoDirectory if all(problem.errno in LASTING for problem in problems) else OSError
+    said = "; ".join(map(str, problems))
+    raise kind(errno.ENOENT, "the environment's directory was removed, and no other can be made: " + said)
+
+
+def _write(path: str, data: bytes) -> None:
+    aside = "%s.%d" % (path, os.getpid())
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+    os.rename(aside, path)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None

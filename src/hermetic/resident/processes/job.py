@@ -1,0 +1,312 @@
+"""Something that runs here, with its output: the common part of a session's command and of a process of its own."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from ..life.loop import Loop, Watch
+    from ..life.resident import Resident
+    from ..life.server import Client
+    from ..wire.frames import Fields
+    from .output_log import OutputLog
+
+    Ending = list[Any]  # its name, and what goes with it
+
+    class Sink(Protocol):
+        """Where output goes: a log, or what stands before one."""
+
+        @property
+        def total(self) -> int: ...  # bytes so far
+        @property
+        def when_released(self) -> list[Callable[[], None]]: ...  # called once when whoever holds it has caught up
+        def append(self, data: bytes | memoryview) -> None: ...
+        def is_held(self) -> bool: ...
+
+
+PIPE_BYTES = 65536
+FLOOD_PIPE_BYTES = 1 << 20
+FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
+F_SETPIPE_SZ = 1031
+READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
+
+
+class Nowhere:
+    """Takes what nobody wants any more."""
+
+    total = 0
+
+    def __init__(self) -> None:
+        self.when_released: list[Callable[[], None]] = []
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Nothing is kept."""
+
+    def is_held(self) -> bool:
+        return False
+
+
+class Drain:
+    """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
+
+    def __init__(self, loop: Loop, fd: int, log: Sink) -> None:
+        self.loop, self.fd, self.log = loop, fd, log
+        self.is_open = True
+        self.watch: Watch | None = None
+        self.full_reads = 0
+
+    def listen(self) -> None:
+        """Read as data comes; until then only `read` and `flush` take anything."""
+        if self.is_open and self.watch is None:
+            self.watch = self.loop.watch(self.fd, self.read)
+
+    def read(self, turns: int = READS_PER_TURN) -> None:
+        if not self.is_open:
+            return
+        for _ in range(turns):
+            try:
+                count = os.readv(self.fd, (self.loop.buffer,))
+            except BlockingIOError:
+                return
+            except OSError:  # EIO: the last holder of a terminal has gone
+                count = 0
+            if not count:
+                self.close()
+                return
+            self.log.append(self.loop.buffer[:count])
+            if self.log.is_held():
+                self._pause()
+                return
+            if count < 4096:
+                return
+            if count == PIPE_BYTES:
+                self._widen()
+
+    def discard(self) -> None:
+        """Go on reading, and keep nothing."""
+        self.log = Nowhere()
+        self.read()
+        self.listen()
+
+    def _pause(self) -> None:
+        """A reader that must miss nothing is far behind: what prints waits, as it would for any full pipe."""
+        if self.watch is not None:
+            self.loop.unwatch(self.watch)
+            self.watch = None
+            self.log.when_released.append(self.listen)
+
+    def _widen(self) -> None:
+        """A flood: a larger pipe lets the two sides run beside each other instead of by turns."""
+        self.full_reads += 1
+        if self.full_reads == FULL_READS:
+            try:
+                fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE_BYTES)
+            except OSError:  # a terminal, or the user's share of pipe memory is used up
+                pass
+
+    def flush(self) -> None:
+        """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
+        left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE_BYTES)
+        while self.is_open and self.log.total < left:
+            before = self.log.total
+            self.read(1)
+            if self.log.total == before:
+                return
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self.watch is not None:
+                self.loop.unwatch(self.watch)
+            os.close(self.fd)
+
+
+class Job:
+    """A running or ended thing: who it is, what it printed, how it ended, and who wants to know."""
+
+    kind = "process"
+    pty = False
+    rows, cols = 24, 80
+    pid: int | None = None
+    cwd = ""
+    cwd_after: str | None = None  # where its session stands after it, where that is known
+    duration: float | None = None
+    ending: Ending | None = None
+    own_ending: Ending | None = None  # of its own process, while its tree is being ended
+    is_ending = False  # somebody has asked for its end: it must not begin any more
+    forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
+    sweep: object | None = None  # not None: its tree is being ended
+    tag = ""  # what its starter wants to be remembered with it
+    claimant: Client | None = None  # who tells of it, for as long as that one is connected
+    has_yielded = False  # its time was over and it goes on; it may not have begun yet
+    _kept: tuple[int, int] | None = None
+
+    def __init__(
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: str,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+    ) -> None:
+        self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
+        self.out, self.err = out, err
+        self.drains: list[Drain] = []
+        self.started, self._clock = time.time(), time.monotonic()
+        self.notes: list[str] = []
+        self.end_listeners: list[Callable[[], None]] = []
+        self.yield_listeners: list[Callable[[], None]] = []
+
+    @property
+    def mark(self) -> str:
+        return "%s.%d" % (self.resident.id, self.number)
+
+    @property
+    def input_open(self) -> bool:
+        return False
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._clock
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ending is not None
+
+    @property
+    def inodes(self) -> set[int | None]:
+        """Of the pipes or the terminal that its output goes to."""
+        return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.is_open}
+
+    def members(self) -> list[int]:
+        """The processes that belong to it now, parents first."""
+        raise NotImplementedError
+
+    def logs(self) -> list[OutputLog]:
+        return [self.out] if self.err is None else [self.out, self.err]
+
+    def kept_bytes(self) -> tuple[int, int]:
+        """`(memory, disk)` of its output, as it was when the job ended: what late children add is not counted."""
+        if self._kept is None:
+            self._kept = sum(len(log.head) for log in self.logs()), sum(log.spooled_bytes for log in self.logs())
+        return self._kept
+
+    def describe(self) -> Fields:
+        """INFO of the protocol."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "session": self.session,
+            "pid": self.pid or 0,
+            "pty": self.pty,
+            "rows": self.rows,
+            "cols": self.cols,
+            "cwd": self.cwd,
+            "command": self.text[:4096].decode("utf-8", "replace"),
+            "started": self.started,
+            "duration": self.elapsed if self.duration is None else self.duration,
+            "state": "ended" if self.has_ended else "running",
+            "ending": self.ending,
+            "out": self.out.total,
+            "err": None if self.err is None else self.err.total,
+            "input": "open" if self.input_open else "closed",
+            "tag": self.tag,
+        }
+
+    def claim(self, client: Client) -> bool:
+        """Whether this client is the one who tells of it, from now on where nobody connected was."""
+        if self.claimant is None or self.claimant.closed:
+            self.claimant = client
+        return self.claimant is client
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        if self.has_ended:
+            callback()
+        else:
+            self.end_listeners.append(callback)
+
+    def tell_yielded(self) -> None:
+        self.has_yielded = True
+        listeners, self.yield_listeners = self.yield_listeners, []
+        for listener in listeners:
+            listener()
+
+    def end(self, grace: float, ending: Ending | None) -> None:
+        """End the whole tree; the job ends with `ending`, None: as its process did, once nothing of it is left."""
+        if self.has_ended:
+            return
+        self.is_ending = True
+        if self.forced is None:
+            self.forced = ending
+        if self.sweep is None:
+            self.sweep = self.end_members(grace, self._swept)
+
+    def end_members(self, grace: float, done: Callable[[list[int]], None]) -> object:
+        """End the processes that belong to it; `done(survivors)` when none is left, or none that can be ended."""
+        return self.resident.sweep(self.members, grace, done)
+
+    def _swept(self, survivors: list[int]) -> None:
+        self.sweep = None
+        if survivors:
+            self.notes.append(
+                "not all could be ended, another user owns or the kernel holds: %s" % " ".join(map(str, survivors))
+            )
+        self._maybe_finish()
+
+    def finish(self, ending: Ending | None) -> None:
+        """The job's own process is gone. While its tree is being ended, the end waits for that."""
+        self.own_ending = ending
+        self._maybe_finish()
+
+    def _maybe_finish(self) -> None:
+        if self.has_ended or self.own_ending is None or self.sweep is not None:
+            return
+        for drain in self.drains:
+            drain.flush()
+        self.duration = self.elapsed
+        for trouble in sorted({log.trouble for log in self.logs()} - {""}):
+            self.notes.append("output was dropped: %s" % self.resident.spool_full(trouble))
+        memory = self.resident.memory
+        self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
+        listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []
+        for listener in listeners:
+            listener()
+        self.resident.job_ended(self)
+
+    def close(self) -> None:
+        """Its output is forgotten. A child that still prints is read on, to nowhere: it must not get SIGPIPE."""
+        for drain in self.drains:
+            drain.discard()
+        for log in self.logs():
+            log.close()
+
+
+def ending_of(status: int) -> Ending:
+    """The ending that a wait status stands for."""
+    if os.WIFSIGNALED(status):
+        return ["signalled", os.WTERMSIG(status)]
+    return ["exited", os.WEXITSTATUS(status)]
+
+
+_ADVICE = {
+    errno.EMFILE: "end background processes and close sessions of this environment, or open a new one",
+    errno.ENFILE: "the whole machine has too many files open; end what holds them and run the command again",
+    errno.EAGAIN: "end processes that are not needed, or raise the limit of processes, and run the command again",
+    errno.ENOMEM: "end what takes the memory and run the command again",
+    errno.ENOSPC: "free space on the disk and run the command again",
+}
+
+
+def advised(error: OSError) -> str:
+    """What the system said, and what can be done about it."""
+    advice = _ADVICE.get(error.errno or 0)
+    return "%s; %s" % (error.strerror, advice) if advice else str(error)

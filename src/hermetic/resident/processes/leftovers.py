@@ -1,0 +1,56 @@
+"""What ended jobs have left running: jobs of a shell, and orphans, by the job that started them."""
+
+from __future__ import annotations
+
+import os
+
+from . import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..life.resident import Resident
+
+
+def left_over(resident: Resident) -> dict[int, int]:
+    """How many processes still run of each ended job, by its number. Raises OSError where it cannot be looked.
+
+    While a shell is being forked, no fork of a shell is counted: it may be that one.
+    """
+    known = set(resident.loop.children)
+    is_forking = any(session.flock.has_unreported() for session in resident.sessions.values())
+    parents = [os.getpid()]
+    for session in resident.sessions.values():
+        parents += session.flock.pids()
+    found: dict[int, list[int]] = {}
+    for parent in parents:
+        for pid in tree.children(parent):
+            is_ours = pid in known or (is_forking and _is_fork(resident, pid))
+            number = None if is_ours else job_of(resident, pid)
+            if number is not None:
+                found.setdefault(number, []).append(pid)
+    ended = {job.number for job in resident.jobs.values() if job.has_ended}
+    counts = {number: len(tree.descendants(pids, known)) for number, pids in found.items() if number in ended}
+    return {number: count for number, count in counts.items() if count}
+
+
+def _is_fork(resident: Resident, pid: int) -> bool:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return resident.id.encode() in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def job_of(resident: Resident, pid: int) -> int | None:
+    """The number of the job that a process came from, by its marks or by the output that it holds open."""
+    number = resident.marks.number_of(pid, resident.number)
+    if number is not None:
+        return number
+    mark = tree.mark_of(pid)
+    if mark is not None:
+        owner, _, number_text = mark.rpartition(".")
+        return int(number_text) if owner == resident.id and number_text.isdigit() else None
+    for job in resident.jobs.values():
+        if job.has_ended and tree.holds_open(pid, job.inodes):
+            return job.number
+    return None

@@ -1,0 +1,261 @@
+"""A process of its own: bash or an argv, on pipes or on a terminal, in its own session of the kernel."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from ..life.fast_stdlib import signal
+from ..shells.login import prologue
+from .job import Drain, Job, ending_of
+from .stdin_writer import INPUT_BYTES, InputClosed, StdinWriter
+from .waiting import place_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.resident import Resident
+    from ..shells.shell import Shell
+    from .output_log import OutputLog
+
+TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
+# Python ignores the first two, and an ignored signal stays ignored across exec.
+INHERITED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
+END_OF_FILE = b"\x04"  # what a terminal takes for the end of input
+
+
+class Process(Job):
+    """Started at once by its constructor. Raises OSError when no process or descriptor can be had."""
+
+    pid: int
+
+    def __init__(
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: str,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        launch: Launch,
+    ) -> None:
+        super().__init__(resident, job_id, number, session, text, out, err)
+        self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
+        self.cwd = launch.cwd
+        self.feed: StdinWriter | None = None
+        self.input_place: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
+        try:
+            self._begin(launch, self._open_streams(launch))
+        except OSError:
+            self._close_parents_ends()
+            raise
+        finally:
+            for fd in set(launch.opened):
+                os.close(fd)
+        if launch.stdin_fd is not None:
+            os.close(launch.stdin_fd)  # on failure it is the caller's
+        for drain in self.drains:
+            drain.listen()
+
+    def _begin(self, launch: Launch, streams: tuple[int, int, int]) -> None:
+        self.pid = spawn(launch, streams, self.pty, self.resident)
+        self.resident.loop.on_exit(self.pid, self._exited)
+
+    def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
+        """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""
+        loop = self.resident.loop
+        if self.pty:
+            master, slave = os.openpty()
+            launch.opened.append(slave)
+            os.set_blocking(master, False)
+            set_size(master, launch.rows, launch.cols)
+            self.input_place = place_of(os.fstat(slave))
+            self.drains.append(Drain(loop, master, self.out))
+            self.feed = StdinWriter(loop, os.dup(master))
+            if launch.stdin_fd is not None:
+                self._type(launch.stdin_fd)
+            return slave, slave, slave
+        read_in = self._open_input(launch)
+        outs = []
+        for log in self.logs():
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            launch.opened.append(write_end)
+            os.set_blocking(read_end, False)
+            self.drains.append(Drain(loop, read_end, log))
+            outs.append(write_end)
+        return read_in, outs[0], outs[-1]
+
+    def _type(self, source: int) -> None:
+        """A whole input given to a terminal: typed in, and then its end."""
+        self.write(os.pread(source, INPUT_BYTES, 0), lambda error: None)
+        self.close_input()
+
+    def _open_input(self, launch: Launch) -> int:
+        if launch.stdin_fd is not None:
+            return launch.stdin_fd
+        if launch.stdin != "pipe":
+            return self.resident.null
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        launch.opened.append(read_end)
+        self.feed = StdinWriter(self.resident.loop, write_end)
+        self.input_place = place_of(os.fstat(read_end))
+        return read_end
+
+    def _close_parents_ends(self) -> None:
+        for drain in self.drains:
+            drain.close()
+        self._drop_input()
+
+    def _drop_input(self) -> None:
+        if self.feed is not None:
+            self.feed.drop()
+
+    @property
+    def inodes(self) -> set[int | None]:
+        return super().inodes | {self.input_place[1] if self.input_place else None}
+
+    def members(self) -> list[int]:
+        """The process, all below it, and its orphans."""
+        roots = [] if self.own_ending else [self.pid]
+        return self.resident.tree_of(self, roots)
+
+    def _exited(self, status: int) -> None:
+        self._drop_input()
+        self.finish(ending_of(status))
+
+    # -- input
+    @property
+    def input_open(self) -> bool:
+        return self.feed is not None and self.feed.is_open
+
+    def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
+        """Queue bytes; `taken(error)` is called once the process has taken them in, or cannot."""
+        if self.feed is None:
+            raise InputClosed()
+        self.feed.write(data, taken)
+
+    def close_input(self) -> None:
+        if self.pty:
+            self.write(END_OF_FILE, lambda error: None)
+        elif self.feed is not None:
+            self.feed.close()
+
+    # -- terminal
+    def resize(self, rows: int, cols: int) -> None:
+        if self.feed is not None and self.feed.fd is not None:
+            set_size(self.feed.fd, rows, cols)
+            self.rows, self.cols = rows, cols
+
+
+class Launch:
+    """What is needed to start a process: every field is plain data, ready before the fork."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        environ: dict[str, str],
+        cwd: str,
+        pty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        stdin: str = "pipe",
+        stdin_fd: int | None = None,
+        number: int = 0,
+    ) -> None:
+        self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
+        self.pty, self.rows, self.cols = pty, rows, cols
+        self.stdin, self.stdin_fd = stdin, stdin_fd
+        self.opened: list[int] = []
+
+
+def set_size(fd: int, rows: int, cols: int) -> None:
+    fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
+    """Fork and exec; a program that cannot be started ends like a shell's would: 127 or 126 and a line on stderr."""
+    if launch.argv[0] == resident.bash and not controlling_terminal and min(streams) > 2:
+        try:
+            return spawn_without_copy(launch, streams, resident)
+        except (OSError, NotImplementedError):
+            pass  # the way below says what is wrong, or does without what the C library lacks
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 127
+    try:
+        prepare_child(streams, resident)
+        if controlling_terminal:
+            fcntl.ioctl(0, TIOCSCTTY, 0)
+        resident.marks.set(launch.number)
+        os.chdir(launch.cwd)
+        os.execvpe(launch.argv[0], launch.argv, launch.environ)
+    except FileNotFoundError:
+        os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(launch.argv[0]))
+    except BaseException as error:  # the child must never return into the parent's loop
+        status = 126
+        os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(launch.argv[0]), str(error).encode("utf-8", "replace")))
+    finally:
+        os._exit(status)
+
+
+def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: Resident) -> int:
+    """The same for a program that is sure to be in memory: our own memory is not copied, and we wait for its exec.
+
+    What it takes over from us is set here and put back. Raises OSError and NotImplementedError.
+    """
+    try:
+        os.chdir(launch.cwd)
+        resident.limits.restore()
+        resident.marks.set(launch.number)
+        return os.posix_spawn(
+            launch.argv[0],
+            launch.argv,
+            launch.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=INHERITED_SIGNALS,
+        )
+    finally:
+        resident.marks.unset()
+        resident.limits.widen()
+        os.chdir("/")
+
+
+def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd: int | None) -> int:
+    """A bash that becomes a session's shell. One that takes a state in gets no variable but those the state holds."""
+    environ = dict(resident.environ) if state_fd is None else {}
+    if not login:
+        environ.pop("BASH_ENV", None)
+    start = os.fsdecode(resident.orders.start(shell, state_fd))
+    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", start, "bash"]
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare_child((resident.null,) * 3, resident)
+            os.chdir(cwd)
+            if login:
+                at = argv.index("-c") + 1
+                argv[at] = prologue(environ, resident.init_files, resident.keep_path) + argv[at]
+            os.execvpe(resident.bash, argv, environ)
+        finally:
+            os._exit(127)
+    return pid
+
+
+def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
+    """In the forked child: a session of its own; descriptors, signals and limits as the user's programs expect them."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in INHERITED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Copies above 2 first: a target number may be one of the sources.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in streams]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target)
+    resident.limits.restore()

@@ -1,0 +1,64 @@
+"""Whether another process can be had: a shell that cannot fork tries again for many seconds and then ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from .cgroup import GROUPS, MOUNTED, folders, words
+from .descriptor_limit import resource
+
+SPARE = 8  # a copy takes two at once, and the command beside it wants some too
+
+
+class ProcessQuota:
+    """The limits of our cgroup and of our user. One that a command sets with `ulimit -u` is not seen here."""
+
+    def __init__(self, groups: str = GROUPS, mounted: str = MOUNTED) -> None:
+        self.current: str | None = None
+        self.most = 0
+        self.users_most: int | None = None
+        if resource is not None and os.getuid() != 0:
+            soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+            self.users_most = None if soft == resource.RLIM_INFINITY else soft
+        for folder in folders("pids", groups, mounted):
+            most = _read(folder + "/pids.max")
+            if most is not None and (self.current is None or most < self.most):
+                self.most, self.current = most, folder + "/pids.current"
+
+    def has_room(self) -> bool:
+        try:
+            self.check()
+        except OSError:
+            return False
+        return True
+
+    def check(self) -> None:
+        """Raises OSError, also where there is no descriptor to look with: then there is none for a shell."""
+        count = None if self.current is None else _read(self.current)
+        if not self._user_has_room() or (count is not None and count + SPARE > self.most):
+            raise BlockingIOError(errno.EAGAIN, "the limit of processes is near")
+
+    def _user_has_room(self) -> bool:
+        """The user's own limit; who is near it is counted only where the whole machine has as many threads."""
+        if self.users_most is None or _threads_in_all() + SPARE <= self.users_most:
+            return True
+        uid, count = os.getuid(), 0
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    count += os.stat("/proc/" + name).st_uid == uid
+                except OSError:
+                    pass
+        return count + SPARE <= self.users_most
+
+
+def _threads_in_all() -> int:
+    with open("/proc/loadavg") as file:
+        return int(file.read().split()[3].partition("/")[2])
+
+
+def _read(path: str) -> int | None:
+    """The number in a file; None for "max", or where it cannot be read."""
+    said = words(path)
+    return int(said[0]) if said and said[0].isdigit() else None

@@ -1,0 +1,75 @@
+"""Which ended commands and processes stay readable: the newest of each kind, within bounds of memory and disk."""
+
+from __future__ import annotations
+
+from ..life.fast_stdlib import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .job import Job
+
+COMMANDS = 128
+PROCESSES = 1024  # their callers come back for them later than a command's
+SLACK = 32  # beyond the number of either, before the oldest are dropped
+MEMORY_BYTES = 16 * 1024 * 1024
+SPOOL_BYTES = 512 * 1024 * 1024
+
+
+class Retention:
+    """Calls `drop(job)` for the oldest when a bound is passed. The newest of each kind always stays.
+
+    `left()` gives the numbers of ended jobs of which something still runs. These jobs stay, so that it can be ended. To
+    look for them takes its time: a few more jobs than the bound are kept, and then dropped together.
+    """
+
+    def __init__(self, drop: Callable[[Job], None], left: Callable[[], set[int]]) -> None:
+        self.drop, self.left = drop, left
+        self.kept: dict[str, deque[Job]] = {"command": deque(), "process": deque()}
+        self.most = {"command": COMMANDS, "process": PROCESSES}
+        self.trim_at = {kind: most + SLACK for kind, most in self.most.items()}
+        self.memory_bytes = self.spool_bytes = 0
+
+    def add(self, job: Job) -> None:
+        kept = self.kept[job.kind]
+        kept.append(job)
+        self._count(job, 1)
+        if len(kept) >= self.trim_at[job.kind]:
+            self._trim(kept, job.kind)
+        while (self.memory_bytes > MEMORY_BYTES or self.spool_bytes > SPOOL_BYTES) and self._drop_larger():
+            pass
+
+    def _trim(self, kept: deque[Job], kind: str) -> None:
+        left = self.left()
+        stay: list[Job] = []
+        while len(kept) + len(stay) > self.most[kind] and len(kept) > 1:
+            if kept[0].number in left:
+                stay.append(kept.popleft())
+            else:
+                self._drop_oldest(kept)
+        kept.extendleft(reversed(stay))
+        self.trim_at[kind] = max(self.most[kind], len(kept)) + SLACK
+
+    def remove(self, job: Job) -> None:
+        """A job that its caller does not want any more."""
+        self.kept[job.kind].remove(job)
+        self._count(job, -1)
+
+    def _drop_larger(self) -> bool:
+        """Drop from the kind that has more; False when only the newest are left."""
+        kept = max(self.kept.values(), key=len)
+        if len(kept) < 2:
+            return False
+        self._drop_oldest(kept)
+        return True
+
+    def _drop_oldest(self, kept: deque[Job]) -> None:
+        job = kept.popleft()
+        self._count(job, -1)
+        self.drop(job)
+
+    def _count(self, job: Job, sign: int) -> None:
+        memory, spool = job.kept_bytes()
+        self.memory_bytes += sign * memory
+        self.spool_bytes += sign * spool

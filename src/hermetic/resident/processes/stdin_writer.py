@@ -1,0 +1,113 @@
+"""What is written to a process: queued, and handed over as it reads."""
+
+from __future__ import annotations
+
+import os
+
+from ..life.fast_stdlib import deque
+from ..life.loop import WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..life.loop import Loop, Watch
+
+INPUT_BYTES = 1 << 20  # what may wait inside for a process that does not read yet
+PIECE_BYTES = 1 << 18
+
+
+class InputClosed(Exception):
+    """Nothing more can be written to this process."""
+
+
+class StdinWriter:
+    """The way into a pipe or terminal. It has the descriptor, and closes it."""
+
+    def __init__(self, loop: Loop, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.loop = loop
+        self.fd: int | None = fd
+        self.is_open = True
+        self.closing = False
+        self.watch: Watch | None = None
+        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken in]
+        self.pending_bytes = 0
+        self.source: int | None = None  # a file that comes after what is queued
+
+    def write(self, data: bytes, taken: Callable[[InputClosed | None], None] = lambda error: None) -> None:
+        """Queue bytes; `taken(error)` is called once they are all within INPUT_BYTES of the process, or cannot be."""
+        if not self.is_open or self.closing:
+            raise InputClosed()
+        self.pending.append([data, taken])
+        self.pending_bytes += len(data)
+        self._feed()
+
+    def pour(self, source: int) -> None:
+        """The rest of a file, then the end. The file is closed by us."""
+        self.source = source
+        self.close()
+
+    def close(self) -> None:
+        """The end, after what is queued."""
+        self.closing = True
+        self._feed()
+
+    def drop(self) -> None:
+        """The end, now: nobody reads any more."""
+        self._unwatch()
+        self.is_open = False
+        for fd in filter(None, (self.fd, self.source)):
+            os.close(fd)
+        self.fd = self.source = None
+        pending, self.pending, self.pending_bytes = self.pending, deque(), 0
+        for item in pending:
+            self._accept(item, InputClosed())
+
+    def _feed(self) -> None:
+        while self.fd is not None and (self.pending or self._take_piece()):
+            item = self.pending[0]
+            try:
+                count = os.write(self.fd, item[0]) if item[0] else 0
+            except BlockingIOError:
+                break
+            except OSError:
+                self.drop()
+                return
+            self.pending_bytes -= count
+            item[0] = item[0][count:]
+            if not item[0]:
+                self.pending.popleft()
+                self._accept(item)
+        for item in self.pending:
+            if self.pending_bytes <= INPUT_BYTES:
+                self._accept(item)
+        if self.fd is None:
+            return
+        if self.pending:
+            if self.watch is None:
+                self.watch = self.loop.watch(self.fd, self._feed, WRITE)
+        else:
+            self._unwatch()
+            if self.closing:
+                self.drop()
+
+    def _take_piece(self) -> bool:
+        """Queue the next piece of the file."""
+        data = os.read(self.source, PIECE_BYTES) if self.source is not None else b""
+        if data:
+            self.pending.append([memoryview(data), None])
+            self.pending_bytes += len(data)
+        return bool(data)
+
+    @staticmethod
+    def _accept(item: list[Any], error: InputClosed | None = None) -> None:
+        taken, item[1] = item[1], None
+        if taken is not None:
+            taken(error)
+
+    def _unwatch(self) -> None:
+        if self.watch is not None:
+            self.loop.unwatch(self.watch)
+            self.watch = None

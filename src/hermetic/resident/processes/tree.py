@@ -1,0 +1,262 @@
+"""Who descends from whom, and how to end all of it.
+
+A process may leave its group, its session, its parent and its environment. What it cannot leave is the tree of a
+subreaper: an orphan becomes the resident's child. Whose orphan it is, the mark in its environment tells, or the output
+it holds open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..life.fast_stdlib import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from ..life.loop import Loop
+
+MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
+SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
+REPEAT_SECONDS = 0.02
+CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
+LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
+
+
+# Errors of ours, which say nothing of the process that is looked at.
+CANNOT_LOOK = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def children(pid: int) -> list[int]:
+    """Direct children, zombies included. A child hangs below the thread that forked it.
+
+    Raises OSError where there is no descriptor to look with; so do all below that look.
+    """
+    found: list[int] = []
+    try:
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, thread)) as file:
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        return found if not os.path.isdir("/proc/%d" % pid) else found + _children_by_scan(pid)
+    except OSError as error:
+        if error.errno in CANNOT_LOOK:
+            raise
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    """Where the kernel offers no `children` files: one pass over /proc."""
+    if os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+        return []
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and stat_fields(int(name))[1:2] == [str(pid)]]
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third on (state, parent, …), or an empty list when there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rpartition(b")")[2].decode("ascii").split()
+    except OSError as error:
+        if error.errno in CANNOT_LOOK:
+            raise
+        return []
+
+
+def is_gone(pid: int) -> bool:
+    """Dead, or dead but for somebody's wait."""
+    fields = stat_fields(pid)
+    return not fields or fields[0] in ("Z", "X")
+
+
+def is_reaped(pid: int) -> bool:
+    """Dead, and no wait is left to be told of it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> list[int]:
+    """The roots that live and all below them, parents first; neither `stop` nor what is below it."""
+    found, todo = [], list(roots)
+    seen = set(stop)
+    while todo:
+        pid = todo.pop(0)
+        if pid in seen:
+            continue
+        seen.add(pid)
+        todo += children(pid)
+        if not is_gone(pid):
+            found.append(pid)
+    return found
+
+
+def mark_of(pid: int) -> str | None:
+    """The value of the mark in the environment a process was started with, or None."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            environ = b"\0" + file.read()
+    except OSError:
+        return None
+    key = b"\0" + MARK.encode() + b"="
+    _, found, rest = environ.rpartition(key)
+    return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
+
+
+def marked(marks: Collection[str]) -> list[int]:
+    """Every process on this machine that carries one of the marks: for places without a subreaper."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark_of(pid) in marks]
+
+
+def holds_open(pid: int, inodes: Collection[int | None]) -> bool:
+    """Whether standard input, output or error of the process is one of these pipes or terminals."""
+    for number in (0, 1, 2):
+        try:
+            if os.stat("/proc/%d/fd/%d" % (pid, number)).st_ino in inodes:
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def send(pids: Iterable[int], number: int) -> list[int]:
+    """Signal each; returns those that belong to somebody else and cannot be signalled."""
+    refused = []
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            refused.append(pid)
+    return refused
+
+
+def catches_term(pid: int) -> bool:
+    """Whether a handler for TERM is installed there."""
+    fields = stat_fields(pid)
+    return bool(fields) and bool(int(fields[CAUGHT_SIGNALS]) >> (signal.SIGTERM - 1) & 1)
+
+
+class Sweep:
+    """Ends a tree: TERM, after `grace` freeze and KILL until nobody is new; then calls `done(survivors)`.
+
+    TERM goes once to the tree as it is. What comes later may be at work for a handler of TERM and gets the KILL alone;
+    only where no process of the tree has such a handler, it gets TERM too.
+    `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children
+    wake us. Survivors are processes of another user, or stuck in the kernel for longer than LIMIT_SECONDS.
+    """
+
+    def __init__(
+        self, loop: Loop, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+    ) -> None:
+        self.loop, self.members = loop, members
+        self.done: Callable[[list[int]], None] | None = done
+        self.awaited: set[int] = set()  # signalled, not known to be gone yet
+        self.refused: set[int] = set()
+        self.killing = False
+        self.catches = False  # a process of the tree has a handler for TERM
+        self.turns = 0
+        loop.reaped_listeners.add(self._reaped)
+        self.timer = loop.call_later(grace, self._freeze)
+        if grace > 0:
+            try:
+                first = self._reachable()
+                self.catches = any(map(catches_term, first))
+            except OSError:  # it cannot be looked at now: the KILL comes in any case
+                first = []
+            self._ask(first)
+            loop.call_soon(self._look)
+            loop.call_later(REPEAT_SECONDS, self._ask_again)
+
+    def _ask(self, pids: list[int]) -> None:
+        self.refused.update(send(pids, signal.SIGTERM))
+        send(pids, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
+        self.awaited.update(pids)
+
+    def _ask_again(self) -> None:
+        """A TERM between a shell's fork and its child's exec is lost: it is sent again where no handler minds."""
+        if self.done is not None and not self.killing and not self.catches:
+            try:
+                self._ask(self._reachable())
+            except OSError:
+                return
+            self._look()
+
+    def _reachable(self) -> list[int]:
+        # Nobody is believed only the second time: the kernel's list can lack one while others on it end.
+        return [pid for pid in self.members() or self.members() if pid not in self.refused]
+
+    def _reaped(self, pids: list[int]) -> None:
+        self.awaited.difference_update(pids)
+        self._look()
+
+    def _look(self) -> None:
+        """Cheap while anybody awaited still lives; walks the tree only when none does."""
+        if self.done is None:
+            return
+        try:
+            while self.awaited:
+                pid = next(iter(self.awaited))
+                if pid not in self.refused and not is_gone(pid):
+                    return
+                self.awaited.discard(pid)
+            left = self._reachable()
+        except OSError:  # the timer looks again
+            return
+        if not left:
+            self._finish()
+        elif self.killing:
+            self._freeze()
+        elif self.catches:
+            self.awaited.update(left)
+        else:
+            self._ask(left)  # they came after the first look
+
+    def _freeze(self, frozen: frozenset[int] = frozenset()) -> None:
+        """One pass: stop who is new, so that nobody can fork away unseen; when nobody is, kill."""
+        if self.done is None:
+            return
+        self.killing = True
+        self.timer.cancel()
+        try:
+            new = [pid for pid in self._reachable() if pid not in frozen]
+        except OSError:
+            self.timer = self.loop.call_later(SETTLE_SECONDS, lambda: self._freeze(frozen))
+            return
+        if new:
+            self.refused.update(send(new, signal.SIGSTOP))
+            self.timer = self.loop.call_later(0, lambda: self._freeze(frozen.union(new)))
+            return
+        if not frozen:
+            self._finish()
+            return
+        send(frozen, signal.SIGKILL)
+        self.awaited.update(frozen)
+        self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        """No event came for a while: somebody else may have reaped them, or the kernel holds one."""
+        self.turns += 1
+        if self.turns * SETTLE_SECONDS >= LIMIT_SECONDS:
+            self._finish()
+            return
+        self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
+        self._look()
+
+    def _finish(self) -> None:
+        done, self.done = self.done, None
+        assert done is not None, "a sweep ends once"
+        self.loop.reaped_listeners.discard(self._reaped)
+        self.timer.cancel()
+        try:
+            survivors = [pid for pid in self.members() if not is_gone(pid)] if self.refused or self.turns else []
+        except OSError:
+            survivors = []
+        done(survivors)

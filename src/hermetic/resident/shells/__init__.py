@@ -1,0 +1,1 @@
+"""Sessions: the primary shell, its standbys, their state, and moves to a fresh bash."""

@@ -1,0 +1,255 @@
+"""A command in a session's shell, and what its text tells before it runs."""
+
+from __future__ import annotations
+
+import os
+
+from ..life.fast_stdlib import pattern
+from ..processes.job import Drain, Job, advised
+from ..processes.leftovers import job_of
+from ..processes.tree import children
+from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
+from .shell import INLINE_BYTES, in_memory, sealed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..life.resident import Resident
+    from ..processes.job import Ending
+    from ..processes.output_log import OutputLog
+    from .session import Session
+    from .shell import Shell
+
+_EXACT = pattern(rb"\btrap\b|\bexec\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+# The look-behind lets a word be tried once and not from each of its letters.
+_DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
+_OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
+_PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+([\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
+_UNCHANGING = frozenset(
+    b"true false : echo pwd test ls cat head tail wc grep egrep rg find git stat file date sleep ps id whoami uname "
+    b"which sort uniq cut tr diff cmp sed awk python python3 node npm npx make cargo go pytest pip ruff mypy tar gzip "
+    b"mkdir touch cp mv rm ln chmod du df curl wget tree jq basename dirname realpath readlink md5sum sha256sum seq "
+    b"env nproc free hostname uv docker".split()
+)
+
+
+# Nothing in such a text is hidden by quotes or expansions, and its words are as bash sees them.
+_OPEN_TEXT = pattern(rb"[\w\s./:@%+,=~^;&|<>-]*")
+_WORDS = pattern(rb"[^\s;&|<>]+")
+_MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
+
+YIELDED = "state not kept: the command was yielded and goes on as a process"
+READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
+
+
+def needs_exactness(text: bytes) -> bool:
+    """Whether a text may set traps or keep descriptors. A wrong guess shows: a higher number, a trap that runs late."""
+    return len(text) > READABLE_BYTES or _EXACT.search(text) is not None
+
+
+def prepare() -> None:
+    """Take the time that the first look at a text takes."""
+    needs_exactness(b"")
+    Vocabulary().learn(b"")
+    Vocabulary().last_word(b"")
+
+
+class Vocabulary:
+    """The names that commands of one session may have given another meaning."""
+
+    def __init__(self) -> None:
+        self.names: set[bytes] = set()
+        self.open = False  # True: a text was read from elsewhere, any name may mean anything
+
+    def learn(self, text: bytes) -> None:
+        if len(text) > READABLE_BYTES:
+            self.open = True
+            return
+        for groups in _DEFINES.findall(text):
+            self.names.update(filter(None, groups))
+        self.open = self.open or _OPENS_TEXT.search(text) is not None
+
+    def leaves_traps_alone(self, text: bytes) -> bool:
+        """Whether a text can be seen to set no trap and to define no function."""
+        if self.open or len(text) > READABLE_BYTES or _OPEN_TEXT.fullmatch(text) is None:
+            return False
+        words = _WORDS.findall(text)
+        return _MAY_TRAP.isdisjoint(words) and self.names.isdisjoint(words)
+
+    def last_word(self, text: bytes) -> bytes | None:
+        """The last word of a text that is one plain program which cannot change the shell; None for any other text.
+
+        A wrong guess costs one command's state at the next rollback, never the session.
+        """
+        found = _PLAIN.fullmatch(text) if len(text) <= READABLE_BYTES and not self.open else None
+        if found is None or found.group(1) not in _UNCHANGING or found.group(1) in self.names:
+            return None
+        last = found.group(2) or found.group(1)
+        return last[1:-1] if last[:1] in (b"'", b'"') else last
+
+
+class Command(Job):
+    """Runs in a shell of a session; the shell is handed over by the session."""
+
+    kind = "command"
+    shell: Shell | None = None
+    in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+    left_cwd = ""  # where the session stood before it
+    last_word: bytes | None = None  # of a text that is one plain program
+    long_order: Run | None = None
+    traps_fd: int | None = None  # where its shell tells its traps
+    status_before_trap: int | None = None  # while its EXIT trap runs
+
+    def __init__(
+        self,
+        resident: Resident,
+        job_id: str,
+        number: int,
+        session: Session,
+        text: bytes,
+        out: OutputLog,
+        err: OutputLog | None,
+        order: Order,
+    ) -> None:
+        super().__init__(resident, job_id, number, session.name, text, out, err)
+        self.home = session
+        self.order = order
+        self.descriptors: list[int] = []
+
+    @property
+    def is_plain(self) -> bool:
+        """One plain program: it cannot change the shell."""
+        return self.last_word is not None
+
+    @property
+    def is_simple(self) -> bool:
+        """A short text and nothing that goes with it."""
+        order, text = self.order, self.text
+        if len(text) > INLINE_BYTES or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
+            return False
+        return self.is_plain or (b"set" not in text and can_be_followed(text))
+
+    def open(self, verb: bytes, shell: Shell) -> tuple[bytes, ...]:
+        """The fields of the order; called again when a shell died before it read the first one.
+
+        R is a short text alone; Q has all that goes with one; T is for a text that may set traps or keep descriptors.
+        """
+        self.close_descriptors()
+        ends: list[int] = []
+        for log in self.logs():
+            read_end, write_end = self.resident.pipes.take()
+            self.descriptors.append(write_end)
+            self.drains.append(Drain(self.resident.loop, read_end, log))
+            ends.append(write_end)
+        if verb == b"R":
+            if self.last_word is not None:
+                return plain_order(self.number, ends[0], self.text, self.last_word)
+            return short_order(self.number, ends[0], self.text, shell.statuses)
+        source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
+        run = Run(self.resident.orders, shell, self.number, self.text, self.order, (source, ends[0], ends[-1]))
+        self.long_order, self.traps_fd = run, None
+        if verb == b"T" or shell.held_traps:
+            self.traps_fd = self._keep(in_memory(b""))
+        code = run.exact(self.traps_fd) if verb == b"T" and self.traps_fd is not None else run.scoped(self.traps_fd)
+        return self._long_order(code, verb)
+
+    def _long_order(self, code: bytes, verb: bytes) -> tuple[bytes, ...]:
+        return long_order(self.number, self._keep(sealed(self.resident.orders.whole(code))), verb)
+
+    def take_traps(self) -> dict[bytes, bytes] | None:
+        """The traps that its text has left, as its shell told them; None where it was not asked or told none."""
+        if self.traps_fd is None:
+            return None
+        data, self.traps_fd = os.pread(self.traps_fd, os.fstat(self.traps_fd).st_size, 0), None
+        return read_traps(data)
+
+    def run_exit_trap(self, shell: Shell, body: bytes, status: int) -> None:
+        """As bash does at its end; the command ends when that is reported."""
+        assert self.long_order is not None, "a text whose traps are told"
+        self.status_before_trap = status
+        shell.send(*self._long_order(self.long_order.exit_trap(body, status), b"X"))
+
+    def listen_soon(self) -> None:
+        """Most commands end before that: their output is taken in when they report, and nobody has listened."""
+        self.resident.loop.call_before_sleep(self._listen)
+
+    def _listen(self) -> None:
+        for drain in self.drains:
+            drain.listen()
+
+    def _keep(self, fd: int) -> int:
+        self.descriptors.append(fd)
+        return fd
+
+    def close_descriptors(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors = []
+
+    def members(self) -> list[int]:
+        shell = self.shell
+        if shell is None or shell.command is not self or not shell.pid:
+            return self.resident.tree_of(self, self._left_behind(), self.home.protected)
+        return self.resident.tree_of(self, [shell.pid], self._jobs_of_others(shell.pid))
+
+    def _jobs_of_others(self, pid: int) -> set[int]:
+        """What hangs below its shell and was started by an earlier command."""
+        if self.home.is_unmarked:
+            return self.home.protected
+        return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
+
+    def _left_behind(self) -> list[int]:
+        """What it has left running below a shell of the session, where that can be told."""
+        known = self.resident.loop.children
+        jobs = [job for pid in self.home.flock.pids() for job in children(pid) if job not in known]
+        return [job for job in jobs if job_of(self.resident, job) == self.number]
+
+    def _number_of(self, pid: int) -> int | None:
+        return self.resident.marks.number_of(pid, self.resident.number)
+
+    def end(self, grace: float, ending: Ending | None) -> None:
+        if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
+            self.home.withdraw(self)
+            self.forced = ending
+            self.finish(ending or ["cancelled"])
+            return
+        super().end(grace, ending)
+
+    def note_yield(self) -> None:
+        if self.in_lane and YIELDED not in self.notes:
+            self.notes.append(YIELDED)
+
+    def cannot_begin(self, error: OSError) -> None:
+        """The system has refused what it takes to begin."""
+        self.conclude(["lost", "the command could not begin: %s" % advised(error)])
+
+    def conclude(self, ending: Ending) -> None:
+        """Finish, without a shell that would leave it."""
+        self.finish(ending)
+        self.shell_left()
+
+    def shell_left(self) -> None:
+        """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""
+        self.close_descriptors()
+        self.resident.loop.forget_before_sleep(self._listen)
+        for drain in self.drains:
+            drain.read()
+            drain.listen()
+        if self.order.stdin_fd is not None:
+            os.close(self.order.stdin_fd)
+            self.order.stdin_fd = None
+
+
+STALE = "the session changed before the command began"
+
+
+class Order:
+    """What goes with a command's text."""
+
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    stdin_fd: int | None = None
+    known: int | None = None  # the number of changes of its session by which it was judged; None: whatever it is
+
+    def is_stale(self, changes: int) -> bool:
+        """Whether its words may mean something else by now than to whoever sent it."""
+        return self.known is not None and self.known != changes

@@ -1,0 +1,60 @@
+"""The first shell of a session: a bash that reads the profile, within its time."""
+
+from __future__ import annotations
+
+from ..life.fast_stdlib import signal
+from ..processes.tree import children, descendants, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..life.loop import Timer
+    from .session import Session
+    from .shell import Shell
+
+STARTS = 5  # tries in a row that end by KILL, which no profile does by mistake
+
+
+class FirstShell:
+    """Starts the lane. A profile that exits, hangs or replaces the shell costs the profile, not the session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.timer: Timer | None = None  # while the shell has not reported
+        self.killed = 0
+
+    def start(self, login: bool) -> None:
+        session = self.session
+        session.covered = session.has_null_input = False
+        try:
+            session.lane = shell = session.spawn(login)
+        except OSError as error:
+            session.give_up("bash cannot be started here: %s" % error.strerror)
+            return
+        shell.starting = login
+        seconds = session.resident.login_timeout
+        too_late = "did not finish within %g s" % seconds
+        self.timer = session.loop.call_later(seconds, lambda: self.failed(shell, too_late))
+
+    def done(self) -> None:
+        """It has reported, or nothing waits for it any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.killed = 0
+
+    def failed(self, shell: Shell, why: str, killed: bool = False) -> None:
+        session, before = self.session, self.killed
+        try:
+            send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # what the profile waits for
+        except OSError:  # no descriptor to look with
+            pass
+        session.flock.forget(shell)
+        self.done()
+        if killed and before + 1 < STARTS:
+            self.killed = before + 1
+            self.start(shell.starting)
+        elif shell.starting:
+            session.note("the login profile %s: the session was started without it" % why)
+            self.start(login=False)
+        else:
+            session.give_up("bash cannot be started here: it %s" % why)

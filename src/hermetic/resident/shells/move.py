@@ -1,0 +1,90 @@
+"""Moving a session to a fresh bash, with its whole state: out of deep nesting, or back under the resident's eyes."""
+
+from __future__ import annotations
+
+import os
+
+from ..processes.tree import is_reaped
+from .orders import STATE
+from .shell import sealed
+from .state import reload_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .orders import Told
+    from .session import Session
+    from .shell import Shell
+
+
+LIMIT_SECONDS = 10
+
+
+class Move:
+    """One attempt: ask the lane for its state, start a bash that takes it in, put that in the lane's place.
+
+    The session goes on meanwhile. A command that comes in between makes the attempt void, unless the session holds its
+    commands back until it is over (`must`).
+    """
+
+    def __init__(self, session: Session, lane: Shell, must: bool) -> None:
+        self.session, self.lane, self.must = session, lane, must
+        self.handed = session.handed
+        self.state_fd: int | None = None
+        self.shell: Shell | None = None
+        self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
+        try:
+            session.flock.ask(lane, STATE, self._state_told)
+        except OSError:  # no descriptors
+            session.loop.call_soon(self._fail)
+
+    def _too_late(self) -> None:
+        """The state holds something that keeps a fresh bash busy: the session stays where it is."""
+        self._fail()
+
+    def _fail(self) -> None:
+        """Without a subreaper the lane's death is seen here alone."""
+        self.abandon()
+        if self.must and is_reaped(self.lane.pid or 0):
+            self.session.flock.forget(self.lane, kill=False)
+        self.session.move_over(None)
+
+    def is_void(self) -> bool:
+        session = self.session
+        return session.closed or session.lane is not self.lane or session.handed != self.handed
+
+    def _state_told(self, told: Told | None) -> None:
+        if told is None or self.session.move is not self:
+            return  # the lane died, or it took too long: the session has dropped this attempt
+        if self.is_void():
+            self.abandon()
+            self.session.move_over(None)
+            return
+        try:
+            # Of this shell, whatever became of it meanwhile: one that is gone has no directory.
+            text = reload_text(told, os.readlink("/proc/%d/cwd" % (self.lane.pid or 0)))
+            if text is None:
+                self._fail()
+                return
+            self.state_fd = sealed(text)
+            self.shell = self.session.spawn(False, self.state_fd)
+            self.shell.held_traps, self.shell.statuses = self.lane.held_traps, self.lane.statuses
+        except OSError:  # no descriptors, no process, no directory
+            self._fail()
+
+    def arrived(self) -> None:
+        """The fresh bash has taken the state in."""
+        shell = None if self.is_void() else self.shell
+        if shell is not None:
+            self.shell = None
+        self.abandon()
+        self.session.move_over(shell)
+
+    def abandon(self) -> None:
+        """Give back what the attempt holds."""
+        self.timer.cancel()
+        if self.shell is not None:
+            self.session.flock.forget(self.shell)
+            self.shell = None
+        if self.state_fd is not None:
+            os.close(self.state_fd)
+            self.state_fd = None

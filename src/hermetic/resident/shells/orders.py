@@ -1,0 +1,396 @@
+"""What a session's shell evaluates: the text of its turns, and of each order.
+
+A shell reads an order, evaluates it, reports, and reads the next one. There is no loop and no function of ours around a
+command's text, so `break`, `return`, `local` and `declare` mean what they mean in a script: a *turn* is one line, and a
+program is many such lines. A turn without an order does nothing: a shell that cannot read any more runs out of lines.
+
+All that a shell keeps of ours is one array, `__h`:
+0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
+5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
+13 the shell's name in reports, 14 its channel, 15 the code of plain orders.
+
+Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
+can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
+must not reach what is read back: the answer of a shell is written by a subshell in POSIX mode, where no function can
+stand in for `trap`, `unset`, `exec` and `export`, after its traps and traces have been switched off. An expansion that
+assigns (`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..life.fast_stdlib import pattern
+from .shell import sealed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .command import Order
+    from .shell import Shell
+
+LINES = 24
+OUTER_LINES = 8
+INNER_LINES = 1024
+STATUSES = 64  # of a pipeline, that are kept for the next command
+# Set while a command's text runs, and only then: they would see our own commands.
+HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
+_TELLING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that tell
+_LAST_TRAP = b"trap -- ':' EXIT\n"
+_END_OF_TELLING = b"\0."
+_NAMES = b" ".join(HELD_TRAPS)
+# Behind a command's text. Where that may have set either, a trace of it and what a DEBUG trap prints are not seen.
+_SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
+_SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
+_TURN = b'\\builtin eval "${__h[__h]-}"\n'
+# In a subshell. An assignment in front of a special builtin switches POSIX mode on before the name is looked up.
+_ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&\\unset -f builtin&&" % _NAMES
+_OPEN_END = pattern(rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$")
+_DISABLED = pattern(rb"(?:enable -n \S+\n)*")
+_TRAP = pattern(rb"trap -- (-|(?:'[^']*'|\\')+) (?:SIG)?([A-Z0-9+-]+)\n")
+
+
+def quote(data: bytes) -> bytes:
+    return b"'" + data.replace(b"'", b"'\\''") + b"'"
+
+
+def is_unclosed(text: bytes) -> bool:
+    """Whether a text may end inside of `$(`. bash 5.2 then writes in front of its line buffer, and aborts later."""
+    return text.count(b"(") > text.count(b")")
+
+
+def can_be_followed(text: bytes) -> bool:
+    """Whether a line behind a text is a line of its own: not part of a here-document, not the rest of a command."""
+    is_closed = not is_unclosed(text) and text.count(b"case") <= text.count(b"esac")
+    return is_closed and b"<<" not in text and _OPEN_END.search(text) is None
+
+
+def read_traps(data: bytes) -> dict[bytes, bytes] | None:
+    """Signal → text, from what `trap -p` prints; None where anything else is in it."""
+    found, rest = _take_traps(data)
+    return None if rest else found
+
+
+def read_told_traps(data: bytes) -> dict[bytes, bytes] | None:
+    """The same of a fork, which ends its list with one that it has set itself: else it could not tell."""
+    return read_traps(data[: -len(_LAST_TRAP)]) if data.endswith(_LAST_TRAP) else None
+
+
+class Told:
+    """What a shell told of itself. Raises ValueError where it could not."""
+
+    def __init__(self, data: bytes) -> None:
+        first, _, rest = data.partition(b"\0")
+        self.traps, disabled = _take_traps(first)
+        if not (_DISABLED.fullmatch(disabled) and rest.endswith(_END_OF_TELLING)):
+            raise ValueError("not what bash prints")
+        self.disabled = disabled.splitlines()
+        self.text = rest[: -len(_END_OF_TELLING)]
+
+
+def _take_traps(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """Those at the beginning, and what is behind them."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    while (line := _TRAP.match(data, at)) is not None:
+        word, name = line.group(1), line.group(2)
+        if word != b"-":
+            found[name] = b"".join(b"'" if part == b"\\'" else part[1:-1] for part in _parts(word))
+        at = line.end()
+    return found, data[at:]
+
+
+def _parts(word: bytes) -> list[bytes]:
+    parts, at = [], 0
+    while at < len(word):
+        end = at + 2 if word[at : at + 1] == b"\\" else word.index(b"'", at + 1) + 1
+        parts.append(word[at:end])
+        at = end
+    return parts
+
+
+def pipestatus_expression(statuses: list[int]) -> bytes:
+    """Arithmetic that sets PIPESTATUS: it is expanded last, since every command of ours would set it."""
+    if statuses in ([], [0]):
+        return b"0"
+    return b",".join(b"PIPESTATUS[%d]=%d" % pair for pair in enumerate(statuses))
+
+
+def short_order(number: int, output: int, text: bytes, statuses: list[int]) -> tuple[bytes, ...]:
+    """A short text to run."""
+    return b"9", b"%d" % number, b"%d" % output, text, pipestatus_expression(statuses), b""
+
+
+def plain_order(number: int, output: int, text: bytes, last_word: bytes) -> tuple[bytes, ...]:
+    """One plain program to run: its PIPESTATUS is its status, and `$_` after it is known."""
+    return b"15", b"%d" % number, b"%d" % output, text, last_word, b""
+
+
+def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
+    """An order in a file in memory, which stays open until it is reported; the verb is for tests."""
+    return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
+
+
+class Report:
+    """What a shell says when it has come to its next turn."""
+
+    def __init__(self, name: bytes, pid: int, number: int, flags: bytes, status: int, statuses: list[int]) -> None:
+        self.name, self.pid, self.number = name, pid, number
+        self.flags, self.status, self.statuses = flags, status, statuses
+
+
+def read_report(record: bytes) -> Report | None:
+    """Anything can be written where shells report: None for what is no report."""
+    fields = record.split(b" ")
+    if len(fields) < 5 or not (fields[3].isalpha() and all(map(bytes.isdigit, fields[:3] + fields[4:]))):
+        return None
+    status, *statuses = (int(word) & 255 for word in fields[4:])
+    return Report(fields[0], int(fields[1]), int(fields[2]), fields[3], status, statuses[:STATUSES])
+
+
+class Orders:
+    """The texts of one resident: where it finds descriptors, who it is."""
+
+    def __init__(self, path: str, events: int, resident_id: str, mark_base: int) -> None:
+        self.path, self.events, self.id = b"", events, resident_id.encode()
+        self.mark_base = mark_base
+        self.inner_fd = sealed(_TURN * INNER_LINES)
+        self.program_fd = os.dup(self.inner_fd)  # its number is part of its text
+        self.move(path)
+
+    def move(self, path: str) -> None:
+        """Shells find our descriptors there from now on, the lines of their program among them."""
+        self.path = os.fsencode(path)
+        program = sealed(self._program(self.inner_fd))
+        os.dup2(program, self.program_fd, inheritable=False)
+        os.close(program)
+
+    def _program(self, inner: int) -> bytes:
+        """Lines, then lines that read lines: some ten thousand turns, after which it begins anew inside of itself."""
+        again = (
+            b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
+            b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
+        )
+        # Selectors are 3, 8, 9 and 15. A shell without an order, or with an empty one, ends and does not spin.
+        return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
+
+    def _codes(self) -> tuple[bytes, bytes, bytes]:
+        """Elements 8, 9 and 15 of every shell's array."""
+        long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
+        # Marks what the text starts; its last argument is what `$_` was.
+        mark = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
+        short = mark + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
+            quote(b"\n" + _SAVE),
+            self.path,
+        )
+        plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
+        plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
+        return long, short + self._end, plain + self._end
+
+    @property
+    def _end(self) -> bytes:
+        """Report, and read the next order. With the resident gone, opening the channel would sleep for ever."""
+        return (
+            b'\\builtin printf \'\\0%%s %%s %%s %%s %%.250s\\0\' "${__h[13]}" "$BASHPID" "${__h[1]:?}" "$-" '
+            b'"${__h[5]:-$?}" >|%s%d&&'
+            b"\\builtin mapfile -t -d '' -n 6 -O 0 __h <\"${__h[14]}\"\n"
+        ) % (self.path, self.events)
+
+    def whole(self, code: bytes) -> bytes:
+        """A long order: a turn has read it, the next one evaluates it.
+
+        A name of ours that was made read-only ends the shell when it is to be copied, before a command meets it.
+        """
+        begin = b"__h= __h[5]=1 LINENO=1 HERMETIC_COMMAND=%s.${__h[1]} __h[5]=\n" % self.id
+        return b"%s((!__h[5]))||\\builtin exit\n%s\n%s" % (begin, code, self._end)
+
+    def _turns(self) -> bytes:
+        """The first report of a shell, and all its turns. Without an order it kills itself: no command has exited."""
+        program = (
+            b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d;\\builtin eval %s\"${__h[3]}\";\\builtin kill -9 $BASHPID"
+        )
+        return program % (
+            self.path,
+            self.program_fd,
+            quote(self._end),
+        )
+
+    @staticmethod
+    def _place(shell: Shell) -> bytes:
+        return b"__h[13]=%d __h[14]=%s" % (shell.age, quote(os.fsencode(shell.path)))
+
+    # -- starting
+    def start(self, shell: Shell, state_fd: int | None) -> bytes:
+        """Of a fresh bash: take a state in, or the profile's as it is."""
+        state = b"\\builtin set +eu;\\builtin shopt -s expand_aliases"
+        if state_fd is not None:
+            state = b"\\builtin source %s%d" % (self.path, state_fd)
+        return b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s" % (
+            self.id,
+            state,
+            b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s);%s;%s'
+            % (*map(quote, self._codes()), self._place(shell), self._turns()),
+        )
+
+    def fork(self, copy: Shell, flags: bytes, has_traps: bool, fd: int) -> bytes:
+        """A copy: forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its
+        own, where a `kill 0` that ends the other shell does not reach it. Then the traps it would have to set.
+
+        A function named `builtin` could forge all that is read back later: what is told then is not a list of traps.
+        """
+        monitor = b"" if b"m" in flags else b"\\builtin set +m;"
+        tell = b"\\builtin :"
+        if has_traps:
+            tell = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
+                self.path,
+                fd,
+                self.path,
+                fd,
+                self.spoil_forgery(fd),
+            )
+        first = b"__h= __h[1]=0 __h[5]=0 %s;%s" % (self._place(copy), self._turns())
+        return b"( \\builtin set -m;( %s%s )&%s )" % (monitor, first, tell)
+
+    def spoil_forgery(self, fd: int) -> bytes:
+        """In a subshell in POSIX mode: where there is a function named `builtin`, what was told is no list of traps."""
+        return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
+
+    def tell(self, fd: int, *words: bytes) -> bytes:
+        return tell(b"%s%d" % (self.path, fd), *words)
+
+
+def tell(target: bytes, *words: bytes) -> bytes:
+    """A subshell that writes its traps, the builtins it does without, what these commands print, and a dot."""
+    told = b";".join([*words, b"\\builtin printf '\\0.'"])
+    return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
+        _ALONE % target,
+        target,
+        b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _TELLING,
+        told,
+    )
+
+
+DEFINITIONS = tuple(
+    b"\\builtin %s;\\builtin printf '\\0'" % name for name in (b"declare -p", b"declare -f", b"alias -p")
+)
+EXPORTS = (b"\\builtin export -p",)
+LIMITS = b"cdfnstuv"
+STATE = (
+    *DEFINITIONS,
+    b"\\builtin declare -F;\\builtin printf '\\0'",
+    b"\\builtin umask;\\builtin printf '\\0'",
+    *(b"\\builtin ulimit -S -%c;\\builtin ulimit -H -%c" % (letter, letter) for letter in LIMITS),
+    b'\\builtin printf \'\\0\';\\builtin printf \'%s\\0\' "${DIRSTACK[@]:1}" "";\\builtin printf \'%s\\0\' "$#" "$@"',
+    b"\\builtin complete -p;\\builtin printf '\\0'",
+    b'\\builtin printf \'%s\\0\' "${__h[3]}" "${__h[4]}";\\builtin shopt',
+)
+
+
+class Run:
+    """The text of a long order to run a command's text."""
+
+    def __init__(
+        self, orders: Orders, shell: Shell, number: int, text: bytes, order: Order, streams: tuple[int, int, int]
+    ) -> None:
+        self.orders, self.shell, self.number, self.order = orders, shell, number, order
+        self.text = text
+        path = orders.path
+        self.redirections = b"<%s%d >|%s%d 2>|%s%d" % (path, streams[0], path, streams[1], path, streams[2])
+
+    def scoped(self, traps_fd: int | None) -> bytes:
+        """Redirected for its own time: bash puts the shell's streams aside, at 10 to 12."""
+        said = [*self._before(), self._evaluate(self.redirections), b"__h[5]=${__h[5]:-$?}"]
+        return b";".join([*said, *([self._take_traps(traps_fd)] if traps_fd is not None else []), *self._after()])
+
+    def exact(self, traps_fd: int) -> bytes:
+        """As `bash -c` would: no descriptors are put aside, output of an EXIT trap is seen, and its traps are told.
+
+        All on one line: under `set -v` it is shown when it is read.
+        """
+        return b";".join(
+            [
+                b"\\builtin set +x",
+                *self._before(),
+                b"\\command exec %s" % self.redirections,
+                self._evaluate(b""),
+                b"{ __h[5]=${__h[5]:-$?} __h[10]=${-//[!x]/};%s;\\builtin set +x; } >/dev/null 2>&1"
+                % self._take_traps(traps_fd),
+                b"\\command exec </dev/null >/dev/null 2>&1",
+                b'\\builtin set "${__h[10]:+-}${__h[10]:-+}x"',
+                *self._after(),
+            ]
+        )
+
+    def _take_traps(self, fd: int) -> bytes:
+        """Tell all traps and unset those that our own commands would set off."""
+        tell = b"\\builtin trap -p >|%s%d;\\builtin trap - %s" % (self.orders.path, fd, _NAMES)
+        return b"%s;( POSIXLY_CORRECT=1 %s )" % (tell, self.orders.spoil_forgery(fd))
+
+    def exit_trap(self, body: bytes, status: int) -> bytes:
+        """A command's EXIT trap, once its text has ended."""
+        return b";".join(
+            [
+                b"\\command exec %s" % self.redirections,
+                b"( \\builtin exit %d )" % status,
+                b'\\builtin eval "${__h[13]:LINENO=1,0:0}"%s' % quote(body),
+                b"{ \\builtin set +x; } 2>/dev/null",
+                b"\\command exec </dev/null >/dev/null 2>&1",
+            ]
+        )
+
+    def _before(self) -> list[bytes]:
+        shell, order = self.shell, self.order
+        said = []
+        if not shell.has_run and shell.depth:
+            # A subshell drops its traps and, in the background, ignores INT and QUIT.
+            said.append(b"\\builtin trap - INT QUIT")
+            said += [b"\\builtin trap -- %s %s" % (quote(body), name) for name, body in shell.unset_traps.items()]
+        if self.orders.mark_base:
+            said.append(b"\\builtin ulimit -S -q %d||\\builtin :" % (self.orders.mark_base - self.number % 400000))
+        said.append(b"__h[3]=" + quote(self.text))
+        if order.cwd:
+            said.append(
+                b"__h[11]=$PWD __h[12]=${OLDPWD-};\\builtin cd -- %s||__h[3]=%s"
+                % (
+                    quote(os.fsencode(order.cwd)),
+                    quote(b'\\builtin printf "hermetic: cannot enter the directory\\n" >&2; ( \\builtin exit 126 )'),
+                )
+            )
+        return said + [self._trap(name) for name in (b"RETURN", b"CHLD", b"EXIT") if name in shell.held_traps]
+
+    def _trap(self, name: bytes) -> bytes:
+        return b"\\builtin trap -- %s %s" % (quote(self.shell.held_traps[name]), name)
+
+    def _evaluate(self, redirections: bytes) -> bytes:
+        """Traps that would see `eval` itself are set inside of it, in a line before the text's first."""
+        shell, text = self.shell, self.text
+        first = [b"\\builtin set -x"] if b"x" in shell.flags and not redirections else []
+        first += [self._trap(name) for name in (b"ERR", b"DEBUG") if name in shell.held_traps]
+        restore = b'\\builtin : "${__h[6]}"'
+        prefix, line, statuses = b"", 1, pipestatus_expression(shell.statuses)
+        if first:
+            prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
+        is_shown = b"v" in shell.flags  # as it is read
+        save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
+        return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (
+            restore,
+            assignments(self.order.env) + b" " if self.order.env else b"",
+            b"command " if self.order.env else b"",
+            prefix,
+            line,
+            statuses,
+            save,
+            redirections,
+        )
+
+    def _after(self) -> list[bytes]:
+        if not self.order.cwd:
+            return []
+        return [b'\\builtin cd -- "${__h[11]}"||\\builtin :;OLDPWD=${__h[12]}']
+
+
+def assignments(env: dict[str, str]) -> bytes:
+    """`A='…' B='…'` in front of `builtin command eval`: they hold for all of that text and its children get them.
+
+    In front of `builtin eval` they would hold for the first command of the text alone.
+    """
+    return b" ".join(os.fsencode(name) + b"=" + quote(os.fsencode(value)) for name, value in env.items())

@@ -1,0 +1,203 @@
+"""The shells of one session: which live, which are copies that can be relied on, which have still to report."""
+
+from __future__ import annotations
+
+import os
+
+from ..life.loop import Waiters
+from ..processes.tree import is_gone
+from . import traps
+from .orders import Told, long_order, quote, read_told_traps, short_order
+from .shell import Shell, in_memory, sealed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.loop import Timer
+    from ..life.resident import Resident
+    from .session import Session
+
+COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
+PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
+
+
+class ShellPool:
+    def __init__(self, resident: Resident, session: Session) -> None:
+        self.resident, self.session = resident, session
+        self.shells: dict[bytes, Shell] = {}  # name in reports: shell
+        self.copies: list[Shell] = []  # proven, oldest first
+        self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
+        self.when_reported = Waiters(resident.loop)  # called once no shell is being forked any more
+        self.proof_timer: Timer | None = None
+
+    def new(self, depth: int) -> Shell:
+        """A shell that is to come, and its channel. Raises OSError."""
+        age = self.resident.next_number()
+        name = "%s-%d" % (self.resident.id, age)
+        try:
+            shell = Shell(self.resident.channel_directory, name, age, depth)
+        except FileNotFoundError:
+            self.resident.regain_directory()
+            shell = Shell(self.resident.channel_directory, name, age, depth)
+        self.shells[shell.name] = shell
+        self.resident.channels[shell.name] = self.session, shell
+        return shell
+
+    def forget(self, shell: Shell, kill: bool = True) -> None:
+        """Drop a shell: from then on it is nothing to the session, also not its lane."""
+        if self.session.lane is shell:
+            self.session.lane = None
+        self.shells.pop(shell.name, None)
+        self.resident.channels.pop(shell.name, None)
+        for group in (self.ordered, self.copies):
+            if shell in group:
+                group.remove(shell)
+        if kill and shell.pid is not None:
+            self.resident.loop.on_exit(shell.pid, lambda status: None)
+        shell.drop(kill)
+        answers, shell.answers = shell.answers, {}
+        for answer in answers.values():
+            answer(False)
+        self.tell_reported()
+
+    def keep_name(self, shell: Shell) -> None:
+        """Before an order: a shell whose channel has no name any more would not come back from it."""
+        if not os.path.lexists(shell.path):
+            self.resident.look_after_directory()
+
+    def move_channels(self, directory: str) -> None:
+        """Give the channels names in another directory. Raises OSError.
+
+        A shell that waits for an order is told. One that runs a command ends after that: a copy takes its place.
+        """
+        for shell in list(self.shells.values()):
+            if shell.pid is None:  # it is still to come, and would look for the old name
+                self.forget(shell)
+                self.session.parallel.died(shell, 9)
+                self.session.covered = False
+                self.resident.loop.call_soon(self.session.advance)
+                continue
+            shell.move(directory, self.resident.descriptors_path)
+            if shell.command is None and not shell.answers:
+                place = b"__h[14]=" + quote(os.fsencode(shell.path))
+                shell.send(*short_order(0, self.resident.null, place, []))
+
+    def pids(self) -> list[int]:
+        return [shell.pid for shell in self.shells.values() if shell.pid is not None]
+
+    def has_unreported(self) -> bool:
+        """Whether a shell is being forked: it, and what forks it, look like processes of a command."""
+        return any(shell.pid is None or shell.answers for shell in self.shells.values())
+
+    def tell_reported(self) -> None:
+        if not self.has_unreported():
+            self.when_reported.tell()
+
+    def fork(self, source: Shell) -> Shell:
+        """Order a copy of a shell; it counts once it has itself reported."""
+        copy = self.new(source.depth + 2)
+        copy.flags, copy.statuses = source.flags, source.statuses
+        copy.held_traps, copy.unset_traps = source.held_traps, source.unset_traps
+
+        if source.known_traps is not None:
+            copy.unset_traps = copy.known_traps = source.known_traps
+        changes = source.changes
+
+        def forked(data: bytes | None) -> None:
+            if data is not None and has_traps:
+                traps.told(self.session, source, copy, read_told_traps(data))
+                if source.changes == changes and not source.is_distrusted:
+                    source.known_traps = copy.known_traps = copy.unset_traps
+
+        # Those of a copy that has run nothing are still to be set there, and known.
+        has_traps = (source.has_run or not source.depth) and source.known_traps is None
+        try:
+            self.order(source, b"F", lambda fd: self.resident.orders.fork(copy, source.flags, has_traps, fd), forked)
+        except OSError:
+            self.forget(copy)
+            raise
+        return copy
+
+    def take_newest(self) -> Shell | None:
+        """The newest proven copy that lives, which is no copy from then on."""
+        while self.copies:
+            copy = self.copies.pop()
+            if copy.pid is not None and self._lives(copy.pid):
+                return copy
+            self.forget(copy, kill=False)
+        return None
+
+    @staticmethod
+    def _lives(pid: int) -> bool:
+        try:
+            return not is_gone(pid)
+        except OSError:  # no descriptor to look with
+            return True
+
+    def ask(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[Told | None], None]) -> None:
+        """Call `answer` with what the shell tells, or with None when it dies first; one that cannot tell dies."""
+
+        def told(data: bytes | None) -> None:
+            if data is None:
+                answer(None)
+                return
+            try:
+                found: Told | None = Told(data)
+            except ValueError:
+                traps.distrust(self.session, shell)
+                found = None
+            answer(found)
+
+        self.order(shell, b"S", lambda fd: self.resident.orders.tell(fd, *words), told)
+
+    def order(
+        self, shell: Shell, verb: bytes, code: Callable[[int], bytes], answer: Callable[[bytes | None], None]
+    ) -> None:
+        """Send a long order that writes into a descriptor; `answer(what it wrote)`, None when the shell dies first."""
+        number = self.resident.next_number()
+        opened: list[int] = []
+
+        def told(alive: bool) -> None:
+            if not alive:
+                self.resident.held.add(opened)
+                answer(None)
+                return
+            data = os.pread(opened[0], os.fstat(opened[0]).st_size, 0)
+            for fd in opened:
+                os.close(fd)
+            answer(data)
+
+        try:
+            opened.append(in_memory(b""))
+            opened.append(sealed(self.resident.orders.whole(code(opened[0]))))
+            shell.send(*long_order(number, opened[1], verb))
+        except OSError:
+            for fd in opened:
+                os.close(fd)
+            raise
+        shell.answers[number] = told
+
+    def prove(self, copy: Shell) -> None:
+        """A copy has reported: it can be relied on. The oldest beyond COPIES go."""
+        self.ordered.remove(copy)
+        if not self.ordered and self.proof_timer is not None:
+            self.proof_timer.cancel()
+            self.proof_timer = None
+        self.copies.append(copy)
+        self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
+        while len(self.copies) > COPIES:
+            self.forget(self.copies[0])
+
+    def await_proof(self, over: Callable[[bool], None]) -> None:
+        """Give copies that were forked a moment to report; who does not is not counted on. `over(missing)` then."""
+        if self.proof_timer is None and self.ordered:
+            awaited = self.ordered[:]
+            self.proof_timer = self.resident.loop.call_later(PROOF_SECONDS, lambda: self._proof_over(awaited, over))
+
+    def _proof_over(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
+        self.proof_timer = None
+        missing = [shell for shell in awaited if shell in self.ordered]
+        for shell in missing:
+            self.forget(shell)
+        over(bool(missing))

@@ -1,0 +1,146 @@
+"""One bash that sits idle on its own channel.
+
+Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. An order is
+a short text to run, or the descriptor of a long one: to run a command with all that goes with it, to fork a copy that
+listens on another channel, or to tell its state. `orders` holds these texts.
+Nothing is inherited: channels, output and input are opened by path for as long as they are needed, so there is no
+control descriptor that a command could close, reuse or leak.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from ..life.fast_stdlib import deque, signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .command import Command
+
+FIONREAD = 0x541B
+F_ADD_SEALS, ALL_SEALS = 1033, 15  # against further seals, shrinking, growing and writing
+HELD_DESCRIPTORS = 64
+INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a pipe byte by byte
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor of a file without a name; each opening by path starts at byte 0."""
+    fd = os.memfd_create("hermetic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def sealed(data: bytes) -> int:
+    """The same for text that a shell evaluates: no process can change it, not even through /proc."""
+    fd = in_memory(data)
+    try:
+        fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)
+    except OSError:  # a kernel without seals
+        pass
+    return fd
+
+
+class HeldDescriptors:
+    """Descriptors of orders whose shell died before it answered.
+
+    A subshell of that shell may outlive it and open them by number a moment later. So the numbers stay taken, or it
+    would truncate the file that has got the number since: the text of another order, or another command's output.
+    """
+
+    def __init__(self) -> None:
+        self.fds: deque[int] = deque()
+
+    def add(self, fds: list[int]) -> None:
+        self.fds.extend(fds)
+        while len(self.fds) > HELD_DESCRIPTORS:
+            os.close(self.fds.popleft())
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+class Shell:
+    """One bash, idle or busy, and its channel.
+
+    The channel's name is never used twice, so that a copy that is forked late finds no file.
+    """
+
+    def __init__(self, directory: str, file: str, age: int, depth: int) -> None:
+        self.file, self.age = file, age
+        self.path = path = "%s/%s" % (directory, file)
+        self.name = b"%d" % age  # in its reports
+        self.depth = depth  # how many forks lie between this shell and a bash that was started
+        self.starting = False  # a first bash that still reads its profile
+        self.has_run = False  # a command, the first of which may have to put traps back
+        self.flags = b""  # its `$-`
+        self.statuses: list[int] = []  # PIPESTATUS after its last command
+        self.held_traps: dict[bytes, bytes] = {}  # set while a command's text runs
+        self.unset_traps: dict[bytes, bytes] = {}  # of a copy that has run nothing yet, which will set them first
+        self.known_traps: dict[bytes, bytes] | None = None  # as last told, while no text can have changed them
+        self.changes = 0  # texts that may have changed its traps
+        self.is_distrusted = False  # it ends with the command that it runs
+        self.last_order_bytes = 0
+        os.mkfifo(path, 0o600)
+        try:
+            self.fd: int | None = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            os.unlink(path)
+            raise
+        self.pid: int | None = None
+        self.command: Command | None = None
+        self.answers: dict[int, Callable[[bool], None]] = {}  # number of an order that is no command: callback(alive)
+
+    def __repr__(self) -> str:
+        return "<Shell %s: pid %s, %s>" % (self.path, self.pid, "busy" if self.command else "idle")
+
+    def send(self, *fields: bytes) -> None:
+        """An order, as `short_order` or `long_order` makes it."""
+        assert self.fd is not None, "the shell was dropped"
+        self.last_order_bytes = os.write(self.fd, b"\0".join(fields) + b"\0")
+
+    def unread_bytes(self) -> int:
+        """Orders that were never begun: a shell reads an order whole before it acts on it."""
+        assert self.fd is not None, "the shell was dropped"
+        count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
+        return count
+
+    def restore(self, descriptors_path: str) -> None:
+        """Give its channel a name again, once a cleaner has removed it. Raises OSError."""
+        if self.fd is not None and not os.path.lexists(self.path):
+            os.symlink("%s%d" % (descriptors_path, self.fd), self.path)
+
+    def move(self, directory: str, descriptors_path: str) -> None:
+        """Give its channel a name in another directory. Raises OSError."""
+        self.path = "%s/%s" % (directory, self.file)
+        self.restore(descriptors_path)
+
+    @property
+    def is_traced(self) -> bool:
+        return b"x" in self.flags or b"v" in self.flags
+
+    def may_have_changed_traps(self) -> None:
+        self.known_traps = None
+        self.changes += 1
+
+    def drop(self, kill: bool = True) -> None:
+        if self.fd is None:
+            return
+        if kill and self.pid is not None:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.close(self.fd)
+        self.fd = None
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass

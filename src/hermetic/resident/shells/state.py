@@ -1,0 +1,113 @@
+"""A session's whole state as text that a fresh bash can take in."""
+
+from __future__ import annotations
+
+import os
+
+from ..life.fast_stdlib import pattern
+from ..processes.tree import children
+from .orders import LIMITS, Told, quote
+from .proc_state import is_closed_on_exec
+
+# Read-only, or set by bash itself: assigning them fails or means nothing in another process.
+_NOT_CARRIED = frozenset(
+    b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
+    b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO "
+    b"BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HERMETIC_COMMAND HISTCMD "
+    b"HOSTTYPE LINENO MACHTYPE OSTYPE PIPESTATUS PPID PWD RANDOM SHELLOPTS SHLVL SRANDOM UID _".split()
+)
+_DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
+_ARRAY = rb"\((?:[^\"'()\\$]+|\\.|" + _DOUBLE + b"|" + _ANSI + rb"|\$)*\)"
+_DECLARATION = pattern(
+    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"))?\n", True
+)
+
+
+_ALIAS = pattern(rb"(?:alias (?:-- )?[^\s=]+=(?:'[^']*'|\\')*\n)*", True)
+_FUNCTION_NAMES = pattern(rb"(?:declare -f[a-z]* \S+\n)*")
+_UMASK = pattern(rb"[0-7]{3,4}\n")
+_LIMIT = pattern(rb"unlimited|[0-9]+")
+_OPTION = pattern(rb"([a-z0-9_]+)[ \t]+(?:on|off)")
+
+
+class ToldState:
+    """A state, from what the words of `STATE` print. Raises ValueError where it is not what bash prints."""
+
+    def __init__(self, data: bytes, disabled: list[bytes]) -> None:
+        sections = data.split(b"\0")
+        self.variables, self.functions, self.aliases, names, umask, limits = sections[:6]
+        directories = sections[6 : sections.index(b"", 6)]
+        rest = sections[6 + len(directories) + 1 :]
+        count = int(rest[0])
+        arguments, (completions, options, shopts, shopt) = rest[1 : count + 1], rest[count + 1 :]
+        if not (_ALIAS.fullmatch(self.aliases) and _FUNCTION_NAMES.fullmatch(names) and _UMASK.fullmatch(umask)):
+            raise ValueError("not what bash prints")
+        self.names, declarations = kept_declarations(self.variables)
+        lines = [*names.splitlines(), b"umask " + umask.strip(), *disabled]
+        lines += [b"pushd -n " + quote(path) for path in reversed(directories)]
+        lines += [b"set -- " + b" ".join(map(quote, arguments))]
+        lines += _limits(limits.split()) + _shell_options(shopt, shopts.split(b":"))
+        lines += [b"set -o " + name for name in options.split(b":") if name not in _OF_STARTING]
+        # Functions may have names of builtins, and come after all that has to do without `builtin`.
+        self.text = declarations + self.aliases + completions + self.functions
+        self.text += b"".join(b"builtin %s\n" % line for line in lines)
+
+
+def reload_text(told: Told, cwd: str) -> bytes | None:
+    """What to source in a fresh bash; None where a state is not what bash prints."""
+    try:
+        return quote_cd(cwd) + b"\n" + ToldState(told.text, told.disabled).text + trap_lines(told.traps)
+    except (ValueError, IndexError):
+        return None
+
+
+def trap_lines(traps: dict[bytes, bytes]) -> bytes:
+    return b"".join(b"builtin trap -- %s %s\n" % (quote(body), name) for name, body in traps.items())
+
+
+# Of a shell by how it was started.
+_OF_STARTING = frozenset(b"interactive-comments hashall braceexpand".split())
+
+
+def _limits(values: list[bytes]) -> list[bytes]:
+    if len(values) != 2 * len(LIMITS) or not all(map(_LIMIT.fullmatch, values)):
+        raise ValueError("not limits")
+    names = [b"ulimit -%c -%c " % (kind, letter) for letter in LIMITS for kind in b"SH"]
+    return [name + values[at] for at, name in enumerate(names)]
+
+
+def _shell_options(listed: bytes, switched_on: list[bytes]) -> list[bytes]:
+    """`shopt` lists every name; what was on before a shell told its state is in BASHOPTS."""
+    found = [_OPTION.fullmatch(line) for line in listed.splitlines()]
+    if not all(found):
+        raise ValueError("not options")
+    names = [line.group(1) for line in found if line is not None and not line.group(1).endswith(b"_shell")]
+    return [b"shopt -%s %s" % (b"s" if name in switched_on else b"u", name) for name in names]
+
+
+def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
+    """The names and the text of what can be declared again, from what `declare -p` prints; ValueError for all else."""
+    kept = []
+    at = 0
+    while at < len(variables):
+        found = _DECLARATION.match(variables, at)
+        if found is None:
+            raise ValueError("not what declare prints")
+        at = found.end()
+        if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h"):
+            kept.append(found)
+    return {found.group(2) for found in kept}, b"".join(found.group(0) for found in kept)
+
+
+def can_be_carried(pid: int) -> bool:
+    """Jobs and descriptors of the user's cannot be. bash's own, besides 0 to 2, are closed on exec."""
+    try:
+        descriptors = [fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd > 2]
+        return not children(pid) and all(is_closed_on_exec(pid, fd) for fd in descriptors)
+    except OSError:
+        return False
+
+
+def quote_cd(path: str) -> bytes:
+    return b"\\builtin cd -- " + quote(os.fsencode(path))

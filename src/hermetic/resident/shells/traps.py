@@ -1,0 +1,61 @@
+"""Traps of a session's shells: who holds them, and what is believed of what a shell tells."""
+
+from __future__ import annotations
+
+from ..life.fast_stdlib import signal
+from ..processes.tree import send
+from .orders import HELD_TRAPS, short_order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .command import Command
+    from .orders import Report
+    from .session import Session
+    from .shell import Shell
+
+UNREADABLE = "state restored: a function named builtin, or builtins switched off, hide the shell's state"
+
+
+def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
+    """The exit code of a command whose text has come to its end; None while the EXIT trap that it left runs."""
+    if command.status_before_trap is not None:
+        return command.status_before_trap
+    shell.statuses = report.statuses or [report.status]
+    traps = command.take_traps()
+    if traps is not None:
+        body = traps.pop(b"EXIT", None)
+        shell.held_traps = {name: traps[name] for name in HELD_TRAPS if name in traps}
+        if body:
+            command.run_exit_trap(shell, body, report.status)
+            return None
+    return report.status
+
+
+def told(session: Session, source: Shell, copy: Shell, traps: dict[bytes, bytes] | None) -> None:
+    """The traps of a shell that was forked. Its copy sets them before its first command."""
+    if traps is None:
+        session.flock.forget(copy)
+        distrust(session, source)
+        return
+    held = {name: traps.pop(name) for name in HELD_TRAPS[:-1] if name in traps}
+    copy.unset_traps = traps
+    if held:  # set by a text that did not look like it
+        copy.held_traps = {**source.held_traps, **held}
+        if source.command is None:
+            source.held_traps = copy.held_traps
+            source.send(*short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), []))
+
+
+def is_distrusted(session: Session, shell: Shell) -> bool:
+    """Whether a shell is to end now that its command has."""
+    if shell.is_distrusted:
+        distrust(session, shell)
+    return shell.is_distrusted
+
+
+def distrust(session: Session, shell: Shell) -> None:
+    """End a shell that cannot tell its state or may forge it; an earlier state takes its place."""
+    shell.is_distrusted = True
+    if shell.command is None and shell.pid is not None and shell.fd is not None:
+        session.note(UNREADABLE)
+        send([shell.pid], signal.SIGKILL)

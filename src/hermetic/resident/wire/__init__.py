@@ -1,0 +1,1 @@
+"""The wire: frames, their fields, the stream, and the table of requests."""

@@ -1,0 +1,148 @@
+"""What a request may carry: each field is checked here, once, before anything is done with it."""
+
+from __future__ import annotations
+
+import math
+
+from ..life.resident import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import overload
+
+    from .frames import Fields
+
+TAG_BYTES = 2048
+ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+
+def invalid(argument: str, message: str) -> Refusal:
+    return Refusal("InvalidArgument", message, argument=argument)
+
+
+def text(fields: Fields, name: str, default: str = "") -> str:
+    value = fields.get(name, default)
+    if type(value) is not str or "\0" in value:
+        raise invalid(name, "%s must be text without NUL" % name)
+    return value
+
+
+def job_id(fields: Fields, name: str = "id") -> str:
+    value = text(fields, name)
+    if not 0 < len(value) <= 64 or value.strip(ID_CHARACTERS):
+        raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
+    return value
+
+
+def tag(fields: Fields) -> str:
+    value = text(fields, "tag")
+    if len(value.encode("utf-8", "backslashreplace")) > TAG_BYTES:
+        raise invalid("tag", "a tag holds at most %d bytes" % TAG_BYTES)
+    return value
+
+
+def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: int = 1 << 62) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int or not least <= value <= most:
+        raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
+    return value
+
+
+def optional_number(fields: Fields, name: str) -> int | None:
+    return None if fields.get(name) is None else number(fields, name)
+
+
+def flag(fields: Fields, name: str, default: bool = False) -> bool:
+    value = fields.get(name, default)
+    if type(value) is not bool:
+        raise invalid(name, "%s must be true or false" % name)
+    return value
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def seconds(fields: Fields, name: str, default: float, least: float = 0.0, above: bool = False) -> float: ...
+    @overload
+    def seconds(
+        fields: Fields, name: str, default: None = None, least: float = 0.0, above: bool = False
+    ) -> float | None: ...
+
+
+def seconds(
+    fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
+) -> float | None:
+    """A duration, or the default where none or nil is given. `above`: the least value itself is refused."""
+    value = fields.get(name)
+    if value is None:
+        return default
+    if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
+        raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
+    return min(float(value), 1e9)
+
+
+def choice(fields: Fields, name: str, default: str, *choices: str) -> str:
+    value: str = fields.get(name, default)
+    if value not in choices:
+        raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
+    return value
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def path(fields: Fields, name: str, default: str) -> str: ...
+    @overload
+    def path(fields: Fields, name: str, default: None = None) -> str | None: ...
+
+
+def path(fields: Fields, name: str, default: str | None = None) -> str | None:
+    """A path, sent as text or, where it is none, as bytes."""
+    value = fields.get(name)
+    if value is None:
+        value = default
+    if value is None:
+        return None
+    if type(value) is bytes:
+        value = value.decode("utf-8", "surrogateescape")
+    if type(value) is not str or not value or "\0" in value:
+        raise invalid(name, "%s must be a path without NUL" % name)
+    return value
+
+
+def joined(fields: Fields, name: str) -> bytes:
+    """Texts in one value with NUL between them: they are compared and looked up as a whole."""
+    value = fields.get(name, b"")
+    if type(value) is not bytes:
+        raise invalid(name, "%s must be texts in UTF-8 with NUL between them" % name)
+    return value
+
+
+def split(joined: bytes) -> list[str]:
+    """The single texts of such a value."""
+    return joined.decode("utf-8", "surrogateescape").split("\0") if joined else []
+
+
+def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise invalid(name, "env must map names to values")
+    for key, item in value.items():
+        if not (key.isascii() and key.isidentifier()):
+            raise invalid(name, "env name %r is not a variable name" % key)
+        if type(item) is not str or "\0" in item:
+            raise invalid(name, "the value of env %s must be text without NUL" % key)
+    return value
+
+
+def script(fields: Fields) -> Fields | None:
+    """How a Python script is started: `keep` names the session's variables that it gets, `title` is what lists show."""
+    value = fields.get("script")
+    if value is None:
+        return None
+    keep = value.get("keep") if type(value) is dict else None
+    if type(keep) is not list or not all(type(name) is str for name in keep):
+        raise invalid("script", "script must have keep, a list of names")
+    return {"keep": keep, "warm": flag(value, "warm"), "title": text(value, "title"), "modules": text(value, "modules")}

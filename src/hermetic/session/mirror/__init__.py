@@ -1,0 +1,1 @@
+"""Directories of this machine kept the same in an environment, where it has no mount of them."""

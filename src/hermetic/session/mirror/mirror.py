@@ -1,0 +1,184 @@
+"""Directories of this machine kept the same in an environment: sent before commands, taken back when it is closed."""
+
+import asyncio
+import logging
+import os
+import secrets
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.endings import Exited
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.contract.limits import SYNC_BACK, SYNC_PAUSE, SYNC_TRIES
+from hermetic.environments.profile import INSIDE
+from hermetic.link.link import Link, ResidentGone
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import Records
+from hermetic.session.files import Files
+from hermetic.session.mirror.arrivals import Arrivals
+from hermetic.session.mirror.there import GIVE_BACK, STAGING, TAKE_IN
+from hermetic.session.mirror.tree import Entry, pack, scan, scan_only
+from hermetic.session.session import Session
+
+FORCE = "HERMETIC_FORCE_SYNC"  # set: look before every command
+STATE = "sync.json"
+
+Sent = dict[str, dict[str, Entry]]  # directory here → path → what was sent
+
+_log = logging.getLogger("hermetic.sync")
+
+
+class Mirror:
+    """The directories `pairs` (here → there) of one environment. Another process may mirror the same ones.
+
+    Of the directory `profile` only the files and folders `given` are sent, and nothing of it comes back.
+    """
+
+    def __init__(
+        self, link: Link, record: EnvironmentRecord, records: Records, pairs: Mapping[str, str],
+        profile: str | None = None, given: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._session = Session(link, "")
+        self._files = Files(link, "")
+        self._record = record
+        self._records = records
+        self._pairs = dict(pairs)
+        self._profile, self._given = profile, given
+        self._looked = float("-inf")
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Mirror of {', '.join(self._pairs)} in {self._record.id}>"
+
+    async def send(self) -> None:
+        """Sends what has changed here since the last time, unless that is only seconds ago.
+
+        Raises EnvironmentUnavailable; then the next call sends the same again.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            if loop.time() - self._looked < SYNC_PAUSE.value and not os.environ.get(FORCE):
+                return
+            async with self._records.lock(f"{self._record.id}-sync"):
+                for here, there in self._pairs.items():
+                    await self._explained(f"{here} could not be sent to {there}", self._send(here, there))
+                if self._profile is not None:
+                    what = f"the profile {self._profile} could not be sent"
+                    await self._explained(what, self._send(self._profile, INSIDE, self._given))
+            self._looked = loop.time()
+
+    async def take_back(self) -> None:
+        """Takes what commands have changed there. It is finished before a cancelled caller goes on.
+
+        Raises EnvironmentUnavailable when that fails however often it is tried; what is there stays there.
+        """
+        taking = asyncio.ensure_future(self._take_back())
+        cancelled = False
+        while not taking.done():
+            try:
+                await asyncio.wait([taking])
+            except asyncio.CancelledError:
+                cancelled = True
+        taking.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _take_back(self) -> None:
+        async with self._lock, self._records.lock(f"{self._record.id}-sync"):
+            for here, there in self._pairs.items():
+                for attempt in range(1, SYNC_TRIES.value + 1):
+                    try:
+                        await self._explained(f"{there} did not come back to {here}", self._take(here, there))
+                        break
+                    except EnvironmentUnavailable as error:
+                        if attempt == SYNC_TRIES.value or isinstance(error.__cause__, ResidentGone):
+                            raise
+                        await asyncio.sleep(2.0**attempt)
+
+    async def _explained(self, what: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (ExecutionError, OSError, tarfile.TarError) as error:
+            raise EnvironmentUnavailable(f"{what}: {error}", environment=self._record.id) from error
+
+    async def _send(self, here: str, there: str, only: Sequence[str] | None = None) -> None:
+        sent = self._read_state()
+        key = here if only is None else f"{here} profile"
+        before = sent.get(key, {})
+        if only is None:
+            now = await asyncio.to_thread(scan, here, STAGING, _log.warning)
+        else:
+            now = await asyncio.to_thread(scan_only, here, only, STAGING, _log.warning)
+        changed = {path: entry for path, entry in now.items() if not entry.is_as(before.get(path))}
+        gone = [path for path in before if path not in now]
+        if not changed and not gone and key in sent:
+            return
+        async with self._staging(there) as (folder, staging):
+            with tempfile.TemporaryFile(dir=_disk()) as archive:
+                packed = await asyncio.to_thread(pack, here, changed, archive)
+                await self._session.upload(f"/proc/self/fd/{archive.fileno()}", f"{staging}/tar")
+            await self._session.write_file(f"{staging}/gone", _joined(gone))
+            await self._run("python3", "-I", "-S", "-c", TAKE_IN, folder, staging)
+        kept = {path: entry for path, entry in before.items() if path in now}
+        self._write_state({**sent, key: {**kept, **packed}})
+
+    async def _take(self, here: str, there: str) -> None:
+        sent = self._read_state()
+        if here not in sent:
+            return  # no command ran that could have changed anything
+        known = sent[here]
+        words = [word for path, entry in known.items() for word in (path, entry.digest)]
+        with tempfile.TemporaryDirectory(prefix=STAGING, dir=_disk()) as aside:
+            async with self._staging(there) as (folder, staging):
+                await self._session.write_file(f"{staging}/known", _joined(words))
+                await self._run("python3", "-I", "-S", "-c", GIVE_BACK, folder, staging, str(SYNC_BACK.value))
+                await self._files.download(f"{staging}/tar", f"{aside}/tar", most=2 * SYNC_BACK.value)
+            came = await asyncio.to_thread(Arrivals(here, known, _log.warning).unpack, f"{aside}/tar")
+        self._write_state({**sent, here: {**known, **came}})
+
+    @asynccontextmanager
+    async def _staging(self, there: str) -> AsyncIterator[tuple[str, str]]:
+        """The directory there as a whole path, and a private one in it that is taken away afterwards."""
+        name = f"{STAGING}{secrets.token_hex(4)}"
+        text = 'cd && mkdir -p -- "$0" && cd -- "$0" && mkdir -m 700 -- "$1" && pwd -P'
+        folder = (await self._run("sh", "-c", text, there, name)).removesuffix("\n")
+        try:
+            yield folder, f"{folder}/{name}"
+        finally:
+            await self._run("rm", "-rf", f"{folder}/{name}")
+
+    async def _run(self, *words: str) -> str:
+        done = await self._session.run(words)
+        if done.ending != Exited(0):
+            raise OSError(done.output.strip().rpartition("\n")[2] or str(done.ending))
+        return done.output
+
+    def _read_state(self) -> Sent:
+        try:
+            return msgspec.json.decode(self._state.read_bytes(), type=Sent)
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def _write_state(self, sent: Sent) -> None:
+        aside = self._state.with_suffix(".new")
+        aside.write_bytes(msgspec.json.encode(sent))
+        aside.rename(self._state)
+
+    @property
+    def _state(self) -> Path:
+        return Path(self._record.directory, STATE)
+
+
+def _joined(words: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def _disk() -> str | None:
+    base = spool_base()
+    return None if base is None else str(base)

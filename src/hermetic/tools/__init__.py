@@ -1,0 +1,1 @@
+"""What models call: one package per tool, and `base` for what they share."""

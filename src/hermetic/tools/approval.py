@@ -1,0 +1,42 @@
+"""The tool by which a script or a model asks once for many acts of one kind."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hermetic.approvals.desk import Desk
+from hermetic.contract.tool import Fields, Tool
+from hermetic.tools.base.task import Task
+
+DESCRIPTION = """\
+Asks the user once for many acts of one kind that would otherwise be asked about one by one: changes of files below a \
+directory (under), or runs of one program with the same first words (command). The user sees exactly what is asked \
+for. Use it before a loop, never as a precaution."""
+
+
+class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `request_approval`."""
+
+    count: Annotated[int, Meta(description="How many, at most 1000.")]
+    under: Annotated[str, Meta(description="A directory: files below it may be changed.")] = ""
+    command: Annotated[list[str], Meta(description="A program and its first words, such as git push origin.")] = []
+    reason: Annotated[str, Meta(description="Why, in one sentence for the user.")] = ""
+
+
+async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
+    """Asks, and answers when the user has."""
+    await task.decide(
+        lambda place: task.door.batch(
+            task.id, place, count=asked.count, under=asked.under, words=asked.command, why=asked.reason
+        )
+    )
+    return {"status": "approved", "count": asked.count, "error": None}
+
+
+def approval_tool(desk: Desk) -> Tool[ApprovalArguments]:
+    """The tool; it is offered where somebody can be asked."""
+    return Tool(
+        "request_approval", DESCRIPTION, ApprovalArguments, request_approval, answers="{status: str, error?: str}",
+        missing=lambda: None if desk.can_ask and desk.settings.mode != "deny" else "nobody can be asked",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What every tool works with: a task, its limits, its interruption and its history."""

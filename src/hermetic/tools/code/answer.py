@@ -1,0 +1,80 @@
+"""The answer of `execute_code`: how the script ended, what it printed, what it called."""
+
+from collections.abc import Callable
+
+from hermetic.contract.command import Result
+from hermetic.contract.endings import Cancelled, Exited, Lost, OutOfMemory, Signalled, TimedOut, Yielded
+from hermetic.contract.tool import Fields
+from hermetic.tools.base.history import AFTER_LOSS
+from hermetic.tools.code.arguments import CodeLimits
+from hermetic.tools.code.output import Printed, shown
+from hermetic.tools.code.serving import Calls
+
+STDERR = "--- stderr ---\n"
+INTERRUPTED = "[interrupted by the user; the script and all it started were ended]"
+
+
+def answer_of(result: Result, calls: Calls, limits: CodeLimits, show: Callable[[str], str]) -> Fields:
+    """All fields of a script that has begun."""
+    out = Printed(result.data, result.omitted, result.total_bytes)
+    err = Printed(result.stderr_data or b"", result.stderr_omitted, result.stderr_bytes)
+    output = shown(out, limits.stdout, show, _how(result.log))
+    complaints = shown(err, limits.stderr, show, _how(f"{result.log}/err"))
+    answer: Fields = {"status": "success", "output": output, **_ending(result, calls, complaints)}
+    if answer["status"] == "error" and complaints:
+        gap = "" if not output or output.endswith("\n") else "\n"
+        answer["output"] = f"{output}{gap}{STDERR}{complaints}"
+    elif complaints:
+        answer["stderr"] = complaints
+    if answer["status"] == "interrupted":
+        answer["output"] = "\n".join(filter(None, [output.rstrip("\n"), INTERRUPTED]))
+    return answer | _counts(result, calls)
+
+
+def _counts(result: Result, calls: Calls) -> Fields:
+    fields: Fields = {
+        "exit_code": result.exit_code, "tool_calls_made": calls.made,
+        "duration_seconds": round(result.duration, 2 if result.duration >= 0.1 else 4), "log": result.log,
+    }  # fmt: skip
+    if calls.refused:
+        fields["tool_calls_refused"] = calls.refused
+    if calls.log:
+        fields["calls"] = list(calls.log)
+    if calls.files:
+        fields["files"] = calls.files
+    if result.truncated:
+        fields["total_bytes"] = result.total_bytes
+    if result.notes:
+        fields["notes"] = list(result.notes)
+    return fields
+
+
+def _ending(result: Result, calls: Calls, complaints: str) -> Fields:
+    """`status`, and `error` where there is one."""
+    ending = result.ending
+    if isinstance(ending, Exited) and ending.code == 0:
+        return {}
+    if isinstance(ending, Yielded):
+        return {"status": "yielded", "session_id": ending.process_id}
+    if calls.is_spamming:
+        return {"status": "error", "error": f"ended: {calls.refused} of its tool calls had been refused"}
+    if isinstance(ending, TimedOut):
+        return {"status": "timeout", "error": f"killed after {ending.after:g} s, with all it had started"}
+    if isinstance(ending, Cancelled):
+        return {"status": "interrupted", "error": "interrupted by the user"}
+    last = complaints.strip().rpartition("\n")[2]
+    return {"status": "error", "error": _words(ending) + (f": {last}" if last else "")}
+
+
+def _words(ending: object) -> str:
+    if isinstance(ending, Lost):
+        return f"the script was lost ({ending.reason}); {AFTER_LOSS}"
+    if isinstance(ending, OutOfMemory):
+        return "the script was ended because memory ran out"
+    if isinstance(ending, Signalled):
+        return f"the script was ended by signal {ending.signal}"
+    return f"the script {ending}"
+
+
+def _how(log: str) -> str:
+    return f" Read them with process(action='log', session_id={log!r}, offset=LINE)."

@@ -1,0 +1,95 @@
+"""What a model may ask of code mode, what it is told about it, and the limits that hold."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hermetic.contract.limits import (
+    CODE_CALLS,
+    CODE_FILES,
+    CODE_GATHERED,
+    CODE_LOGGED,
+    CODE_REFUSED,
+    CODE_STDERR,
+    CODE_STDOUT,
+    CODE_TIME,
+)
+from hermetic.tools.code.stubs import Stub
+
+
+class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one script may use."""
+
+    time: float = CODE_TIME.value  # seconds
+    calls: int = CODE_CALLS.value  # of tools
+    refused: int = CODE_REFUSED.value  # calls that were refused; one more ends the script
+    stdout: int = CODE_STDOUT.value  # bytes in the answer
+    stderr: int = CODE_STDERR.value  # bytes in the answer
+    gathered: int = CODE_GATHERED.value  # bytes of arguments that are under way at once
+    files: int = CODE_FILES.value  # bytes of attached files
+    logged: int = CODE_LOGGED.value  # calls in the answer's log
+
+
+class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How scripts run."""
+
+    limits: CodeLimits = CodeLimits()
+    tools: tuple[str, ...] | None = None  # those that scripts may call; None: all but code mode itself
+    passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
+    timezone: str | None = None  # TZ of scripts
+    warm: bool = True  # an interpreter is started ahead of the next script
+    isolated: bool = False  # scripts run in a sandbox of their own; their tools act in the task's environment
+
+
+class CodeArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `execute_code`."""
+
+    code: Annotated[str, Meta(description="The Python script. What it prints is the answer.")]
+    timeout: Annotated[float | None, Meta(description="Seconds the script may take; the default is also the most.")] = (
+        None
+    )
+    on_timeout: Annotated[
+        Literal["kill", "yield"],
+        Meta(description="What becomes of a script that outlives its time: it is ended, or goes on as a process."),
+    ] = "kill"
+
+
+_ABOUT = """\
+Runs a Python script that calls tools as functions. Only what the script prints comes back; what tools answer stays \
+in the script. Use it for three or more calls with logic between them: loops, filters, many files, results that are \
+large and of which little is needed. For one call, or where you must look at an answer before the next step, call the \
+tool itself.
+
+Import what you need: `{example}`. The same functions can be awaited: `await aio.NAME(…)`. Threads call in parallel.
+
+{tools}
+
+Each answers a dict; keys with a question mark only where they apply. What went wrong is in its `error`. \
+{terminal}Limits: {time:g} s, {calls} calls, {stdout:,} bytes of output \
+(beyond that its start and end). The standard library is there. Also in the module: json_parse(text), \
+shell_quote(text), retry(fn, max_attempts=3, delay=2), progress(text), attach(path), keep(name, value) and \
+recall(name) for later scripts, search_tools(words), describe_tool(name)."""
+
+
+def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
+    """What a model is told: only the tools that there are."""
+    listed = "\n".join(f"  {stub.signature}\n    {_first_line(stub)}{_answers(stub)}" for stub in stubs)
+    names = [stub.name for stub in stubs]
+    preferred = [name for name in ("web_search", "terminal") if name in names]
+    shown = (preferred + [name for name in names if name not in preferred])[:2]
+    return _ABOUT.format(
+        example=f"from hermetic_tools import {', '.join(shown)}" if shown else "import hermetic_tools",
+        tools=listed or "  (no tools can be called)",
+        terminal="terminal is foreground only. " if "terminal" in names else "",
+        time=limits.time, calls=limits.calls, stdout=limits.stdout,
+    )  # fmt: skip
+
+
+def _answers(stub: Stub) -> str:
+    return f"\n    answers {stub.answers}" if stub.answers else ""
+
+
+def _first_line(stub: Stub) -> str:
+    return stub.description.split("\n")[0]

@@ -1,0 +1,229 @@
+"""The tool `execute_code`: a script in the task's place whose calls come back to the tools here."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+from hermetic.contract.command import Result
+from hermetic.contract.endings import Yielded
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.notice import NotifyOptions, write_wishes
+from hermetic.contract.tool import Fields, Tool
+from hermetic.session.environment import Environment
+from hermetic.session.process import Process
+from hermetic.tools.base.task import Judge, Opener, Task
+from hermetic.tools.code.answer import answer_of
+from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
+from hermetic.tools.code.bridge import Bridge
+from hermetic.tools.code.bundle import Modules, boot, script_input
+from hermetic.tools.code.output import SLACK
+from hermetic.tools.code.script import ScriptStart, run_script, send_modules
+from hermetic.tools.code.serving import Calls
+from hermetic.tools.code.silence import Silence
+from hermetic.tools.code.stubs import Stub, module_source, stubs_of
+
+Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]  # (task, stream, bytes) as they come
+
+NAME = "execute_code"
+TITLE = 1000  # characters of a script that lists of processes show
+
+
+class CodeMode:
+    """Runs scripts for many tasks; who made it closes it."""
+
+    def __init__(
+        self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
+        call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
+        tell: Callable[[str, str], object], apart: Callable[[str], Opener], printed: Printed | None = None,
+    ) -> None:  # fmt: skip
+        self._options = options
+        self._tools = tools
+        self._call = call  # (task, tool, arguments) → its answer
+        self._tell = tell  # (task, progress)
+        self._printed = printed
+        self._apart = apart  # a sandbox for the scripts of a task
+        self._silence = Silence()
+        self._known: tuple[Tool[Any], ...] | None = None
+        self._stubs: dict[str, Stub] = {}
+        self._modules: Modules | None = None  # made with the first script
+        self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
+        self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
+
+    def __repr__(self) -> str:
+        return f"<CodeMode: {len(self._going_on)} scripts go on>"
+
+    def tool(self) -> Tool[CodeArguments]:
+        """What models call."""
+        return Tool(NAME, self._description, CodeArguments, self.execute)
+
+    async def close(self) -> None:
+        """Serves no script any more: those that still run find nobody to call."""
+        going_on = list(self._going_on)
+        for task in going_on:
+            task.cancel()
+        if going_on:
+            await asyncio.wait(going_on)
+
+    async def execute(self, task: Task, asked: CodeArguments) -> Fields:
+        """Runs the script; the answer says how it ended and what it printed."""
+        try:
+            _check(asked)
+            async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
+                return await self._run(task, asked, environment)
+        except (NotPermitted, EnvironmentUnavailable):
+            raise
+        except ExecutionError as error:
+            return {
+                "status": "error", "output": "", "error": str(error), "tool_calls_made": 0, "duration_seconds": 0.0,
+            }  # fmt: skip
+
+    def _place(self, task: Task, judge: Judge | None = None) -> AbstractAsyncContextManager[Environment]:
+        return task.within(self._apart(task.id), judge) if self._options.isolated else task.place(judge)
+
+    async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
+        self._prepare()
+        limits = self._options.limits
+        seconds = min(asked.timeout or limits.time, limits.time)
+
+        async def call(tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+            with self._silence.held():
+                return await self._call(task.id, tool, arguments)
+
+        calls = Calls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
+        calls.deadline = time.monotonic() + seconds
+        bridge = Bridge(environment, calls.serve)
+        is_yielded = False
+        try:
+            script = self._script(asked, bridge.token + await self._socket(environment, bridge), seconds)
+            async with task.alive():
+                result = await self._begin(environment, bridge, script, task, calls)
+            answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
+            if isinstance(result.ending, Yielded):
+                answer["pid"] = result.process.pid
+                await self._leave(task, result.process, bridge, calls)
+                is_yielded = True
+        finally:
+            if not is_yielded:
+                await bridge.close()
+        return answer
+
+    async def _begin(
+        self, environment: Environment, bridge: Bridge, script: ScriptStart, task: Task, calls: Calls
+    ) -> Result:
+        """What came of it; the modules are sent again where others have taken their place meanwhile."""
+        limit = self._options.limits.stdout + 2 * SLACK
+        try:
+            return await self._until_stopped(environment, script, limit, task, calls)
+        except InvalidArgument as error:
+            if error.argument != "modules":
+                raise
+        del self._known_there[environment]
+        await self._socket(environment, bridge)
+        return await self._until_stopped(environment, script, limit, task, calls)
+
+    async def _until_stopped(
+        self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls
+    ) -> Result:
+        """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
+        stop, printed = calls.is_over, self._printed
+        takers = None if printed is None else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
+        task.interrupted.callbacks.add(stop.set)
+        try:
+            if task.interrupted.is_set():
+                stop.set()
+            return await run_script(environment, script, limit=limit, cancel=stop, takers=takers)
+        finally:
+            task.interrupted.callbacks.discard(stop.set)
+
+    async def _socket(self, environment: Environment, bridge: Bridge) -> str:
+        """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
+        socket, known = self._known_there.get(environment, ("", ""))
+        modules = self._prepare()
+        if known != modules.name:
+            await send_modules(environment, modules.name, modules.data)
+            socket = socket or await bridge.socket()
+            self._known_there[environment] = socket, modules.name
+        return socket
+
+    def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
+        variables = {"HERMETIC_BRIDGE": way}
+        return ScriptStart(
+            boot=boot(), modules=self._prepare().name, input=script_input(asked.code, variables),
+            title=_title(asked.code), keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
+            is_warm=self._options.warm, timeout=seconds, on_timeout=asked.on_timeout,
+        )  # fmt: skip
+
+    async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
+        """The script goes on as one of the task's processes, and can still call tools."""
+        calls.deadline = None
+        task.history.started(process.id, "a script of execute_code")
+        await process.set_tag(write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded")))
+        going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
+        self._going_on.add(going_on)
+        going_on.add_done_callback(self._going_on.discard)
+
+    async def _go_on(self, task: Task, process: Process, bridge: Bridge, is_over: asyncio.Event) -> None:
+        try:
+            async with self._place(task), asyncio.TaskGroup() as group:  # nobody closes it meanwhile
+                ending = group.create_task(_end_when(is_over, process))
+                await process.wait()
+                ending.cancel()
+        except* ExecutionError:
+            pass  # the environment is gone, and the script with it
+        finally:
+            await bridge.close()
+
+    def _offered(self) -> tuple[Tool[Any], ...]:
+        """The tools that scripts may call, in the order of their names."""
+        allowed = self._options.tools
+        found = [tool for tool in self._tools() if tool.name != NAME and (allowed is None or tool.name in allowed)]
+        return tuple(sorted(found, key=lambda tool: tool.name))
+
+    def _prepare(self) -> Modules:
+        """What scripts import; the stubs are written anew where the tools are others than before."""
+        tools = self._offered()
+        if self._modules is None or tools != self._known:
+            self._stubs = stubs_of(tools)
+            self._modules = Modules(module_source(self._stubs.values()))
+            self._known = tools
+        return self._modules
+
+    def _description(self) -> str:
+        return description(list(stubs_of(self._offered()).values()), self._options.limits)
+
+
+async def _end_when(is_over: asyncio.Event, process: Process) -> None:
+    """A script that goes on is still held to the refused calls it may make."""
+    await is_over.wait()
+    await process.kill()
+
+
+def _title(code: str) -> str:
+    return code.strip()[:TITLE].replace("\0", " ")
+
+
+def _check(asked: CodeArguments) -> None:
+    if not asked.code.strip():
+        raise InvalidArgument("code is empty; give the text of a Python script", argument="code")
+    if asked.timeout is not None and not asked.timeout > 0:
+        raise InvalidArgument(f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout")
+
+
+KEPT: tuple[str, ...] = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TMP", "TEMP", "TZ",
+    "LANG", "LANGUAGE", "LC_ALL", "LC_ADDRESS", "LC_COLLATE", "LC_CTYPE", "LC_IDENTIFICATION", "LC_MEASUREMENT",
+    "LC_MESSAGES", "LC_MONETARY", "LC_NAME", "LC_NUMERIC", "LC_PAPER", "LC_TELEPHONE", "LC_TIME",
+    "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "XDG_DATA_DIRS", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+    "PYTHONPATH", "PYTHONHOME", "PYENV_ROOT", "PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV",
+    "CONDA_EXE", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+)  # fmt: skip
+
+
+def added(timezone: str | None) -> dict[str, str]:
+    """What every script gets besides."""
+    return {"PYTHONDONTWRITEBYTECODE": "1", **({"TZ": timezone} if timezone else {})}

@@ -1,0 +1,118 @@
+"""A block whose first and last lines are right while lines between them are remembered wrongly.
+
+Such a block counts as found only where the edit leaves the wrong lines alone: nothing is taken away that the edit
+does not name.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from hermetic.tools.edits.indenting import Indentation
+from hermetic.tools.edits.lines import bare, ending, gist, usual_ending
+from hermetic.tools.edits.merging import known_indents
+
+LEAST_LINES = 3
+MOST_LINES = 200
+LIKENESS = 0.6  # of the lines between the first and the last, from 0 to 1
+AHEAD = 0.2  # the best of several is taken when no other is so near
+MOST_TRIED = 200  # stretches that are compared in one text
+
+
+class Block(NamedTuple):
+    """A stretch of lines, and the lines that it becomes."""
+
+    first: int
+    last: int  # the line after it
+    becomes: list[str]
+    likeness: float
+
+
+def near_blocks(heres: Sequence[str], olds: Sequence[str], news: Sequence[str]) -> list[Block]:
+    """The stretch that the edit is about; several where that is not clear; [] where there is none."""
+    if not LEAST_LINES <= len(olds) <= MOST_LINES or not olds[0].strip() or not olds[-1].strip():
+        return []
+    keys, wanted = [gist(line) for line in heres], [gist(line) for line in olds]
+    best: dict[int, Block] = {}
+    for first, last in _stretches(keys, wanted):
+        likeness = _likeness(keys[first:last], wanted)
+        if likeness < LIKENESS or (first in best and best[first].likeness >= likeness):
+            continue
+        becomes = merged(heres[first:last], olds, news)
+        if becomes is not None:
+            best[first] = Block(first, last, becomes, likeness)
+    ranked = sorted(best.values(), key=lambda block: -block.likeness)
+    if len(ranked) > 1 and ranked[0].likeness - ranked[1].likeness >= AHEAD:
+        return ranked[:1]
+    return ranked
+
+
+def _stretches(keys: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
+    slack = max(2, len(wanted) // 4)
+    tried = 0
+    for first in (at for at, key in enumerate(keys) if key == wanted[0]):
+        for last in range(first + max(2, len(wanted) - slack), min(len(keys), first + len(wanted) + slack) + 1):
+            if keys[last - 1] == wanted[-1] and tried < MOST_TRIED:
+                tried += 1
+                yield first, last
+
+
+def _likeness(keys: Sequence[str], wanted: Sequence[str]) -> float:
+    """By lines, and within lines that differ by words."""
+    ours, theirs = wanted[1:-1], keys[1:-1]
+    same = 0.0
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, ours, theirs, False).get_opcodes():
+        if tag == "equal":
+            same += 2 * (i2 - i1)
+        elif tag == "replace":
+            for i, j in zip(range(i1, i2), range(j1, j2), strict=False):
+                same += 2 * SequenceMatcher(None, ours[i].split(), theirs[j].split(), False).ratio()
+    return same / (len(ours) + len(theirs)) if ours or theirs else 1.0
+
+
+def merged(heres: Sequence[str], olds: Sequence[str], news: Sequence[str]) -> list[str] | None:
+    """The lines of the file with the edit's changes; None where the edit changes a line that is not there."""
+    places = _places(heres, olds)
+    known = [(at, place) for at, place in enumerate(places) if place is not None]
+    indents = Indentation(known_indents([olds[at] for at, _ in known], [heres[place] for _, place in known]))
+    line_end = usual_ending("".join(heres))
+    result: list[str] = []
+    position = 0
+    plain, plain_new = [bare(line).rstrip() for line in olds], [bare(line).rstrip() for line in news]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, plain, plain_new, False).get_opcodes():
+        if tag == "equal":
+            continue
+        stretch = _stretch(places, i1, i2)
+        if stretch is None:
+            return None
+        first, last = stretch
+        added = [indents.move(bare(line)) + line_end for line in news[j1:j2]]
+        if added and last == len(heres):
+            added[-1] = bare(added[-1]) + ending(heres[-1])
+        result += [*heres[position:first], *added]
+        position = last
+    return [*result, *heres[position:]]
+
+
+def _places(heres: Sequence[str], olds: Sequence[str]) -> list[int | None]:
+    """For each old line the number of the same line in the file."""
+    places: list[int | None] = [None] * len(olds)
+    matcher = SequenceMatcher(None, [gist(line) for line in olds], [gist(line) for line in heres], False)
+    for i, j, size in matcher.get_matching_blocks():
+        places[i : i + size] = range(j, j + size)
+    return places
+
+
+def _stretch(places: Sequence[int | None], i1: int, i2: int) -> tuple[int, int] | None:
+    """The file's lines for old lines that the edit changes, or between which it adds."""
+    if i1 == i2:
+        before = places[i1 - 1] if i1 else None
+        after = places[i1] if i1 < len(places) else None
+        if before is not None and after is not None and after != before + 1:
+            return None
+        at = after if before is None else before + 1
+        return None if at is None else (at, at)
+    known = [place for place in places[i1:i2] if place is not None]
+    if len(known) != i2 - i1 or known[-1] - known[0] != i2 - i1 - 1:
+        return None
+    return known[0], known[-1] + 1

@@ -1,0 +1,45 @@
+"""A command of a tool, from its judgement to its start: both again where its session changed in between."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from hermetic.approvals.context import PolicyContext
+from hermetic.session.environment import Environment
+from hermetic.session.judged import judged_again
+from hermetic.session.session import Session
+from hermetic.tools.base.task import Task
+
+T = TypeVar("T")
+
+
+class Attempts:
+    """A judge for `Task.place` that remembers by which state of the session it has judged."""
+
+    def __init__(self, task: Task, judge: Callable[[Environment | PolicyContext], Awaitable[int | None]]) -> None:
+        self._task = task
+        self._judge = judge
+        self._known: int | None = None
+        self._is_judged = False
+
+    async def __call__(self, place: Environment | PolicyContext) -> None:
+        """Raises NotPermitted."""
+        self._known = await self._judge(place)
+        self._is_judged = True
+
+    async def begin(self, environment: Environment, act: Callable[[Session], Awaitable[T]]) -> T:
+        """What `act` gives with a session that is as it was judged. Raises NotPermitted."""
+
+        async def attempt() -> T:
+            if not self._is_judged:
+                await self._task.interruptible(self(environment))
+            self._is_judged = False
+            return await act(_as_judged(environment, self._known))
+
+        return await judged_again(attempt)
+
+
+def _as_judged(environment: Environment, known: int | None) -> Session:
+    """The environment's own session, for what was judged by that number of its changes."""
+    return Session(
+        environment._link, environment.name, environment._before, environment._guard, environment._editing, known
+    )

@@ -83,6 +83,8 @@ def left_since(before: Holdings, *, patience: float) -> list[str]:
 
 def descendants() -> list[Seen]:
     """Every process below this one, ended but uncollected ones included."""
+    if not any(_has_children(task) for task in Path("/proc/self/task").iterdir()):
+        return []  # orphans are adopted: without a child there is nothing below
     children: dict[int, list[Seen]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (seen := _look(int(entry))) is not None:
@@ -105,6 +107,14 @@ def descriptors() -> list[tuple[int, str]]:
         except FileNotFoundError:  # the one that listed the directory
             continue
     return found
+
+
+def _has_children(task: Path) -> bool:
+    """True also for a kernel that does not say."""
+    try:
+        return bool((task / "children").read_bytes())
+    except FileNotFoundError:  # the thread has ended, or no file tells of children
+        return task.exists()
 
 
 def _look(pid: int) -> Seen | None:

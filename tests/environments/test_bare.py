@@ -281,14 +281,15 @@ async def test_an_image_without_python_is_opened_in_bare_mode_and_goes_with_its_
 
 @pytest.mark.slow
 async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
-    env = await hermetic.open(engine, image=need_variable("IMAGE_BARE"), task="lost")
+    task = f"lost-{new_mark()}"  # the engine may be shared
+    env = await hermetic.open(engine, image=need_variable("IMAGE_BARE"), task=task)
     running = asyncio.create_task(env.run("echo up; sleep 600"))
     await eventually(lambda: _runs(env, 1))
     ask(engine, ["rm", "-f", *containers(engine, f"hermetic.id={env.id}")])
     async with asyncio.timeout(SECONDS):
         assert isinstance((await running).ending, hermetic.Lost)
     await env.close()
-    async with hermetic.open(engine, image=need_variable("IMAGE_BARE"), task="lost") as again:
+    async with hermetic.open(engine, image=need_variable("IMAGE_BARE"), task=task) as again:
         result = await again.run("echo anew")
         assert result.output == "anew\n", result
         await again.close(remove=True)

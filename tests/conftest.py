@@ -1,8 +1,10 @@
 """What holds for every test: a private home, an event loop for `async def`, bounds on time, nothing left behind."""
 
+import functools
 import inspect
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from hermetic.environments.private import spool_base
+from hermetic.environments.records import Records
 from tests import event_loop, leftovers
 from tests.sizes import is_full
 
@@ -42,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable, folder in (("HERMETIC_RUNTIME_DIR", "run"), ("HOME", "home")):
         (directory / folder).mkdir(mode=0o700)
         os.environ[variable] = str(directory / folder)
+    # Every command line that a test starts would else compile the package anew, and every run all tests.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     hypothesis.settings.register_profile(
         "hermetic", deadline=None, max_examples=1000 if is_full() else 50, print_blob=True, derandomize=not is_full()
     )
@@ -96,7 +103,21 @@ def seconds_for(item: pytest.Item) -> float:
 @pytest.fixture(autouse=True)
 def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fails a test that leaves a process, a thread, a descriptor or an environment's files."""
-    before = leftovers.take_stock(pytestconfig.stash[runtime] / "run")
+    run = pytestconfig.stash[runtime] / "run"
+    before, spools = leftovers.take_stock(run), spools_of(run)
     yield
     if left := leftovers.left_since(before, patience=PATIENCE_SECONDS):
         pytest.fail("left behind by the test:\n  " + "\n  ".join(left), pytrace=False)
+    for spool in spools_of(run) - spools:  # of a killed resident: for `gc`, but not for one that another test calls
+        shutil.rmtree(spool, ignore_errors=True)
+
+
+def spools_of(run: Path) -> set[Path]:
+    """Directories for output of the environments of a runtime directory, the living and the dead."""
+    base, mark = _known_by(run)
+    return {base / name for name in os.listdir(base) if f".{mark}." in name} if base is not None else set()
+
+
+@functools.cache
+def _known_by(run: Path) -> tuple[Path | None, str]:
+    return spool_base(), Records(run).mark

@@ -62,6 +62,11 @@ def alive(mark: str) -> list[int]:
 def eventually(check: Callable[[], bool], seconds: float = 20) -> None:
     """Returns once the check says yes; fails when that takes too long."""
     deadline = time.monotonic() + seconds
-    while not check():
+    while True:
+        began = time.monotonic()
+        if check():
+            return
         assert time.monotonic() < deadline, f"did not come true within {seconds:g} s"
-        time.sleep(0.02)
+        time.sleep(
+            max(0.02, 2 * (time.monotonic() - began))
+        )  # what takes long to look at is not looked at all the time

@@ -59,7 +59,7 @@ async def eventually(check: Callable[[], bool]) -> None:
     """Returns once it is true; what an engine does by itself tells nobody."""
     async with asyncio.timeout(GONE_SECONDS):
         while not check():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)  # a look takes a client's start
 
 
 def left_here(id: str) -> list[str]:
@@ -346,7 +346,7 @@ async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(engine: s
         async with opener(engine, image) as said:
             id = (await said.readline()).decode().strip()
             assert containers(engine, f"hermetic.id={id}")
-        await eventually(lambda id=id: not containers(engine, f"hermetic.id={id}") and not left_here(id))  # type: ignore[misc]
+        await eventually(lambda id=id: not left_here(id) and not containers(engine, f"hermetic.id={id}"))  # type: ignore[misc]
 
 
 @pytest.mark.slow

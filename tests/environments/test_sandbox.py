@@ -22,6 +22,7 @@ from tests.environments.sandboxes import (
 )
 from tests.programs import need
 from tests.scenarios.living import begin
+from tests.sizes import scale
 
 
 async def test_commands_work_on_the_workspace_as_the_caller(tmp_path: Path) -> None:
@@ -236,8 +237,8 @@ asyncio.run(main())
 @pytest.mark.slow
 async def test_twenty_killed_callers_leave_nothing(tmp_path: Path) -> None:
     need("bwrap")
-    seen = []
-    for number in range(20):
+    seen, count = [], max(5, scale(20))
+    for number in range(count):
         (tmp_path / str(number)).mkdir()
         caller = await asyncio.create_subprocess_exec(
             sys.executable, "-c", OPEN_AND_WAIT, tmp_path / str(number), stdout=asyncio.subprocess.PIPE
@@ -250,13 +251,13 @@ async def test_twenty_killed_callers_leave_nothing(tmp_path: Path) -> None:
         await caller.wait()
     for kept in seen:
         await nothing_left(kept)
-    assert [os.listdir(tmp_path / str(number)) for number in range(20)] == [[]] * 20
+    assert [os.listdir(tmp_path / str(number)) for number in range(count)] == [[]] * count
 
 
 @pytest.mark.slow
 async def test_a_hundred_opens_and_closes_leave_nothing(tmp_path: Path) -> None:
     seen = []
-    for _ in range(100):
+    for _ in range(max(20, scale(100))):
         async with sandbox(tmp_path) as environment:
             seen.append(kept_of(environment))
     assert [left for kept in seen for left in left_of(kept)] == []

@@ -49,7 +49,7 @@ def spool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def is_clean(engine: str, spool: Path) -> bool:
     """No container, no record, no socket, no spool."""
-    return ours(engine) == [] and os.listdir(runtime_root()) == [] and os.listdir(spool) == []
+    return os.listdir(runtime_root()) == [] and os.listdir(spool) == [] and ours(engine) == []
 
 
 @pytest.mark.slow

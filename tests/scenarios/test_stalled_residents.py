@@ -272,6 +272,7 @@ async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> N
         await env.close(remove=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "docker"])
 async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_ended(kind: str) -> None:
     """The janitor looks then, though the caller that noticed it is gone."""

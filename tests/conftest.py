@@ -12,8 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from hermetic.environments.private import spool_base
-from hermetic.environments.records import Records
+from hermetic.registry.private import spool_base
+from hermetic.registry.records import Records
 from tests import event_loop, leftovers
 from tests.sizes import is_full
 

@@ -163,11 +163,10 @@ class Loop:
     def run(self) -> None:
         self.running = True
         while self.running:
-            # Taken together before any is called: a callback may close one of them and open another under its number.
-            for watch in [self.watches[fd] for fd, _ in self.epoll.poll(self._pause())]:
-                if watch.active:
-                    self.call(watch.callback)
-            if self.timers:
+            # While an answer is near, most turns find nothing: what they do is paid for by every command.
+            if ready := self.epoll.poll(self._pause()):
+                self._call_ready(ready)
+            if self.timers and self.timers[0].when <= time.monotonic():
                 self._run_timers()
             for _ in range(len(self.soon)):
                 self.call(self.soon.popleft())
@@ -187,6 +186,12 @@ class Loop:
         while self.timers and self.timers[0].callback is None:
             heapq.heappop(self.timers)
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
+
+    def _call_ready(self, ready: list[tuple[int, int]]) -> None:
+        # Taken together before any is called: a callback may close one of them and open another under its number.
+        for watch in [self.watches[fd] for fd, _ in ready]:
+            if watch.active:
+                self.call(watch.callback)
 
     def _run_timers(self) -> None:
         now = time.monotonic()

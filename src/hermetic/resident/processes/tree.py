@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
 SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
 REPEAT_SECONDS = 0.02
+PIECE_BYTES = 65536
 CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
 LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
@@ -37,14 +38,25 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, thread)) as file:
-                found += map(int, file.read().split())
+            found += map(int, _read("/proc/%d/task/%s/children" % (pid, thread)).split())
     except FileNotFoundError:
         return found if not os.path.isdir("/proc/%d" % pid) else found + _children_by_scan(pid)
     except OSError as error:
         if error.errno in CANNOT_LOOK:
             raise
     return found
+
+
+def _read(path: str) -> bytes:
+    """All of a file of /proc. Files of Python ask the kernel three things more of each, and many are read."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = [os.read(fd, PIECE_BYTES)]
+        while pieces[-1]:
+            pieces.append(os.read(fd, PIECE_BYTES))
+    finally:
+        os.close(fd)
+    return b"".join(pieces)
 
 
 def _children_by_scan(pid: int) -> list[int]:
@@ -57,8 +69,7 @@ def _children_by_scan(pid: int) -> list[int]:
 def stat_fields(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the third on (state, parent, …), or an empty list when there is no such process."""
     try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            return file.read().rpartition(b")")[2].decode("ascii").split()
+        return _read("/proc/%d/stat" % pid).rpartition(b")")[2].decode("ascii").split()
     except OSError as error:
         if error.errno in CANNOT_LOOK:
             raise
@@ -100,8 +111,7 @@ def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> li
 def mark_of(pid: int) -> str | None:
     """The value of the mark in the environment a process was started with, or None."""
     try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            environ = b"\0" + file.read()
+        environ = b"\0" + _read("/proc/%d/environ" % pid)
     except OSError:
         return None
     key = b"\0" + MARK.encode() + b"="

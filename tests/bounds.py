@@ -24,9 +24,9 @@ class Cost(NamedTuple):
     peak_bytes: int  # of memory that Python counted; 0 where that was not measured
 
 
-def cost_of(work: Callable[[], object], *, memory: bool = False) -> Cost:
-    """What the work takes. Raises TooSlow and MemoryError far beyond any bound."""
-    with _ended_in_time(), _with_memory():
+def cost_of(work: Callable[[], object], *, memory: bool = False, most: int = MOST_MEMORY) -> Cost:
+    """What the work takes. Raises TooSlow far beyond any bound, and MemoryError beyond `most` bytes."""
+    with _ended_in_time(), _with_memory(most):
         if memory:
             tracemalloc.start()
         started = time.thread_time()
@@ -53,11 +53,11 @@ def _ended_in_time() -> Iterator[None]:
 
 
 @contextmanager
-def _with_memory() -> Iterator[None]:
+def _with_memory(most: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (now + most, hard))
     try:
         yield
     finally:
@@ -65,7 +65,7 @@ def _with_memory() -> Iterator[None]:
 
 
 class Pauses:
-    """How long the event loop did not turn."""
+    """How long the event loop did not turn: processor time that this process took meanwhile, whatever the load is."""
 
     longest = 0.0
 
@@ -77,9 +77,9 @@ async def pauses() -> AsyncIterator[Pauses]:
 
     async def watch() -> None:
         while True:
-            before = time.monotonic()
+            before = time.process_time()
             await asyncio.sleep(0.001)
-            found.longest = max(found.longest, time.monotonic() - before)
+            found.longest = max(found.longest, time.process_time() - before)
 
     watching = asyncio.create_task(watch())
     await asyncio.sleep(0)

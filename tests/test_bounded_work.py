@@ -33,11 +33,11 @@ from hermetic.tools.terminal.ansi import Stripper, strip
 from hermetic.tools.terminal.overwriting import settle
 from tests.bounds import cost_of, pauses
 from tests.boxes import opened
-from tests.sizes import scale
+from tests.sizes import is_full, scale
 
 SECONDS = 3.0  # of processor time for one input; a tenth of it is usual at most
 MEMORY = 200 << 20  # bytes
-PAUSE = 1.0  # seconds that the event loop may stand still, on a loaded machine
+PAUSE = 1.0  # seconds of processor time for which the event loop may stand still
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
@@ -136,8 +136,9 @@ NAMED: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_known_bombs_are_answered_at_once(name: str) -> None:
-    assert cost_of(NAMED[name]).seconds < SECONDS
-    assert cost_of(NAMED[name], memory=True).peak_bytes < MEMORY
+    assert cost_of(NAMED[name], most=2 * MEMORY).seconds < SECONDS
+    if is_full():  # counting takes several times as long
+        assert cost_of(NAMED[name], memory=True).peak_bytes < MEMORY
 
 
 async def test_the_event_loop_goes_on_while_a_screen_is_drawn() -> None:

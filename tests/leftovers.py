@@ -59,7 +59,10 @@ def adopt_orphans() -> None:
 
 
 def take_stock(runtime: Path) -> Holdings:
-    """What is held now."""
+    """What is held now. Orphans of earlier tests that have ended since are collected."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
     return Holdings(
         frozenset(seen.key for seen in descendants()), frozenset(threading.enumerate()), frozenset(descriptors()),
         runtime, frozenset(os.listdir(runtime)),

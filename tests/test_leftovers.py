@@ -92,3 +92,15 @@ def test_files_of_an_environment_are_named_and_taken_away(tmp_path: Path) -> Non
     lines = leftovers.left_since(before, patience=0.05)
     assert lines == [f"{tmp_path}/e-1", f"{tmp_path}/e-1.lock"]
     assert os.listdir(tmp_path) == ["known"]
+
+
+def test_an_orphan_that_ended_after_its_test_is_collected(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    subprocess.run(["sh", "-c", "sleep 600 & echo $!"], check=True, stdout=write_end)
+    orphan = int(os.read(read_end, 100))
+    os.close(read_end)
+    os.close(write_end)
+    os.kill(orphan, 9)
+    os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
+    leftovers.take_stock(tmp_path)
+    assert leftovers.descendants() == []

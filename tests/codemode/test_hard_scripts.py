@@ -211,7 +211,7 @@ async def test_a_very_large_answer_passes_in_bounded_memory(tmp_path: Path, kind
 
 @pytest.mark.slow
 async def test_many_calls_in_one_script(tmp_path: Path) -> None:
-    count = 10_000
+    count = scale(10_000)
     async with scripting(here(tmp_path), calls=count) as box:
         answer = await box.code(
             f"from hermetic_tools import echo\nprint(sum(len(echo('x')['text']) for _ in range({count})))\n"

@@ -19,7 +19,7 @@ from hermetic.registry.records import Records, runtime_root
 from tests.environments.apptainers import Apptainers, container_of, keeper_of, see_ended
 from tests.programs import need_variable
 from tests.scenarios.living import begin
-from tests.sizes import scale
+from tests.sizes import is_full, scale
 
 OPENER = """
 import asyncio, json, sys
@@ -223,7 +223,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(apptainers: Apptainers) 
 
 @pytest.mark.slow
 async def test_a_hundred_opens_and_closes_leave_nothing(apptainers: Apptainers) -> None:
-    for _ in range(scale(100)):
+    for _ in range(100 if is_full() else 5):
         async with hermetic.open("apptainer", image=apptainers.image) as env:
             await env.run("setsid sleep 600 & (sleep 600 &); touch /tmp/file; mkdir -m 0 /tmp/closed")
             keeper = keeper_of(env)

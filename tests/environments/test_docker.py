@@ -23,7 +23,7 @@ from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.keeping import record_of
 from tests.environments.engines import ENGINES, ask, containers, need_engine, ours, starting
 from tests.programs import need_variable
-from tests.sizes import scale
+from tests.sizes import is_full, scale
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 LEASE = 0.3
@@ -307,7 +307,7 @@ async def _awaited(opening: Any) -> hermetic.Environment:
 
 @pytest.mark.slow
 async def test_many_opens_and_closes_leave_nothing(engine: str, image: str) -> None:
-    for _ in range(scale(100)):
+    for _ in range(100 if is_full() else 5):
         async with hermetic.open(engine, image=image) as env:
             assert (await env.run("echo up")).output == "up\n"
         await eventually(lambda id=env.id: not left_here(id))  # type: ignore[misc]

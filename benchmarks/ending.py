@@ -49,7 +49,7 @@ async def by_kill(env: hermetic.Environment, command: str) -> float:
     process = await env.start(command)
     await process.wait_for("ready", timeout=PATIENCE)
     started = time.perf_counter()
-    await process.kill(GRACE.value)
+    await process.kill(GRACE)
     return time.perf_counter() - started
 
 
@@ -71,7 +71,7 @@ class Ended:
         if left := end_survivors(one.mark):
             self.survivors[f"{stop} of {one.tree.name}"] += left
         if one.tree.ignores_term:
-            late -= GRACE.value
+            late -= GRACE
         self.late[stop][one.tree.name].append(late * MILLI)
         self.limit += kill_a_group()
 

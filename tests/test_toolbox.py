@@ -14,7 +14,6 @@ import pytest
 
 from hermetic.config import load
 from hermetic.contract.errors import ConfigError, InvalidArgument
-from hermetic.contract.limits import ACTIVITY
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import Task, ToolLimits
@@ -506,7 +505,7 @@ async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kin
 
 
 async def test_a_sign_of_life_comes_while_a_call_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", msgspec.structs.replace(ACTIVITY, value=0.1))
+    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.1)
     signs: list[str] = []
     async with opened(tmp_path, on_activity=signs.append) as box:
         await box.terminal("sleep 1")

@@ -26,9 +26,16 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"resident", "tools"}),  # "tools" is tools/__init__.py, which holds nothing
 )
 
-# The frame layout is written once, in the resident; nothing else of the resident is imported from outside. The archive
-# is made of the resident's files, so it imports the package to find them.
-SHARED_WITH_RESIDENT = frozenset({("link", "hermetic.resident.wire.frames"), ("link", "hermetic.resident")})
+# The frame layout and the limits are written once, in the resident; nothing else of it is imported from outside. The
+# archive consists of the resident's files, so it imports the package to find them.
+SHARED_WITH_RESIDENT = frozenset(
+    {
+        ("contract", "hermetic.resident.limits"),
+        ("contract", "hermetic.resident.wire.frames"),
+        ("link", "hermetic.resident.wire.frames"),
+        ("link", "hermetic.resident"),
+    }
+)
 
 # Optional extras: their users may import them where they are used.
 OPTIONAL_PACKAGES = frozenset(
@@ -122,7 +129,7 @@ def _faults(arrow: Import) -> Iterator[str]:
     upper, lower = _row(source), _row(target)
     if target == "resident":
         if (source, arrow.target) not in SHARED_WITH_RESIDENT:
-            yield f"{arrow.importer} imports {arrow.target}; outside the resident only link may, and only its frames"
+            yield f"{arrow.importer} imports {arrow.target}; outside the resident only its limits and frames are shared"
     elif upper is not None and lower is not None and upper >= lower:
         direction = "beside" if upper == lower else "above"
         yield f"{arrow.importer} imports {arrow.target}, which stands {direction} it"

@@ -54,8 +54,8 @@ def complaints(at: Path, where: str, text: str) -> list[str]:
         ),
         (
             "contract/command.py",
-            "import hermetic.resident.wire.frames",
-            "hermetic.resident.wire.frames; outside the resident",
+            "import hermetic.resident.life.loop",
+            "hermetic.resident.life.loop; outside the resident",
         ),
         ("resident/shell.py", "from hermetic.contract import errors", "hermetic.contract.errors, which stands above"),
         ("resident/shell.py", "import msgspec", "msgspec; the resident has only the standard library"),

@@ -6,6 +6,7 @@
 import ast
 import inspect
 import io
+import re
 import textwrap
 import tokenize
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 import hermetic
+from hermetic.contract import limits
 from hermetic.contract.endings import Ending
-from hermetic.contract.limits import LIMITS
 from tests.docs.pages import ROOT
 
 PAGE = "docs/reference.md"
@@ -27,6 +28,11 @@ sources; do not edit it by hand. [python-api.md](python-api.md) explains the sam
 """
 FUNCTIONS = ("open", "attach", "assess")
 CLASSES = ("Environment", "Session", "Process", "Fleet", "Toolbox", "Tool")
+LIMIT_TABLES = (
+    "src/hermetic/resident/wire/frames.py",
+    "src/hermetic/resident/limits.py",
+    "src/hermetic/contract/limits.py",
+)
 WIDTH = 100
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -171,9 +177,15 @@ def _has_init(error: type) -> bool:
 
 def _limits() -> Iterator[str]:
     yield from ("| limit | value | unit | meaning |", "|---|---|---|---|")
-    for limit in LIMITS:
-        yield f"| `{limit.name}` | {limit.value:,} | {limit.unit} | {_cell(limit.meaning)} |"
+    for name, unit, meaning in limit_rows():
+        yield f"| `{name}` | {getattr(limits, name):,} | {unit} | {_cell(meaning)} |"
     yield ""
+
+
+def limit_rows() -> list[tuple[str, str, str]]:
+    """Name, unit and meaning of every limit, from the lines `NAME = value  # unit: meaning`."""
+    pages = [(ROOT / path).read_text(encoding="utf-8") for path in LIMIT_TABLES]
+    return [row for page in pages for row in re.findall(r"^([A-Z_]+) = .*  # (\w+): (.+)$", page, re.MULTILINE)]
 
 
 def _text(docstring: str | None) -> Iterator[str]:

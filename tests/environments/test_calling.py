@@ -15,7 +15,6 @@ import pytest
 import hermetic
 from hermetic.contract.endings import Exited, Lost, TimedOut
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.contract.limits import Limit
 from hermetic.environments import calling_stream
 from hermetic.environments.calling import CallingOptions
 from hermetic.environments.calling_scripts import END, MARK, PUT, NoAnswer, answered, script
@@ -217,7 +216,7 @@ async def test_a_way_that_breaks_is_made_anew_and_no_command_runs_twice(sdk: Sdk
 async def test_a_call_that_never_returns_counts_as_lost_and_is_let_go_of(
     sdk: Sdk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling_stream, "CALL", Limit("call", 1.0, "seconds", "short for a test"))
+    monkeypatch.setattr(calling_stream, "CALL", 1.0)
     hangs = False
 
     def hang(script: str) -> None:

@@ -28,7 +28,7 @@ class Unguarded(Local):
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}", token=token, directory=directory, spool=spool, label=label, cwd="/",
             environ=child_environment(os.environ), lease=options.lease, unattended=options.unattended, login=False,
-            login_timeout=LOGIN.value, guardian=False,
+            login_timeout=LOGIN, guardian=False,
         )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-        return await start_resident([self.interpreter, "-I", "-S", "-c", BOOT], given, seconds=START.value)
+        return await start_resident([self.interpreter, "-I", "-S", "-c", BOOT], given, seconds=START)

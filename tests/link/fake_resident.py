@@ -41,7 +41,7 @@ class FakeResident:
             self._ours.send(self.greeting)
         return theirs
 
-    def link(self, patience: float = RECONNECT.value) -> Link:
+    def link(self, patience: float = RECONNECT) -> Link:
         """A link to it, not yet open."""
         return Link(self.dial, b"token", environment="fake", patience=patience)
 

@@ -25,7 +25,8 @@ def test_the_archive_holds_every_module_as_source_and_compiled() -> None:
 def loaded(archive: bytes) -> str:
     """How a Python that is given this archive has its modules."""
     start, _, _ = BOOT.partition(f"from {PACKAGE}.life.main")
-    script = f"{start}import {PACKAGE}.wire.frames as f; print(f.MAX_BODY, len(codes) > 0, f.pack.__code__.co_filename)"
+    told = "f.FRAME_BODY, len(codes) > 0, f.pack.__code__.co_filename"
+    script = f"{start}import {PACKAGE}.wire.frames as f; print({told})"
     given = starting_input(archive, b"")
     said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
     return said.stdout.decode()
@@ -33,14 +34,14 @@ def loaded(archive: bytes) -> str:
 
 def test_this_python_runs_the_compiled_modules() -> None:
     body, is_compiled, file = loaded(build_archive()).split()
-    assert (body, is_compiled) == (str(frames.MAX_BODY), "True")
+    assert (body, is_compiled) == (str(frames.FRAME_BODY), "True")
     assert file.endswith("frames.py")
 
 
 def test_another_python_runs_the_source() -> None:
     _, compiled, sources = marshal.loads(build_archive())
     other = marshal.dumps((b"\0\0\r\n", compiled, sources), 2)
-    assert loaded(other).split() == [str(frames.MAX_BODY), "False", f"{PACKAGE}.wire.frames"]
+    assert loaded(other).split() == [str(frames.FRAME_BODY), "False", f"{PACKAGE}.wire.frames"]
 
 
 def test_a_traceback_has_the_lines_of_the_source() -> None:

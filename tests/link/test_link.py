@@ -2,11 +2,10 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
+from hermetic.contract import limits
 from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess, Unreachable
-from hermetic.contract.limits import GREETING, OVERDUE, PING, RECONNECT_PAUSE
 from hermetic.link import answers
 from hermetic.link.calls import Following
 from hermetic.link.connection import Misbehaved
@@ -183,9 +182,8 @@ async def test_closing_ends_the_trying() -> None:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks and limits are a tenth as long."""
     monkeypatch.setattr("hermetic.link.link.LOOK", 0.1)
-    for module, limit in (("link", OVERDUE), ("link", PING), ("link", RECONNECT_PAUSE), ("connection", GREETING)):
-        shorter = msgspec.structs.replace(limit, value=limit.value / 10)
-        monkeypatch.setattr(f"hermetic.link.{module}.{limit.name.upper()}", shorter)
+    for name in ("link.OVERDUE", "link.PING", "link.RECONNECT_PAUSE", "connection.GREETING"):
+        monkeypatch.setattr(f"hermetic.link.{name}", getattr(limits, name.partition(".")[2]) / 10)
 
 
 @pytest.mark.usefixtures("soon")

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from hermetic.contract.errors import InvalidArgument
 from hermetic.link.wire import Frame, FrameReader, pack_frame
 from hermetic.resident.wire import frames
-from hermetic.resident.wire.frames import MAX_BODY, MAX_FIRST_FRAME, MAX_FRAME, PREFIX, FrameError
+from hermetic.resident.wire.frames import FIRST_FRAME, FRAME_BODY, MAX_FRAME, PREFIX, FrameError
 
 scalars = some.one_of(
     some.none(),
@@ -81,7 +81,7 @@ def test_a_frame_that_is_too_long_is_refused_before_it_has_come() -> None:
 
 
 def test_only_short_frames_are_welcome_before_the_greeting() -> None:
-    long = pack_frame(2, 0, {}, b"x" * MAX_FIRST_FRAME)
+    long = pack_frame(2, 0, {}, b"x" * FIRST_FRAME)
     with pytest.raises(FrameError):
         FrameReader().feed(long)
     assert len(greeted_reader().feed(long)) == 1
@@ -99,7 +99,7 @@ def test_a_header_of_another_shape_is_refused(header: bytes) -> None:
 
 
 def test_a_long_frame_in_many_pieces_is_held_once() -> None:
-    body = random.Random(1).randbytes(MAX_BODY)
+    body = random.Random(1).randbytes(FRAME_BODY)
     stream = pack_frame(2, 7, {}, body)
     reader = greeted_reader()
     came: list[Frame] = []

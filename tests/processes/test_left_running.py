@@ -69,10 +69,10 @@ async def test_whatever_way_it_was_left_it_belongs_to_its_command(leaves: str) -
 async def test_an_entry_stays_as_long_as_something_of_it_runs() -> None:
     async with hermetic.open("local", login=False) as environment:
         left = await environment.run("sleep 99999 & echo $!")
-        for _ in range(KEPT_COMMANDS.value * 2):
+        for _ in range(KEPT_COMMANDS * 2):
             await environment.run("true")
         known = await environment.processes()
-        assert KEPT_COMMANDS.value <= len(known) < KEPT_COMMANDS.value * 2
+        assert KEPT_COMMANDS <= len(known) < KEPT_COMMANDS * 2
         assert known[0].id == left.log
         assert known[0].left == 1
         await (await environment.process(left.log)).kill(grace=1)

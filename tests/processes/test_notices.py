@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from hermetic.contract import limits
@@ -318,8 +317,7 @@ async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -
 
 
 async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    last = msgspec.structs.replace(limits.NOTICE_MATCHES, value=1)
-    monkeypatch.setattr("hermetic.tools.process.watching.NOTICE_MATCHES", last)
+    monkeypatch.setattr("hermetic.tools.process.watching.NOTICE_MATCHES", 1)
     async with opened(tmp_path) as box:
         await box.terminal("echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"])
         async with asyncio.timeout(20):
@@ -356,7 +354,7 @@ async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: P
 
 async def test_what_falls_out_of_a_full_queue_is_counted() -> None:
     queue = Notices(Showing())
-    for number in range(limits.NOTICES.value + 5):
+    for number in range(limits.NOTICES + 5):
         queue.tell(Notice(kind="progress", task_id="a", text=str(number)), nothing)
     queue.tell(Notice(kind="progress", task_id="b", text="b"), nothing)
     stream = queue.stream("a")

@@ -103,12 +103,12 @@ async def test_a_flood_that_is_watched_leaves_the_loop_free(tmp_path: Path) -> N
 async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         old = (await box.terminal("sleep 1000", background=True))["session_id"]
-        for _ in range(LISTED_BY_TOOL.value + 3):
+        for _ in range(LISTED_BY_TOOL + 3):
             await box.terminal("true", background=True)
         await asyncio.sleep(0.5)
         answer = await box.process("list")
-        assert answer["count"] == LISTED_BY_TOOL.value + 4
-        assert len(answer["processes"]) == LISTED_BY_TOOL.value
+        assert answer["count"] == LISTED_BY_TOOL + 4
+        assert len(answer["processes"]) == LISTED_BY_TOOL
         assert answer["processes"][0]["session_id"] == old
         assert "4 older" in answer["note"]
 
@@ -219,7 +219,7 @@ async def test_a_screen_that_is_not_drawn_from_all_output_says_so(tmp_path: Path
 
 async def test_more_processes_at_once_than_are_remembered(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        started = [await box.terminal(f"echo {number}", background=True) for number in range(HANDLES.value + 10)]
+        started = [await box.terminal(f"echo {number}", background=True) for number in range(HANDLES + 10)]
         ids = [one["session_id"] for one in started]
         for _ in range(2):
             logs = await asyncio.gather(*(box.process("wait", id, timeout=20) for id in ids))

@@ -12,7 +12,7 @@ from hermetic.contract.limits import (
 )
 from hermetic.tools.process.watching import Breaker, Match, Watch
 
-GAP = NOTICE_GAP.value
+GAP = NOTICE_GAP
 
 
 def test_a_line_is_found_though_it_comes_byte_by_byte() -> None:
@@ -49,11 +49,11 @@ def test_a_notice_is_bounded() -> None:
     watch = Watch(("x",))
     match = watch.feed(b"x\n" * 100, 0.0)
     assert match is not None
-    assert match.lines.count("x") == NOTICE_LINES.value
-    assert match.suppressed == 100 - NOTICE_LINES.value
+    assert match.lines.count("x") == NOTICE_LINES
+    assert match.suppressed == 100 - NOTICE_LINES
     match = watch.feed(b"x" * 10_000 + b"\n", GAP * 2)
     assert match is not None
-    assert len(match.lines) == NOTICE_TEXT.value
+    assert len(match.lines) == NOTICE_TEXT
 
 
 def test_too_much_in_several_gaps_in_a_row_ends_it() -> None:
@@ -62,16 +62,16 @@ def test_too_much_in_several_gaps_in_a_row_ends_it() -> None:
         told += watch.feed(b"x\n", now) is not None
         watch.feed(b"x\n", now + 1)
         now += GAP
-    assert told == NOTICE_STRIKES.value
+    assert told == NOTICE_STRIKES
     assert watch.feed(b"x\n", now + 10 * GAP) is None
 
 
 def test_one_process_is_told_of_so_often_and_no_more_also_by_the_next_caller() -> None:
-    watch, turn = Watch(("x",), matches=NOTICE_MATCHES.value - 3), 0
+    watch, turn = Watch(("x",), matches=NOTICE_MATCHES - 3), 0
     while not watch.is_over:
         assert watch.feed(b"x\n", 2 * GAP * turn) is not None
         turn += 1
-    assert (turn, watch.matches) == (3, NOTICE_MATCHES.value)
+    assert (turn, watch.matches) == (3, NOTICE_MATCHES)
     assert watch.feed(b"x\n", 2 * GAP * turn) is None
     assert Watch(("x",), matches=watch.matches).is_over
 
@@ -89,15 +89,15 @@ def test_a_quiet_gap_forgives() -> None:
 
 def test_many_notices_of_all_processes_make_a_silence_that_is_told_twice() -> None:
     breaker = Breaker()
-    told = [breaker.pass_on(0.1 * turn) for turn in range(NOTICE_BREAKER.value + 5)]
-    assert told == ["tell"] * NOTICE_BREAKER.value + ["silence"] + ["drop"] * 4
-    began = 0.1 * NOTICE_BREAKER.value
-    assert breaker.pass_on(began + NOTICE_SILENCE.value - 1) == "drop"
-    assert breaker.pass_on(began + NOTICE_SILENCE.value + 1) == "resume"
-    assert breaker.pass_on(began + NOTICE_SILENCE.value + 2) == "tell"
+    told = [breaker.pass_on(0.1 * turn) for turn in range(NOTICE_BREAKER + 5)]
+    assert told == ["tell"] * NOTICE_BREAKER + ["silence"] + ["drop"] * 4
+    began = 0.1 * NOTICE_BREAKER
+    assert breaker.pass_on(began + NOTICE_SILENCE - 1) == "drop"
+    assert breaker.pass_on(began + NOTICE_SILENCE + 1) == "resume"
+    assert breaker.pass_on(began + NOTICE_SILENCE + 2) == "tell"
 
 
 def test_notices_that_are_spread_out_are_all_told() -> None:
     breaker = Breaker()
-    step = NOTICE_BREAKER_WINDOW.value / (NOTICE_BREAKER.value - 1)
+    step = NOTICE_BREAKER_WINDOW / (NOTICE_BREAKER - 1)
     assert {breaker.pass_on(turn * step) for turn in range(1000)} == {"tell"}

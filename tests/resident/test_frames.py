@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermetic.resident.wire.frames import (
-    MAX_FIRST_FRAME,
+    FIRST_FRAME,
     MAX_FRAME,
     REPLY,
     FrameError,
@@ -70,7 +70,7 @@ def test_lengths_are_checked_before_memory_is_taken() -> None:
     for prefix in (
         b"\xff\xff\xff\xff\x00\x01",
         b"\x00\x00\x00\x05\x00\x09",
-        (MAX_FIRST_FRAME + 1).to_bytes(4, "big") + b"\0\0",
+        (FIRST_FRAME + 1).to_bytes(4, "big") + b"\0\0",
     ):
         with pytest.raises(FrameError):
             list(FrameReader().feed(prefix))

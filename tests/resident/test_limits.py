@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermetic.resident.processes.descriptor_limit import SPAN, SecondMarks
+from hermetic.resident.limits import TREE_TAGS
+from hermetic.resident.processes.descriptor_limit import SecondMarks
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def test_a_process_is_marked_from_outside(child: subprocess.Popen[bytes]) -> Non
     marks = SecondMarks()
     assert marks.put_on(child.pid, 7)
     assert marks.number_of(child.pid, 7) == 7
-    assert marks.put_on(child.pid, SPAN + 3)
-    assert marks.number_of(child.pid, SPAN + 3) == SPAN + 3
+    assert marks.put_on(child.pid, TREE_TAGS + 3)
+    assert marks.number_of(child.pid, TREE_TAGS + 3) == TREE_TAGS + 3
 
 
 def test_the_hard_limit_stays_as_it_is(child: subprocess.Popen[bytes]) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermetic.resident.processes import output_log
-from hermetic.resident.processes.output_log import MEMORY_BYTES, OutputLog, Ring
+from hermetic.resident.limits import LOG_HEAD, SPOOL_FALLBACK
+from hermetic.resident.processes.output_log import OutputLog, Ring
 
 CAP = 1000
 
@@ -27,13 +27,13 @@ def fill(log: OutputLog, sizes: list[int]) -> bytes:
 def test_any_range_that_was_kept_reads_back_exactly(sizes: list[int], offset: int, limit: int) -> None:
     log = OutputLog("/tmp", spool_bytes=CAP)
     try:
-        written = fill(log, [MEMORY_BYTES - 300, *sizes])
+        written = fill(log, [LOG_HEAD - 300, *sizes])
         assert log.total == len(written)
         hole_start, hole_end = log.hole
         start, data = log.read(offset, limit)
         assert written[start : start + len(data)] == data
         assert start == offset or (hole_start <= offset < hole_end and start == hole_end) or offset >= log.total
-        assert hole_end - hole_start == max(0, len(written) - MEMORY_BYTES - CAP)
+        assert hole_end - hole_start == max(0, len(written) - LOG_HEAD - CAP)
         if start < log.total:
             assert data
     finally:
@@ -58,16 +58,16 @@ def test_an_excerpt_is_whole_or_head_and_tail_within_the_limit(sizes: list[int],
 
 def test_a_small_log_never_touches_the_disk(tmp_path: Path) -> None:
     log = OutputLog(str(tmp_path / "does-not-exist"))
-    log.append(b"x" * MEMORY_BYTES)
-    assert log.read(0, 10 * MEMORY_BYTES) == (0, b"x" * MEMORY_BYTES)
+    log.append(b"x" * LOG_HEAD)
+    assert log.read(0, 10 * LOG_HEAD) == (0, b"x" * LOG_HEAD)
     assert log.spooled_bytes == 0
 
 
 def test_without_a_disk_a_short_tail_stays_in_memory_and_the_hole_is_counted(tmp_path: Path) -> None:
     log = OutputLog(str(tmp_path / "does-not-exist"))
-    written = fill(log, [MEMORY_BYTES, 600_000])
+    written = fill(log, [LOG_HEAD, 600_000])
     start, end = log.hole
-    assert (start, end) == (MEMORY_BYTES, len(written) - output_log.FALLBACK_BYTES)
+    assert (start, end) == (LOG_HEAD, len(written) - SPOOL_FALLBACK)
     assert log.read(end, 10_000_000) == (end, written[end:])
 
 
@@ -85,9 +85,9 @@ def test_a_disk_that_fills_up_makes_the_tail_shorter_and_costs_nothing_else(
     monkeypatch.setattr(os, "pwrite", pwrite_on_a_small_disk)
     log = OutputLog(str(tmp_path))
     try:
-        written = fill(log, [MEMORY_BYTES] + [50_000] * 20)
+        written = fill(log, [LOG_HEAD] + [50_000] * 20)
         start, end = log.hole
-        assert (start, end) == (MEMORY_BYTES, len(written) - room)
+        assert (start, end) == (LOG_HEAD, len(written) - room)
         assert log.read(end, len(written)) == (end, written[end:])
     finally:
         log.close()
@@ -113,7 +113,7 @@ def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(cuts: li
     secret = b"open sesame"
     log = OutputLog("/tmp", spool_bytes=CAP)
     try:
-        log.append(b"x" * (MEMORY_BYTES - before))
+        log.append(b"x" * (LOG_HEAD - before))
         log.mask(secret)
         text = b"say " + secret + b", twice: " + secret * 2 + b"."
         at, turn = 0, 0
@@ -122,8 +122,8 @@ def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(cuts: li
             log.append(text[at : at + size])
             at, turn = at + size, turn + 1
         expected = text.replace(secret, b"*" * len(secret))
-        assert log.total == MEMORY_BYTES - before + len(text)
-        assert log.read(MEMORY_BYTES - before, 1000)[1] == expected
+        assert log.total == LOG_HEAD - before + len(text)
+        assert log.read(LOG_HEAD - before, 1000)[1] == expected
     finally:
         log.close()
 

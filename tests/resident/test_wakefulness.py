@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 import hermetic
-from hermetic.resident.life.spin_policy import AWAKE_SECONDS, PATIENCE_SECONDS, SpinPolicy
+from hermetic.resident.life.spin_policy import SpinPolicy
+from hermetic.resident.limits import SPIN, SPIN_BETWEEN
 from tests.programs import need_variable, unavailable
 
 BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
@@ -53,7 +54,7 @@ def test_an_answer_is_looked_for_a_moment(wakefulness: SpinPolicy) -> None:
     began = time.monotonic()
     wakefulness.expect_answer()
     looks(wakefulness)
-    assert time.monotonic() - began >= AWAKE_SECONDS
+    assert time.monotonic() - began >= SPIN
     assert not wakefulness.goes_on()
 
 
@@ -62,14 +63,14 @@ def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: SpinPolic
         wakefulness.expect_answer()
         wakefulness.expect_question()
         assert wakefulness.until == 0
-        time.sleep(PATIENCE_SECONDS)
+        time.sleep(SPIN_BETWEEN)
 
 
 def test_who_asks_again_at_once_is_waited_for(wakefulness: SpinPolicy) -> None:
     wakefulness.expect_question()
     wakefulness.expect_answer()
     wakefulness.expect_question()
-    assert 0 < wakefulness.until - time.monotonic() <= PATIENCE_SECONDS
+    assert 0 < wakefulness.until - time.monotonic() <= SPIN_BETWEEN
 
 
 def test_not_where_somebody_else_wants_the_processor(wakefulness: SpinPolicy) -> None:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import hermetic
@@ -56,8 +55,8 @@ async def test_the_description_of_terminal_says_what_a_model_has_to_know(tmp_pat
 async def test_a_sign_of_life_comes_again_also_from_a_callback_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
-    assert ACTIVITY.value == 10
-    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", msgspec.structs.replace(ACTIVITY, value=0.05))
+    assert ACTIVITY == 10
+    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.05)
     signs: list[str] = []
     enough = asyncio.Event()
 
@@ -77,8 +76,8 @@ async def test_a_sign_of_life_comes_again_also_from_a_callback_that_fails(
 
 
 async def test_a_profile_has_thirty_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LOGIN.value == 30
-    monkeypatch.setattr("hermetic.environments.local.LOGIN", msgspec.structs.replace(LOGIN, value=0.3))
+    assert LOGIN == 30
+    monkeypatch.setattr("hermetic.environments.local.LOGIN", 0.3)
     (tmp_path / ".bash_profile").write_text("sleep 600\n")
     async with hermetic.open("local", env={"HOME": str(tmp_path)}) as environment:
         result = await environment.run("echo works")
@@ -89,7 +88,7 @@ async def test_a_profile_has_thirty_seconds(tmp_path: Path, monkeypatch: pytest.
 def test_limits_of_scripts_and_of_the_password_prompt_are_the_originals(tmp_path: Path) -> None:
     limits = CodeLimits()
     assert (limits.time, limits.calls, limits.stdout, limits.stderr) == (300, 50, 50_000, 10_000)
-    assert PASSWORD.value == 45
+    assert PASSWORD == 45
 
 
 async def test_settings_limit_the_time_and_the_calls_of_a_script(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from contextlib import asynccontextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import CLIENTS, GREETING, REACH
+from hermetic.contract.limits import CLIENTS
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import hermetic as program
@@ -70,17 +69,17 @@ def held(kind: str) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def less_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_room(monkeypatch, 1.0)
-    monkeypatch.setattr("hermetic.link.connection.GREETING", msgspec.structs.replace(GREETING, value=2.0))
+    monkeypatch.setattr("hermetic.link.connection.GREETING", 2.0)
 
 
 def wait_for_room(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr("hermetic.fleet.reaching.REACH", msgspec.structs.replace(REACH, value=seconds))
+    monkeypatch.setattr("hermetic.fleet.reaching.REACH", seconds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_one_client_too_many_is_refused_as_full(kind: str) -> None:
     async with task(kind) as environment:
-        others = [await hermetic.attach("kept") for _ in range(CLIENTS.value - 1)]
+        others = [await hermetic.attach("kept") for _ in range(CLIENTS - 1)]
         for attempt in (hermetic.attach("kept"), hermetic.open(kind, task="kept", **options_of(kind))):
             with pytest.raises(Unreachable, match="64 clients") as caught:
                 await attempt
@@ -100,7 +99,7 @@ async def test_one_client_too_many_is_refused_as_full(kind: str) -> None:
 async def test_who_waits_for_room_gets_in_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_room(monkeypatch, 60.0)
     async with task("local"):
-        others = [await hermetic.attach("kept") for _ in range(CLIENTS.value - 1)]
+        others = [await hermetic.attach("kept") for _ in range(CLIENTS - 1)]
         waiting = asyncio.ensure_future(is_the_same("local"))
         await asyncio.wait([waiting], timeout=0.3)
         assert not waiting.done()

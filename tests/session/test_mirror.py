@@ -14,7 +14,6 @@ import pytest
 
 import hermetic
 from hermetic import ConfigError, EnvironmentUnavailable
-from hermetic.contract.limits import Limit
 from hermetic.session.mirror import mirror
 from hermetic.session.mirror.arrivals import Arrivals
 from tests.environments.sshd import Sshd, running
@@ -318,8 +317,8 @@ async def test_a_failed_sending_is_told_changes_nothing_and_is_tried_again(
 async def test_too_much_does_not_come_back(
     options: dict[str, Any], here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "SYNC_BACK", Limit("sync_back", 100_000, "bytes", ""))
-    monkeypatch.setattr(mirror, "SYNC_TRIES", Limit("sync_tries", 1, "tries", ""))
+    monkeypatch.setattr(mirror, "SYNC_BACK", 100_000)
+    monkeypatch.setattr(mirror, "SYNC_TRIES", 1)
     env = await hermetic.open("ssh", **options)
     await env.run(f"echo small > {there}/small; head -c 200000 /dev/zero > {there}/big")
     with pytest.raises(EnvironmentUnavailable, match="more than 100000 bytes have changed"):

@@ -77,7 +77,7 @@ async def test_a_stray_byte_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "new", "reason"),
     [(b"a\0b", "c", "binary"), (b"\xe9t\xe9 a", "日", "encoding"), (b"x", "c", "missing"), (b"a a", "c", "ambiguous"),
-     (b"a" * (PATCHED_FILE.value + 1), "c", "too_large")],
+     (b"a" * (PATCHED_FILE + 1), "c", "too_large")],
 )  # fmt: skip
 async def test_what_cannot_be_edited_is_refused_and_stays(
     tmp_path: Path, content: bytes, new: str, reason: str
@@ -232,12 +232,12 @@ async def test_large_files_are_changed_together_too(tmp_path: Path) -> None:
 
 async def test_too_many_files_are_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        lines = [line for number in range(PATCHED_FILES.value + 1) for line in (f"*** Add File: {number}", "+x")]
+        lines = [line for number in range(PATCHED_FILES + 1) for line in (f"*** Add File: {number}", "+x")]
         with pytest.raises(hermetic.EditRefused) as caught:
             await env.patch(patch=patch_of(*lines))
         assert caught.value.reason == "too_large"
         await env.patch(patch=patch_of(*lines[:-2]))
-    assert len(os.listdir(tmp_path)) == PATCHED_FILES.value
+    assert len(os.listdir(tmp_path)) == PATCHED_FILES
 
 
 async def test_in_a_container_whatever_fails_leaves_every_byte() -> None:

@@ -53,7 +53,7 @@ def test_the_blocking_face_resets_too() -> None:
 
 async def test_there_is_a_limit_of_sessions_that_says_what_to_do() -> None:
     async with hermetic.open("local", login=False) as environment:
-        for number in range(SESSIONS.value - 1):  # the default one counts
+        for number in range(SESSIONS - 1):  # the default one counts
             await environment.session(f"s{number}").state()
         with pytest.raises(InvalidArgument, match=r"128 sessions .* hermetic rm TASK --session NAME") as refused:
             await environment.session("more").run("echo more")
@@ -68,7 +68,7 @@ async def test_a_task_has_a_bounded_length() -> None:
         await hermetic.open("local", task="t" * 5000)
     with pytest.raises(InvalidArgument, match="5000 characters, the most is 512"):
         await hermetic.attach("t" * 5000)
-    environment = await hermetic.open("local", task="t" * TASK_LENGTH.value, login=False)
+    environment = await hermetic.open("local", task="t" * TASK_LENGTH, login=False)
     await environment.close(remove=True)
 
 

@@ -25,7 +25,7 @@ def test_what_fits_is_shown_as_it_is() -> None:
 
 def test_the_start_gets_two_fifths_and_the_end_the_rest() -> None:
     data = numbered(100_000)
-    cut = cut_output(data, budget=MODEL_OUTPUT.value)
+    cut = cut_output(data, budget=MODEL_OUTPUT)
     assert 0.99 * 20_000 < len(cut.head) <= 20_000
     assert 0.99 * 30_000 < len(cut.tail) <= 50_000 - len(cut.head)
     assert cut.head.startswith("line 1\n")

@@ -130,7 +130,7 @@ class Process:
         """Sends a signal, by number or name."""
         return self._portal.call(self._process.signal, signal, tree=tree)
 
-    def kill(self, grace: float = KILL_GRACE.value) -> Ending | None:
+    def kill(self, grace: float = KILL_GRACE) -> Ending | None:
         """Ends its whole tree, and returns when nothing is left."""
         return self._portal.call(self._process.kill, grace)
 
@@ -201,7 +201,7 @@ class Session:
         return self._portal.call(self._session.read_content, path, bounds=bounds)
 
     def read_lines(
-        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY.value,
+        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY,
         bounds: Bounds | None = None,
     ) -> FilePage:  # fmt: skip
         """Some lines of a file of any size, and how many it has."""

@@ -45,13 +45,13 @@ def add_parser(subparsers: "SubParsers") -> None:
         "--timeout",
         metavar="S",
         type=float,
-        help=f"seconds it may take (default: as your settings say, else {CODE_TIME.value:g})",
+        help=f"seconds it may take (default: as your settings say, else {CODE_TIME:g})",
     )
     parser.add_argument(
         "--calls",
         metavar="N",
         type=int,
-        help=f"most calls of tools (default: as your settings say, else {CODE_CALLS.value})",
+        help=f"most calls of tools (default: as your settings say, else {CODE_CALLS})",
     )
     parser.add_argument("--isolated", action="store_true", help="run the script itself in a sandbox")
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")

@@ -19,9 +19,7 @@ def add_parser(subparsers: "SubParsers") -> None:
     parser = subparsers.add_parser(
         "kill", description="Ends processes with their whole trees: TERM, then KILL to what is left after the grace."
     )
-    parser.add_argument(
-        "--grace", metavar="S", type=float, default=KILL_GRACE.value, help="seconds (default: %(default)s)"
-    )
+    parser.add_argument("--grace", metavar="S", type=float, default=KILL_GRACE, help="seconds (default: %(default)s)")
     parser.add_argument("--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …")
     add_place_option(parser)
     parser.add_argument("ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one")

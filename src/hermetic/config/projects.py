@@ -31,7 +31,7 @@ _SHARING = (
 )  # fmt: skip
 _REGISTRIES = ("docker://", "library://", "oras://", "shub://")
 _PATHS = ("environment.cwd", "environments.sandbox.cwd", "environments.apptainer.image")
-_CLOCKS = {"environment.lease": LEASE.value, "environment.unattended": UNATTENDED.value}
+_CLOCKS = {"environment.lease": LEASE, "environment.unattended": UNATTENDED}
 
 
 class Asked(NamedTuple):

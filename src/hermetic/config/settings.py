@@ -39,24 +39,24 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the terminal tool waits, and how much it answers."""
 
-    timeout: Seconds = FOREGROUND.value  # for a command that says nothing else
-    longest_timeout: Seconds = LONGEST_FOREGROUND.value  # most that a command may ask for
-    output_characters: Characters = MODEL_OUTPUT.value  # most output in an answer
-    kill_grace: Seconds = KILL_GRACE.value  # between TERM and KILL, when the process tool kills
+    timeout: Seconds = FOREGROUND  # for a command that says nothing else
+    longest_timeout: Seconds = LONGEST_FOREGROUND  # most that a command may ask for
+    output_characters: Characters = MODEL_OUTPUT  # most output in an answer
+    kill_grace: Seconds = KILL_GRACE  # between TERM and KILL, when the process tool kills
 
 
 class FilesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the file tools may do, and how much they answer."""
 
     write_root: str | None = None  # nothing is written outside of this directory of the environment
-    read_characters: Characters = READ_CHARACTERS.value  # most of a file in an answer
+    read_characters: Characters = READ_CHARACTERS  # most of a file in an answer
 
 
 class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What scripts that call tools may use."""
 
-    timeout: Seconds = CODE_TIME.value  # for a script that says nothing else, and the most
-    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = CODE_CALLS.value
+    timeout: Seconds = CODE_TIME  # for a script that says nothing else, and the most
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = CODE_CALLS
     timezone: str | None = None  # TZ of scripts
     passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
     isolated: bool = False  # scripts run in a sandbox of their own

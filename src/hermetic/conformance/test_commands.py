@@ -199,7 +199,7 @@ WRONG: dict[str, tuple[object, dict[str, object], str]] = {
     "a NUL in an argv": (["echo", "a\0b"], {}, "command"),
     "an empty argv": ([], {}, "command"),
     "bytes as a command": (b"true", {}, "command"),
-    "a command that is too long": ("#" * (COMMAND.value + 1), {}, "command"),
+    "a command that is too long": ("#" * (COMMAND + 1), {}, "command"),
     "no time": ("touch {made}", {"timeout": 0}, "timeout"),
     "less than no time": ("touch {made}", {"timeout": -1}, "timeout"),
     "time without end": ("touch {made}", {"timeout": float("nan")}, "timeout"),

@@ -81,8 +81,8 @@ class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Cores | None = None
     memory_bytes: Positive | None = None
     pids: Positive | None = None
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     setup: str | None = None  # run once, in the new environment's own shell
     login: bool = True  # take the image's profile in
 
@@ -157,14 +157,14 @@ class Apptainer:
                 id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, label=label,
                 spool=spool and SPOOL, spool_name=spool or "",
                 environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
-                lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+                lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
                 guardian=False, foreground=True, seccomp=bpf(), keep_path=True,
                 shared=("/", HOME) if options.overlay else (),
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             try:
                 started = await start_resident(
-                    argv, given, seconds=INSTANCE.value, afterwards="stays", environ=_variables(options)
+                    argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
                 )
             except EnvironmentUnavailable as error:
                 if NO_PYTHON not in str(error):
@@ -201,7 +201,7 @@ class Apptainer:
         try:
             started = await start_bare(
                 [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
-                environ=environ, farewell=["/bin/sh", "-c", FAREWELL, "sh", str(work)], seconds=INSTANCE.value,
+                environ=environ, farewell=["/bin/sh", "-c", FAREWELL, "sh", str(work)], seconds=INSTANCE,
                 keeper=["/bin/sh", "-c", BARE_KEEPER, "sh", options.overlay or "", name, *start],
             )  # fmt: skip
         except EnvironmentUnavailable as error:

@@ -26,7 +26,7 @@ MARGIN = 10.0  # seconds of a start that are not the keeper's
 
 async def start_bare(
     arm: Sequence[str], config: ResidentConfig, *, environ: Mapping[str, str], keeper: Sequence[str] = (),
-    farewell: Sequence[str] = (), seconds: float = START.value,
+    farewell: Sequence[str] = (), seconds: float = START,
 ) -> Started:  # fmt: skip
     """A resident on this machine for a place that has bash. Raises EnvironmentUnavailable.
 
@@ -54,8 +54,8 @@ class BareOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str = ""  # "": where `command` leads to
     env: dict[str, str] = {}  # variables of its commands besides the place's own
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
 
 
@@ -94,7 +94,7 @@ class BareBackend:
         config = ResidentConfig(
             id=new_life(id), token=token, directory=directory, spool=spool, label=label, cwd=chosen.cwd,
             environ=child_environment({}, extra=chosen.env), lease=chosen.lease, unattended=chosen.unattended,
-            login=chosen.login, login_timeout=LOGIN.value, guardian=True,
+            login=chosen.login, login_timeout=LOGIN, guardian=True,
         )  # fmt: skip
         return await start_bare(self.command(BASH), config, environ=child_environment(os.environ))
 

@@ -27,7 +27,7 @@ def new_life(id: str) -> str:
     return f"{id}.{secrets.token_hex(4)}"
 
 
-async def start_beside(config: ResidentConfig, boot: str | None = None, *, seconds: float = START.value) -> Started:
+async def start_beside(config: ResidentConfig, boot: str | None = None, *, seconds: float = START) -> Started:
     """Starts a resident beside us. Raises EnvironmentUnavailable."""
     given = starting_input(build_archive(), msgspec.msgpack.encode(config))
     starting = asyncio.ensure_future(

@@ -49,10 +49,10 @@ class CallingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of the place
-    startup: Seconds = CALLED_START.value  # for the place to be made and to answer
-    runtime: Seconds = RUNTIME.value  # for which the place is made; `create` hands it on
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    startup: Seconds = CALLED_START  # for the place to be made and to answer
+    runtime: Seconds = RUNTIME  # for which the place is made; `create` hands it on
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
 
 
@@ -124,7 +124,7 @@ class CallingBackend:
         config = ResidentConfig(
             id=life, token=token, directory="", spool=None, label=label, cwd=chosen.cwd,
             environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
-            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN.value, guardian=True,
+            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN, guardian=True,
             arrival=chosen.startup,
         )  # fmt: skip
         calls = self._calls()

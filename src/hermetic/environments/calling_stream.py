@@ -126,7 +126,7 @@ class _Stream:
 
     def _say(self, verb: str, data: bytes = b"") -> bytes:
         """Raises NoAnswer when the relay is gone."""
-        overdue = threading.Timer(CALL.value, self._give_up)
+        overdue = threading.Timer(CALL, self._give_up)
         overdue.daemon = True
         overdue.start()
         try:

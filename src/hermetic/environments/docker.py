@@ -143,7 +143,7 @@ class Docker:
             id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
             spool_name=f"{SPOOL} of the container", cwd=str(options.cwd), make_cwd=True, home=HOME,
             environ=child_environment({}, extra=variables), inherit=True,
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
             guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting, keep_path=True,
         )  # fmt: skip
 
@@ -257,7 +257,7 @@ class Start:
             started = await start_bare(
                 [client.program, "exec", "-i", name, *BASH], config, environ={**os.environ, **client.environ},
                 keeper=client.carefully(self.plan.directory, name, words),
-                farewell=client.removal(name), seconds=CONTAINER_START.value,
+                farewell=client.removal(name), seconds=CONTAINER_START,
             )  # fmt: skip
         except BaseException as error:
             with contextlib.suppress(EnvironmentUnavailable):
@@ -279,7 +279,7 @@ class Start:
         config = msgspec.structs.replace(self.config, fences=fences, outside=outside)
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         return await start_resident(
-            self.client.carefully(self.plan.directory, name, words), given, seconds=CONTAINER_START.value,
+            self.client.carefully(self.plan.directory, name, words), given, seconds=CONTAINER_START,
             afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
             gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
         )  # fmt: skip

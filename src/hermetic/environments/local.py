@@ -28,8 +28,8 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
         "auto"  # of commands: the real one, or one for each profile; auto: the profile's where one is named
     )
     profile: str | None = None  # a name, or a directory as a whole path
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
     init_files: tuple[str, ...] = ("~/.bashrc",)  # what is read besides the profile, unless that reads it itself
 
@@ -72,7 +72,7 @@ class Local:
             id=new_life(id), token=token, directory=directory, spool=spool, label=label,
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
             guardian=True, init_files=options.init_files, keep_path=True,
         )  # fmt: skip
         return await start_beside(config)

@@ -80,8 +80,8 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None  # whose files and skills are seen: a name, or a directory as a whole path
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials or lead to sockets
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     login: bool = True  # take the system's profile in
     setup: str | None = None  # run once when it is new
 
@@ -187,7 +187,7 @@ class Sandbox:
                 limits = self._limits(cgroup)
                 bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown), limits)
                 given = self._given(cgroup, shown, id=id, token=token, spool=spool, label=label)
-                said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START.value, passed=lock)
+                said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START, passed=lock)
             kept = started(kept)
             return _checked(said, kept, (*shown.notes, *limits.notes))
         except BaseException as error:
@@ -275,7 +275,7 @@ class Sandbox:
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}", token=token, directory=INSIDE, spool=None if spool is None else SPOOL,
             environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
-            unattended=options.unattended, login=options.login, login_timeout=LOGIN.value, guardian=False, label=label,
+            unattended=options.unattended, login=options.login, login_timeout=LOGIN, guardian=False, label=label,
             foreground=True, own_cgroup=cgroup.memory is not None, shared=(self._workspace,),
             keep_path=True, spool_name=spool or "",
             own_sockets=options.network and can_keep_own_sockets(),

@@ -14,7 +14,7 @@ import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
-from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
@@ -29,7 +29,7 @@ from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.records import check_own, is_own_life, runtime_root
 
-ANSWER = CONNECT.value + 5.0  # seconds for a call whose work there takes none
+ANSWER = CONNECT + 5.0  # seconds for a call whose work there takes none
 
 # Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have ended,
 # by themselves or because it helps, and nothing of theirs is left.
@@ -100,8 +100,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None  # whose files and skills are sent: a name, or a directory as a whole path
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of a login there
-    lease: Lease = LEASE.value
-    unattended: Seconds = UNATTENDED.value
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
     setup: str | None = None  # run once in the new environment's own shell
 
@@ -113,7 +113,7 @@ class Ssh:
     option_shape = SshOptions
     identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
     leaves_files = True
-    answers_within = ALIVE.value * (ALIVE_ASKED.value + 1.0)  # ssh itself notices a broken connection first
+    answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)  # ssh itself notices a broken connection first
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SshOptions, options)
@@ -164,13 +164,13 @@ class Ssh:
             id=f"{id}.{secrets.token_hex(4)}",  # of this life, and of this caller among others on that host
             token=token, directory="", spool=None, label=label, cwd=options.cwd,
             environ=child_environment({}, extra=options.env), inherit=True,
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN.value,
+            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
             guardian=True, arrival=ANSWER,
         )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         try:
             started = await start_resident(
-                self._call(BOOT), given, seconds=START.value, environ=client_environment(), after=MARK
+                self._call(BOOT), given, seconds=START, environ=client_environment(), after=MARK
             )
         except EnvironmentUnavailable as error:
             meaning = explain(error, self._target, may_pass=False)
@@ -235,7 +235,7 @@ class Ssh:
         for path in filter(None, (place["directory"], place["spool"])):
             check_own(record, path, is_own_life(record, path))
         try:
-            await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START.value)
+            await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START)
         except EnvironmentUnavailable as error:
             raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import ALIVE, ALIVE_ASKED, CONNECT, SHARED
+from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, SHARED
 
 NO_PYTHON = "hermetic: no python3"  # said there
 MARK = b"\0hermetic\n"  # what comes before it was said by the user's shell, and not by what we run
@@ -67,11 +67,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 _SETTINGS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=accept-new",
-    f"ConnectTimeout={CONNECT.value}",
-    f"ServerAliveInterval={ALIVE.value}",
-    f"ServerAliveCountMax={ALIVE_ASKED.value}",
+    f"ConnectTimeout={CONNECT}",
+    f"ServerAliveInterval={KEEPALIVE}",
+    f"ServerAliveCountMax={KEEPALIVE_TRIES}",
     "ControlMaster=auto",
-    f"ControlPersist={SHARED.value}",
+    f"ControlPersist={SHARED}",
     "ClearAllForwardings=yes",
     "PermitLocalCommand=no",
     "RemoteCommand=none",

@@ -83,7 +83,7 @@ async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Back
     Its lease is not asked: it counts only while nobody is attached and nothing runs, which only the resident knows.
     One that its engine paused is not overdue.
     """
-    if records.stalled_for(record.id) < record.options.get("unattended", UNATTENDED.value):
+    if records.stalled_for(record.id) < record.options.get("unattended", UNATTENDED):
         return False
     is_paused = getattr(backend, "is_paused", None)
     return is_paused is None or not await is_paused(record)

@@ -166,7 +166,7 @@ async def open_environment(
 
 def _fault_of(task: str) -> str:
     """Why this can be no task; empty where it can."""
-    most = TASK_LENGTH.value
+    most = TASK_LENGTH
     if len(task) > most:
         return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter one, or its hash"
     return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
@@ -263,7 +263,7 @@ async def start_new(ordered: StartRequest) -> Environment:
         await at_rest(records.root / id)
         records.make_directory(id)
         watch.made()
-        clocks = {"lease": LEASE.value, "unattended": UNATTENDED.value, **backend.options}
+        clocks = {"lease": LEASE, "unattended": UNATTENDED, **backend.options}
         lease = clocks["lease"] + getattr(backend, "noticed_after", 0.0)
         watch.check(lease, clocks["unattended"], getattr(backend, "variables", ()))
         if not build_archive.cache_info().currsize:  # it may have to be compiled, which takes its time

@@ -35,7 +35,7 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
     """
     backend = catalog.find(record.kind)(record.options)
     link = link_to(backend, record, records)
-    until, pause = time.monotonic() + (REACH.value if patience is None else patience), 0.02
+    until, pause = time.monotonic() + (REACH if patience is None else patience), 0.02
     while True:
         try:
             await link.open()
@@ -62,7 +62,7 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
 
 def link_to(backend: Backend, record: EnvironmentRecord, records: Records) -> Link:
     """A link to the resident of a record, not yet open."""
-    silence = getattr(backend, "answers_within", STALL.value)
+    silence = getattr(backend, "answers_within", STALL)
     stall = Stall(records, record, backend)
     return Link(
         lambda: backend.reach(record), record.token, environment=record.id, silence=silence, on_stall=stall.changed
@@ -92,8 +92,8 @@ class Stall:
         self._records.set_stalled(id, True)
         async with Watch(self._records, id, is_wanted=True) as watch:
             watch.made()
-            lease = options.get("lease", LEASE.value)
-            unattended = options.get("unattended", UNATTENDED.value)
+            lease = options.get("lease", LEASE)
+            unattended = options.get("unattended", UNATTENDED)
             watch.check(lease, unattended, getattr(self._backend, "variables", ()))
             watch.stalled()
 

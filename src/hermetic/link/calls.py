@@ -74,7 +74,7 @@ class Following(Call[answers.FollowEnd]):
 
     def frame(self) -> bytes:
         """Asks from the byte behind the last one that came."""
-        fields = {**self.fields, "offset": self.position, "credit": FOLLOW_CREDIT.value}
+        fields = {**self.fields, "offset": self.position, "credit": FOLLOW_CREDIT}
         return pack_frame(REQUEST, self.id, fields)
 
     def event(self, fields: msgspec.Raw, body: bytes) -> bytes:

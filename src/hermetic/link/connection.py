@@ -52,11 +52,11 @@ class Connection(asyncio.Protocol):
             await asyncio.get_running_loop().create_connection(lambda: self, sock=stream)
             fields = {"op": "hello", "versions": list(VERSIONS), "token": token, "client": "hermetic"}
             self.send(pack_frame(REQUEST, GREETING_ID, fields))
-            async with asyncio.timeout(GREETING.value):
+            async with asyncio.timeout(GREETING):
                 hello = await self._greeting
         except TimeoutError:
             self.abort()
-            raise Silent(f"the resident did not answer within {GREETING.value:g} s", state="stalled") from None
+            raise Silent(f"the resident did not answer within {GREETING:g} s", state="stalled") from None
         except BaseException:
             self.abort()
             stream.close()

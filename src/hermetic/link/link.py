@@ -69,7 +69,7 @@ class Link:
 
     def __init__(
         self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
-        patience: float = RECONNECT.value, silence: float = STALL.value,
+        patience: float = RECONNECT, silence: float = STALL,
         on_stall: Callable[[bool], None] = lambda is_stalled: None,
     ) -> None:  # fmt: skip
         self.environment = environment
@@ -154,7 +154,7 @@ class Link:
         """Returns when the resident answers or is gone; a while is waited for one that is stalled. Raises Stalled."""
         if not self._answers.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GREETING.value):
+                async with asyncio.timeout(GREETING):
                     await self._answers.wait()
             if not self._answers.is_set():
                 raise Stalled(environment=self.environment, was_sent=False)
@@ -177,7 +177,7 @@ class Link:
         """Tells the resident that the answer is not wanted; one still comes, and soon."""
         call.is_cancelled = True
         if call.id in self._calls:
-            self.expect(call, GRACE.value)
+            self.expect(call, GRACE)
             if self._connection is not None:
                 self._connection.send(pack_frame(CANCEL, call.id, {}))
 
@@ -227,7 +227,7 @@ class Link:
         if self._connection is not None:
             self._end = self._closed
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STALL.value):
+                async with asyncio.timeout(STALL):
                     await self._connection.wait_closed()
 
     async def _connect(self) -> tuple[Connection, answers.Hello]:
@@ -249,7 +249,7 @@ class Link:
 
     def expect(self, call: Call[Any], seconds: float = 0.0) -> None:
         """From now on, the answer is overdue after so many seconds and a little more."""
-        call.due = self._loop.time() + seconds + OVERDUE.value
+        call.due = self._loop.time() + seconds + OVERDUE
         if self._looking is None:
             self._looking = self._loop.call_later(LOOK, self._look)
 
@@ -268,7 +268,7 @@ class Link:
         elif self._unheard:
             self._unheard += 1
         elif now >= self._next_ping:
-            self._unheard, self._next_ping = 1, now + PING.value
+            self._unheard, self._next_ping = 1, now + PING
             self.mention("ping")
         if self._unheard * LOOK > self.silence:
             self._stalled(overdue)
@@ -366,13 +366,13 @@ class Link:
 
     async def _connect_patiently(self, deadline: float) -> tuple[Connection, answers.Hello]:
         """A new connection, also when the way is broken for a while. Raises as `open` does, when it stays so."""
-        unanswered, pause = 0, RECONNECT_PAUSE.value / 50
+        unanswered, pause = 0, RECONNECT_PAUSE / 50
         while True:
             try:
                 return await self._connect()
             except Unanswered:
                 unanswered += 1
-                if unanswered == UNANSWERED.value:
+                if unanswered == UNANSWERED:
                     raise
             except GONE:
                 raise
@@ -381,7 +381,7 @@ class Link:
                 if self.is_ending or self._loop.time() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
-            pause = min(pause * 2, RECONNECT_PAUSE.value)
+            pause = min(pause * 2, RECONNECT_PAUSE)
 
     def _replay(self, connection: Connection) -> None:
         """Asks again what is open. What nobody waits for is left out, except for a cancelled command."""

@@ -9,8 +9,9 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.resident.wire.frames import (
     ERROR,
     EVENT,
-    MAX_BODY,
-    MAX_FIRST_FRAME,
+    FIRST_FRAME,
+    FRAME_BODY,
+    FRAME_HEADER,
     MAX_FRAME,
     PREFIX,
     REPLY,
@@ -20,7 +21,6 @@ from hermetic.resident.wire.frames import (
 
 __all__ = ["ERROR", "EVENT", "MALFORMED", "REPLY", "REQUEST", "Frame", "FrameError", "FrameReader", "pack_frame"]
 
-MAX_HEADER = 0xFFFF  # its length is a u16
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw]).decode
@@ -45,11 +45,11 @@ def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidArgument(f"cannot be sent: {error}; give text that is valid Unicode", argument="") from None
     size = len(header)
-    if size > MAX_HEADER or len(body) > MAX_BODY or 2 + size + len(body) > MAX_FRAME:
+    if size > FRAME_HEADER or len(body) > FRAME_BODY or 2 + size + len(body) > MAX_FRAME:
         raise InvalidArgument(
-            f"options of {size} bytes and content of {len(body)} do not fit a frame ({MAX_HEADER} and {MAX_BODY}); "
+            f"options of {size} bytes and content of {len(body)} do not fit a frame ({FRAME_HEADER} and {FRAME_BODY}); "
             "pass large variables through a file or through stdin",
-            argument="env" if size > MAX_HEADER else "",
+            argument="env" if size > FRAME_HEADER else "",
         )
     return b"".join((PREFIX.pack(2 + size + len(body), size), header, body))
 
@@ -58,7 +58,7 @@ class FrameReader:
     """Cuts a stream into frames; holds at most one that is unfinished."""
 
     def __init__(self) -> None:
-        self._most = MAX_FIRST_FRAME
+        self._most = FIRST_FRAME
         self._held = bytearray()
 
     def greeted(self) -> None:

@@ -10,7 +10,7 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import COMMAND, ID_LENGTH
 from hermetic.contract.variables import fault_of, is_text
 
-_ID = re.compile(rf"[A-Za-z0-9_.-]{{1,{ID_LENGTH.value}}}")
+_ID = re.compile(rf"[A-Za-z0-9_.-]{{1,{ID_LENGTH}}}")
 
 
 def encode_command(command: str | Sequence[str]) -> tuple[bytes, bool]:
@@ -110,7 +110,7 @@ def check_id(value: str, argument: str = "id") -> str:
     """An id of a process, log or session."""
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InvalidArgument(
-            f"{argument} {value!r} does not fit; use 1 to {ID_LENGTH.value} of A-Z a-z 0-9 _ . -", argument=argument
+            f"{argument} {value!r} does not fit; use 1 to {ID_LENGTH} of A-Z a-z 0-9 _ . -", argument=argument
         )
     return value
 
@@ -123,9 +123,9 @@ def check_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bounded(text: bytes) -> bytes:
-    if len(text) > COMMAND.value:
+    if len(text) > COMMAND:
         raise InvalidArgument(
-            f"the command has {len(text)} bytes, the most is {COMMAND.value}; put it into a file and run that",
+            f"the command has {len(text)} bytes, the most is {COMMAND}; put it into a file and run that",
             argument="command",
         )
     return text

@@ -43,5 +43,5 @@ async def with_blob(link: Link, pieces: Callable[[], Iterable[bytes]], use: Call
 def cut(data: bytes) -> Iterable[bytes]:
     """The data in pieces that fit a frame; one empty piece when there is none."""
     view = memoryview(data)
-    for at in range(0, max(len(view), 1), FRAME_BODY.value):
-        yield bytes(view[at : at + FRAME_BODY.value])
+    for at in range(0, max(len(view), 1), FRAME_BODY):
+        yield bytes(view[at : at + FRAME_BODY])

@@ -66,7 +66,7 @@ class EventStream:
 
     def _add(self, event: ProcessEvent) -> None:
         """A reader that lags behind by too much is told so instead of costing more memory."""
-        if len(self._waiting) >= EVENTS.value:
+        if len(self._waiting) >= EVENTS:
             self._waiting.clear()
             event = _MISSED
         self._waiting.append(event)

@@ -30,7 +30,7 @@ class Files:
         """A file's whole content."""
         found: answers.FilePiece | None = None
         pieces = []
-        async for said, piece in self._pieces(path, most=FILE.value, bounds=bounds):
+        async for said, piece in self._pieces(path, most=FILE, bounds=bounds):
             found = found or said
             pieces.append(piece)
         assert found is not None, "there is always one answer"
@@ -79,7 +79,7 @@ class Files:
     ) -> Written:  # fmt: skip
         """Writes a file as a whole."""
         more = {"expect": expect, "mode": mode}
-        if len(content) <= FRAME_BODY.value:
+        if len(content) <= FRAME_BODY:
             return await self._write(path, content, None, bounds, more)
         return await self._write_pieces(path, lambda: cut(content), bounds, more)
 
@@ -109,7 +109,7 @@ class Files:
             call = Call({**fields, "blob": blob}, answers.done, head + body, repeats=False)
             return self._link.decode(answers.changed, (await self._link.finish(call))[1])
 
-        if len(head) + len(content) <= FRAME_BODY.value:
+        if len(head) + len(content) <= FRAME_BODY:
             return await use(None, content)
         return await with_blob(self._link, lambda: cut(content), use)
 
@@ -143,7 +143,7 @@ class Files:
         at, size = 0, None
         where = self._where(path, bounds)
         while size is None or at < size:
-            fields = {"op": "read_file", "offset": at, "limit": FRAME_BODY.value, **where}
+            fields = {"op": "read_file", "offset": at, "limit": FRAME_BODY, **where}
             said, data = await self._link.finish(Call(fields, answers.file_piece))
             if said.end - at != len(data):
                 raise self._link.distrust(f"{len(data)} bytes of a file as [{at}, {said.end})")
@@ -198,8 +198,8 @@ def _limits(bounds: Bounds | None) -> dict[str, object]:
 
 def _read_pieces(file: BinaryIO) -> Iterable[bytes]:
     file.seek(0)
-    yield file.read(FRAME_BODY.value)
-    while piece := file.read(FRAME_BODY.value):
+    yield file.read(FRAME_BODY)
+    while piece := file.read(FRAME_BODY):
         yield piece
 
 

@@ -52,7 +52,7 @@ class Patching:
 
         changes, written = await self._edit([path], think, len(old) + len(new))
         return Patched(
-            diff=within(diff_of(changes), PATCH_DIFF.value), modified=(path,), strategy=done[0].strategy,
+            diff=within(diff_of(changes), PATCH_DIFF), modified=(path,), strategy=done[0].strategy,
             lines=done[0].lines, written=written,
         )  # fmt: skip
 
@@ -60,9 +60,9 @@ class Patching:
         """Does what a patch in the V4A form asks for."""
         operations = parse(text)
         paths = paths_of(operations)
-        if len(paths) > PATCHED_FILES.value:
+        if len(paths) > PATCHED_FILES:
             raise EditRefused(
-                f"the patch names {len(paths)} files, the most is {PATCHED_FILES.value}; split it",
+                f"the patch names {len(paths)} files, the most is {PATCHED_FILES}; split it",
                 reason="too_large", argument="patch",
             )  # fmt: skip
 
@@ -71,7 +71,7 @@ class Patching:
 
         changes, written = await self._edit(paths, think, len(text))
         return Patched(
-            diff=within(diff_of(changes), PATCH_DIFF.value),
+            diff=within(diff_of(changes), PATCH_DIFF),
             modified=tuple(one.path for one in changes if one.before is not None and one.after is not None),
             created=tuple(one.path for one in changes if one.before is None),
             deleted=tuple(one.path for one in changes if one.after is None),
@@ -82,7 +82,7 @@ class Patching:
         self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int
     ) -> tuple[list[Change], tuple[Written, ...]]:
         """Reads, thinks and writes, again where somebody else was faster. Raises EditRefused."""
-        for _ in range(PATCH_TRIES.value):
+        for _ in range(PATCH_TRIES):
             with contextlib.suppress(FileChanged, FileExistsError):
                 true = await self._true_paths(paths)
                 async with self._editing:
@@ -134,9 +134,9 @@ class Patching:
         status = await self._files.status(true, True, self._bounds)
         if status.kind == "missing":
             return None
-        if status.kind == "file" and status.size > PATCHED_FILE.value:
+        if status.kind == "file" and status.size > PATCHED_FILE:
             raise EditRefused(
-                f"{path} has {status.size:,} bytes, the most to edit is {PATCHED_FILE.value:,}; "
+                f"{path} has {status.size:,} bytes, the most to edit is {PATCHED_FILE:,}; "
                 "use sed or a script in the terminal",
                 reason="too_large", path=path,
             )  # fmt: skip

@@ -78,9 +78,9 @@ class Process:
     async def write_secret(self, text: str) -> None:
         """Writes a line that is kept out of the log, should the process print it."""
         line = self._line(text)
-        if len(line) > FRAME_BODY.value:
+        if len(line) > FRAME_BODY:
             raise InvalidArgument(
-                f"the secret has {len(line) - 1} bytes, the most is {FRAME_BODY.value - 1}; pass a longer one as stdin",
+                f"the secret has {len(line) - 1} bytes, the most is {FRAME_BODY - 1}; pass a longer one as stdin",
                 argument="text",
             )
         await self._may_type(line)
@@ -129,7 +129,7 @@ class Process:
         number = _signal_number(signal)
         await self._link.ask("signal", answers.done, repeats=False, process=self.id, signal=number, tree=tree)
 
-    async def kill(self, grace: float = KILL_GRACE.value) -> Ending | None:
+    async def kill(self, grace: float = KILL_GRACE) -> Ending | None:
         """Ends its whole tree, TERM first and KILL after the grace, and returns when nothing is left."""
         check_duration(grace, "grace")
         said, _ = await self._link.ask("kill", answers.described, process=self.id, grace=float(grace))

@@ -17,14 +17,14 @@ LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked 
 async def read_log(link: Link, log: str, offset: int, limit: int | None, wait: float | None) -> Chunk:
     """Output from `offset` on, at most `limit` bytes; with `wait` it waits that long for the first one."""
     check_count(offset, "offset")
-    wanted = READ.value if limit is None else check_count(limit, "limit", least=1)
+    wanted = READ if limit is None else check_count(limit, "limit", least=1)
     if wait is not None:
         check_duration(wait, "wait")
-    chunk, more = await _read_once(link, log, offset, min(wanted, FRAME_BODY.value), wait)
+    chunk, more = await _read_once(link, log, offset, min(wanted, FRAME_BODY), wait)
     pieces = [chunk.data]
     end, ended = chunk.end, chunk.ended
     while more and (left := wanted - (end - chunk.start)) > 0:
-        following, more = await _read_once(link, log, end, min(left, FRAME_BODY.value), None)
+        following, more = await _read_once(link, log, end, min(left, FRAME_BODY), None)
         if following.start != end:  # a hole: the next read tells of it
             break
         pieces.append(following.data)

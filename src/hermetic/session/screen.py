@@ -73,10 +73,10 @@ class Screen:
     async def look(self, total: int) -> Shown:
         """What the screen shows once the log is replayed up to `total`, or to its end. Raises Unsupported."""
         rows, cols = self._size
-        if rows * cols > SCREEN_CELLS.value:
+        if rows * cols > SCREEN_CELLS:
             raise Unsupported(
                 f"a terminal of {rows} rows and {cols} columns is too large for a screen, "
-                f"the most is {SCREEN_CELLS.value:,} cells; resize it",
+                f"the most is {SCREEN_CELLS:,} cells; resize it",
                 capability="screen",
             )
         async with self._looks:
@@ -87,8 +87,8 @@ class Screen:
 
     async def _look(self, total: int) -> Shown:
         self._note = ""
-        if total - self.position > SCREEN_REPLAY.value:
-            self._skip(total - SCREEN_REPLAY.value)
+        if total - self.position > SCREEN_REPLAY:
+            self._skip(total - SCREEN_REPLAY)
         while self.position < total:
             chunk = await self._read(self.position)
             if not chunk.data:

@@ -40,7 +40,7 @@ async def finding(wanted: "re.Pattern[bytes]") -> AsyncIterator[Find]:
         async with _elsewhere(wanted) as find:
             yield find
         return
-    window = Window(wanted, SEARCH_WINDOW.value)
+    window = Window(wanted, SEARCH_WINDOW)
 
     async def find_here(data: bytes, is_new: bool) -> tuple[int, int] | None:
         return window.find(data, is_new)
@@ -57,7 +57,7 @@ async def _elsewhere(wanted: "re.Pattern[bytes]") -> AsyncIterator[Find]:
     orders, answers = worker.stdin, worker.stdout
     assert orders is not None
     assert answers is not None
-    lines = (wanted.pattern, str(SEARCH_WINDOW.value).encode())
+    lines = (wanted.pattern, str(SEARCH_WINDOW).encode())
     orders.writelines(line.hex().encode() + b"\n" for line in lines)
 
     async def find_there(data: bytes, is_new: bool) -> tuple[int, int] | None:

@@ -96,8 +96,8 @@ class Session:
             fields["timeout"] = check_positive(timeout, "timeout")
         if on_timeout != "kill":
             fields["on_timeout"] = _check_on_timeout(on_timeout)
-        most = RETURNED_OUTPUT.value if limit is None else check_count(limit, "limit")
-        if most < INLINE_OUTPUT.value:
+        most = RETURNED_OUTPUT if limit is None else check_count(limit, "limit")
+        if most < INLINE_OUTPUT:
             fields["limit"] = most
         if separate:
             fields["separate"] = True
@@ -115,7 +115,7 @@ class Session:
             mine: Fields = {**fields, "id": next(self._ids)}
             if known is not None:
                 mine["known"] = known
-            if stdin is None and on_output is None and len(text) <= FRAME_BODY.value:
+            if stdin is None and on_output is None and len(text) <= FRAME_BODY:
                 return await self._run(Call(mine, answers.ran, text), most, cancel)
             return await self._run_with(mine, text, most, stdin, on_output, cancel)
 
@@ -215,7 +215,7 @@ class Session:
         return await self._files.read(path, bounds)
 
     async def read_lines(
-        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY.value,
+        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY,
         bounds: Bounds | None = None,
     ) -> FilePage:  # fmt: skip
         """Some lines of a file of any size, and how many it has.
@@ -396,7 +396,7 @@ class Session:
         self, fields: Fields, text: bytes, data: bytes | None, send: Callable[[Fields, bytes], Awaitable[R]]
     ) -> R:
         """What `send` returns; a command that is too long for a frame is in a blob sent before, and so is its input."""
-        if len(text) > FRAME_BODY.value:
+        if len(text) > FRAME_BODY:
 
             async def use(blob: str) -> R:
                 return await self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
@@ -408,7 +408,7 @@ class Session:
         self, data: bytes, fields: Fields, text: bytes, send: Callable[[Fields, bytes], Awaitable[R]]
     ) -> R:
         """What `send` returns; the input is in its frame where it fits, else in a blob sent before."""
-        if len(text) + len(data) <= INLINE_INPUT.value:
+        if len(text) + len(data) <= INLINE_INPUT:
             return await send({**fields, "stdin": "inline"}, text + data)
 
         async def use(blob: str) -> R:

@@ -152,13 +152,13 @@ class Tools:
             await asyncio.sleep(0)
         task = self._task(task_id)
         text = _as_json(_with_notes(await self._run(name, arguments, task), task.history))
-        if name in self._own or len(text) <= RESULT.value:  # our own answers have bounds of their own
+        if name in self._own or len(text) <= RESULT:  # our own answers have bounds of their own
             return text
         try:
             return _as_json(await keep(task, text))
         except (Interrupted, ExecutionError) as error:
             why = f"the answer has {len(text):,} characters, too many, and could not be kept: {error or 'interrupted'}"
-            return _as_json({**_failed(why), "output": text[: RESULT_PREVIEW.value]})
+            return _as_json({**_failed(why), "output": text[:RESULT_PREVIEW]})
 
     async def _call_from_script(self, task_id: str, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._run(name, arguments, self._task(task_id, is_scripted=True))

@@ -49,8 +49,8 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
     profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
     extra_args: tuple[str, ...] = ()  # words for the engine's client, after all others
-    lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE.value
-    unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED.value
+    lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE
+    unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED
     setup: str | None = None  # shell text that a new environment runs before it is handed out
     login: bool = True  # take the image's profile in
 

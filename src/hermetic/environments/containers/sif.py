@@ -133,7 +133,7 @@ async def _build(program: str, address: str, sif: Path, lock: int) -> None:
     ))  # fmt: skip
     said: list[str] = []
     try:
-        async with asyncio.timeout(BUILD.value):
+        async with asyncio.timeout(BUILD):
             process = await asyncio.shield(starting)
             await _tell(process, said)
             code = await process.wait()
@@ -144,7 +144,7 @@ async def _build(program: str, address: str, sif: Path, lock: int) -> None:
         await process.wait()
         _discard(part, work)
         if isinstance(error, TimeoutError):
-            raise _failure(address, f"it took longer than {BUILD.value:g} s", said) from None
+            raise _failure(address, f"it took longer than {BUILD:g} s", said) from None
         raise
     if code != 0:
         raise _failure(address, f"exit code {code}", said)

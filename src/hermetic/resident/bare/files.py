@@ -52,15 +52,15 @@ class BareFileDesk(FileDesk):
 
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
-        limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
+        limit = take.number(request.fields, "limit", frames.FRAME_BODY, 0, frames.FRAME_BODY)
         self._begin(request, scripts.READ, "", (b"%d" % offset, b"%d" % limit))
 
     def read_lines(self, request: Request) -> None:
         first = take.number(request.fields, "first", 1, 1)
-        lines = take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS)
+        lines = take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS)
         width = take.number(request.fields, "width", 8000, 2) // 2 * 2
-        asked = take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY)
-        budget = min(asked, frames.MAX_BODY - HEAD_BYTES)
+        asked = take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY)
+        budget = min(asked, frames.FRAME_BODY - HEAD_BYTES)
 
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             return _page(answer, counts, data, first, width, budget)
@@ -74,7 +74,7 @@ class BareFileDesk(FileDesk):
         self.searches.search_files(request)
 
     def list_names(self, request: Request) -> None:
-        most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
+        most = take.number(request.fields, "most", 10000, 1, frames.FRAME_ITEMS)
 
         def shape(answer: Fields, counts: str, data: bytes) -> tuple[Fields, bytes]:
             names = [os.fsdecode(name) for name in data.split(b"\0")[:-1]]
@@ -174,7 +174,7 @@ class Body:
 
     def append(self, data: bytes | memoryview) -> None:
         self.total += len(data)
-        if self.total <= frames.MAX_BODY:
+        if self.total <= frames.FRAME_BODY:
             self.parts.append(bytes(data))
 
     def is_held(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..limits import BARE_BEGIN, BARE_LATE_OUTPUT
 from ..processes.job import Job, ending_of
 from ..processes.process import Process
 from ..shells.command import Command
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from ..shells.command import Order
     from .resident import BareResident
     from .session import BareSession
-
-LAST_WORDS_SECONDS = 1.0  # for what is still on its way here when all who printed it have ended
-BEGIN_SECONDS = 10.0  # how long a command that is to end may still be on its way in
 
 
 class Start:
@@ -201,7 +199,7 @@ class BareJob(Job):
             self.line_listeners = [listener for listener in self.line_listeners if listener is not heard]
             done(left)
 
-        timer = self.resident.loop.call_later(LAST_WORDS_SECONDS, heard)
+        timer = self.resident.loop.call_later(BARE_LATE_OUTPUT, heard)
         self.line_listeners.append(heard)
 
     def end(self, grace: float, ending: Ending | None) -> None:
@@ -209,7 +207,7 @@ class BareJob(Job):
             Job.end(self, grace, ending)
             return
         self.is_ending, self.forced = True, ending
-        timer = self.resident.loop.call_later(BEGIN_SECONDS, lambda: self.lose("it did not begin in time"))
+        timer = self.resident.loop.call_later(BARE_BEGIN, lambda: self.lose("it did not begin in time"))
         self.begun_listeners += [timer.cancel, lambda: Job.end(self, grace, ending)]
         self.when_ended(timer.cancel)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from ..limits import BARE_FIRST_LOOK, BARE_LAST_LOOK
 from ..wire.frames import FrameError
 from .line import Complaints, Line
 from .scripts import KEEP, order
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from .resident import BareResident
 
-FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.005, 0.04
 NUMBERS = 28  # bits of a second mark that count commands; those above are this resident's
 
 
@@ -182,7 +182,7 @@ class BareSweep:
     def __init__(self, keeper: Keeper, subject: str, grace: float, done: Callable[[list[int]], None]) -> None:
         self.keeper, self.subject, self.grace, self.done = keeper, subject, grace, done
         self.until: float | None = None  # known when they have been told: the first look may take long
-        self.pause = FIRST_LOOK_SECONDS
+        self.pause = BARE_FIRST_LOOK
         if grace > 0:
             self._ask()
         else:
@@ -202,7 +202,7 @@ class BareSweep:
             self._finish()
             return
         self.keeper.loop.call_later(min(self.pause, wait), self._ask)
-        self.pause = min(2 * self.pause, LAST_LOOK_SECONDS)
+        self.pause = min(2 * self.pause, BARE_LAST_LOOK)
 
     def _finish(self) -> None:
         self.keeper.ask("end", "-", self.subject, lambda left: self.done([int(pid) for pid in (left or "").split()]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..limits import BARE_COMPLAINT, BARE_STATE
 from ..processes.job import Drain
 from ..processes.process import Launch, spawn
 from ..processes.stdin_writer import StdinWriter
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from .resident import BareResident
 
 OUT, ERR = 0, 1
-RECORD_BYTES = 64 << 20  # of a session's state
-COMPLAINT_BYTES = 4000  # the end of what a way in said when it failed
 
 
 class Complaints:
@@ -30,7 +29,7 @@ class Complaints:
 
     def append(self, data: bytes | memoryview) -> None:
         self.total += len(data)
-        self.kept = (self.kept + bytes(data))[-COMPLAINT_BYTES:]
+        self.kept = (self.kept + bytes(data))[-BARE_COMPLAINT:]
 
     def is_held(self) -> bool:
         return False
@@ -75,7 +74,7 @@ class Sieve:
             if self.record is None:
                 if part:
                     self.sink.append(part)
-            elif self.record_bytes <= RECORD_BYTES:
+            elif self.record_bytes <= BARE_STATE:
                 self.record.append(part)
                 self.record_bytes += len(part)
         for record in whole_records:  # last: whoever is told may read on
@@ -86,7 +85,7 @@ class Sieve:
         if self.record is None:
             self.record = []
             return []
-        record = b"".join(self.record) if self.record_bytes <= RECORD_BYTES else b"?"
+        record = b"".join(self.record) if self.record_bytes <= BARE_STATE else b"?"
         self.record, self.record_bytes = None, 0
         return [record]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..life.resident import Refusal
-from ..processes.start_requests import EXCERPT_BYTES
+from ..limits import GRACE, INLINE_OUTPUT
 from ..wire import fields as take
 from ..wire.requests import Requests
 from .jobs import BareJob
@@ -66,8 +66,8 @@ class BareRequests(Requests):
             super()._give_up_start(request, job_id, begun, ending)
             return
         self.resident.withdraw_start(job_id, begun)
-        job.end(0.25, ending)
-        job.when_ended(lambda: request.reply_when_room(lambda: self._result(job, job.ending or ending, EXCERPT_BYTES)))
+        job.end(GRACE, ending)
+        job.when_ended(lambda: request.reply_when_room(lambda: self._result(job, job.ending or ending, INLINE_OUTPUT)))
 
     def do_signal(self, request: Request) -> None:
         job = self._job(request)

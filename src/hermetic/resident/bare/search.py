@@ -10,10 +10,11 @@ import tarfile
 
 from ..files import search_matching as matching
 from ..files.safe_path import Rules
-from ..files.search import IGNORE_BYTES, by_python, newest
+from ..files.search import by_python, newest
 from ..files.search_requests import read_wish, seconds_of
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 from ..life.resident import Refusal
+from ..limits import IGNORE_FILE, SEARCH_FETCH
 from ..processes.output_log import open_unnamed
 from ..wire import fields as take
 from ..wire import frames
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from .files import BareFileDesk
 
-FETCHED_BYTES = 256 << 20  # of the files that one search looks into
-
 
 class Listing(Body):
     """Lines of `time size ./name`."""
 
     def append(self, data: bytes | memoryview) -> None:
         self.total += len(data)
-        if self.total <= FETCHED_BYTES:
+        if self.total <= SEARCH_FETCH:
             self.parts.append(bytes(data))
 
     def entries(self) -> dict[str, tuple[float, int]]:
@@ -58,7 +57,7 @@ class Archive(Body):
     def append(self, data: bytes | memoryview) -> None:
         self.total += len(data)
         view = memoryview(data)
-        while view and self.total <= 2 * FETCHED_BYTES:
+        while view and self.total <= 2 * SEARCH_FETCH:
             view = view[self.file.write(view) :]
 
     def files(self) -> Iterator[matching.File]:
@@ -106,7 +105,7 @@ class Search:
             self._choose({})
 
     def _judge(self, archive: Archive) -> None:
-        texts = {file.path: file.read(IGNORE_BYTES).decode("utf-8", "replace") for file in archive.files()}
+        texts = {file.path: file.read(IGNORE_FILE).decode("utf-8", "replace") for file in archive.files()}
         archive.close()
         self._choose(texts)
 
@@ -122,10 +121,10 @@ class Search:
             self.request.reply({}, frames.pack(newest(self.wish, [(path, self.found[path][0]) for path in paths])))
             return
         size = sum(self.found[path][1] for path in paths)
-        if size > FETCHED_BYTES:
+        if size > SEARCH_FETCH:
             message = (
                 "%d bytes would have to be looked at, and there is no python3 in this place: at most %d; search "
-                "a smaller directory, or use grep" % (size, FETCHED_BYTES)
+                "a smaller directory, or use grep" % (size, SEARCH_FETCH)
             )
             self.request.refuse(Refusal("InvalidArgument", message, argument="path"))
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ..limits import PASSWORD_QUESTIONS, PROMPT
 from ..processes.tree import stat_fields
 from ..wire import stream
 from ..wire.stream import Stream
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..life.loop import Loop, Watch
 
-PROMPT_BYTES = 1024
-QUESTIONS = 16  # open at once
 
 # Run as `PROGRAM PROMPT`; prints the answer, or fails.
 _PROGRAM = """\
@@ -59,8 +58,8 @@ class Askpass:
             return
         place = self.directory + "/a"
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
-            file.write(_PROGRAM % (_quoted(sys.executable), PROMPT_BYTES, _quoted(place)))
-        self.socket = stream.listen(place, 0o600, QUESTIONS)
+            file.write(_PROGRAM % (_quoted(sys.executable), PROMPT, _quoted(place)))
+        self.socket = stream.listen(place, 0o600, PASSWORD_QUESTIONS)
         self.watch = self.loop.watch(self.socket.fileno(), self._accept)
 
     def restore(self) -> None:
@@ -81,7 +80,7 @@ class Askpass:
             return
         pid, uid = stream.peer(connection)
         asker = asking_sudo(pid)
-        if uid != os.getuid() or asker is None or len(self.questions) >= QUESTIONS or not self.answerers:
+        if uid != os.getuid() or asker is None or len(self.questions) >= PASSWORD_QUESTIONS or not self.answerers:
             connection.close()
             return
         self.number += 1
@@ -99,13 +98,13 @@ class Question:
 
     def _read(self) -> None:
         try:
-            data = self.connection.recv(PROMPT_BYTES)
+            data = self.connection.recv(PROMPT)
         except BlockingIOError:
             return
         except OSError:
             self.close()
             return
-        self.prompt += data[: PROMPT_BYTES - len(self.prompt)]
+        self.prompt += data[: PROMPT - len(self.prompt)]
         if not data:
             self.askpass.loop.unwatch(self.watch)
             self.is_asked = True

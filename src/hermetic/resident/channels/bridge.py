@@ -10,7 +10,8 @@ from _operator import _compare_digest
 from os import dup, getuid
 from os.path import lexists
 
-from ..processes.stdin_writer import INPUT_BYTES, InputClosed, StdinWriter
+from ..limits import CHANNEL_TOKEN, CHANNEL_UNPROVEN, CHANNELS, PENDING_INPUT
+from ..processes.stdin_writer import InputClosed, StdinWriter
 from ..wire import stream
 from ..wire.stream import Stream
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
 
 TOKEN_BYTES = 32
-TOKEN_SECONDS = 5
-CHANNELS = 256  # open at once
-STRANGERS = 32  # of those that have not said a token; one more takes the place of the first
 
 
 class Bridge:
@@ -77,7 +75,7 @@ class Bridge:
         if uid not in (0, getuid()):
             connection.close()
             return
-        if len(self.strangers) >= STRANGERS:
+        if len(self.strangers) >= CHANNEL_UNPROVEN:
             next(iter(self.strangers.values())).close()
         self.number += 1
         self.strangers[self.number] = Channel(self, self.number, connection)
@@ -109,7 +107,7 @@ class Span:
             channel.say(data, nothing)
         except InputClosed:
             return
-        if channel.feed.pending_bytes > INPUT_BYTES:  # it asks on and on and never listens
+        if channel.feed.pending_bytes > PENDING_INPUT:  # it asks on and on and never listens
             channel.close()
 
     def close(self) -> None:
@@ -129,7 +127,7 @@ class Channel:
         self.token = b""
         self.feed = StdinWriter(bridge.loop, dup(connection.fileno()))
         self.watch: Watch | None = None
-        self.timer = bridge.loop.call_later(TOKEN_SECONDS, self.close)
+        self.timer = bridge.loop.call_later(CHANNEL_TOKEN, self.close)
         self.listen()
 
     def listen(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..limits import PROMPT
 from ..wire import fields as take
-from .askpass import PROMPT_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,5 +38,5 @@ class PasswordRequests:
     def do_answer(self, request: Request) -> None:
         question = self.resident.askpass.questions.get(take.number(request.fields, "ask"))
         if question is not None and question.is_asked:
-            question.answer(request.body[:PROMPT_BYTES])
+            question.answer(request.body[:PROMPT])
         request.reply({})

@@ -17,6 +17,7 @@ import time
 from _socket import SHUT_WR
 
 from ..life.fast_stdlib import deque, signal
+from ..limits import SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER
 from ..processes import tree
 from ..processes.job import ending_of
 from ..processes.process import Launch, Process, spawn
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from ..life.resident import Resident
     from ..processes.output_log import OutputLog
 
-GRACE_SECONDS = 0.25  # for what a script has started and left behind
-SPARE_SECONDS = 300  # that an interpreter waits for the next script
-MODULES = 4  # sets of them that are kept, the last ones used
 SHIMS = 16  # whose interpreters are remembered
 WARM = "warm"  # the argument by which an interpreter knows that it is a parent
 ASKED = "asked"  # the argument by which an interpreter knows that it is to say where it is, behind a shim
@@ -166,7 +164,7 @@ class Script(Process):
             return
         self.own_ending = ending_of(status)
         if self.sweep is None and self._has_members():
-            self.sweep = self.end_members(GRACE_SECONDS, self._swept)
+            self.sweep = self.end_members(SCRIPT_GRACE, self._swept)
         self._maybe_finish()
 
     def _has_members(self) -> bool:
@@ -280,7 +278,7 @@ class Scripts:
 
     def keep(self, name: str, modules: bytes) -> None:
         self.modules[name] = modules
-        while len(self.modules) > MODULES:
+        while len(self.modules) > SCRIPT_MODULES:
             del self.modules[next(iter(self.modules))]
 
     def find(self, name: str) -> bytes | None:
@@ -387,7 +385,7 @@ class Scripts:
     def _wait_again(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        self.timer = self.resident.loop.call_later(SPARE_SECONDS, self.end_spare)
+        self.timer = self.resident.loop.call_later(SPARE_INTERPRETER, self.end_spare)
 
     def end_spare(self) -> None:
         parent, self.parent = self.parent, None

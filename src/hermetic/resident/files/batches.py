@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 
+from ..limits import PATCHED_FILES
 from ..wire import fields as take
 from ..wire import frames
 from . import changes
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from .journal import Entry, Journal
     from .safe_path import Place
 
-MOST_CHANGES = 256
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -115,8 +115,8 @@ def read_changes(named: bytes, place: Callable[[Fields, bool], Place]) -> list[C
         items = frames.unpack(named)
     except frames.FrameError:
         items = None
-    if type(items) is not list or not 0 < len(items) <= MOST_CHANGES or any(type(item) is not dict for item in items):
-        raise take.invalid("changes", "changes must be 1 to %d maps" % MOST_CHANGES)
+    if type(items) is not list or not 0 < len(items) <= PATCHED_FILES or any(type(item) is not dict for item in items):
+        raise take.invalid("changes", "changes must be 1 to %d maps" % PATCHED_FILES)
     found: list[Change] = []
     try:
         for item in items:

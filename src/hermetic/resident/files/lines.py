@@ -10,6 +10,7 @@ import os
 import struct
 
 from ..life.resident import Refusal
+from ..limits import FILE_SAMPLE, FILE_SCAN, PAGE, SCAN_BLOCK, SCAN_BLOCKS, SCANS
 from ..wire import fields as take
 from ..wire import frames
 from . import changes
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from .requests import FileDesk
     from .safe_path import Place
 
-AT_ONCE_BYTES = 1 << 20  # a file of this size is looked through in the loop
-BLOCK_BYTES = 1 << 17  # least
-MOST_BLOCKS = 1 << 16
-PAGE_BYTES = 4 << 20  # a longer stretch of lines is read line by line
-SAMPLE_BYTES = 8192
-KEPT = 8  # files
 _WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n")}
 
 
@@ -38,7 +33,7 @@ class Reader:
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
-        sample = self.sample = os.pread(fd, SAMPLE_BYTES, 0)
+        sample = self.sample = os.pread(fd, FILE_SAMPLE, 0)
         self.size = size or _measured(fd, sample)
         self.encoding, self.newline, self.start = "utf-8", b"\n", 0
         if sample[:2] in _WIDE and sample[:4] != b"\xff\xfe\0\0":
@@ -49,8 +44,8 @@ class Reader:
         self.mark = sample[: self.start]
         self.head = sample[:64]
         self.is_binary = b"\0" in sample and len(self.newline) == 1
-        blocks = -(-self.size // MOST_BLOCKS)
-        self.block = max(BLOCK_BYTES, -(-blocks // BLOCK_BYTES) * BLOCK_BYTES)
+        blocks = -(-self.size // SCAN_BLOCKS)
+        self.block = max(SCAN_BLOCK, -(-blocks // SCAN_BLOCK) * SCAN_BLOCK)
         self.counts = b""  # of newlines before each block, and of all at the end: 8 bytes each
         self.total = 0  # lines
 
@@ -118,7 +113,7 @@ class Reader:
         if self.size <= min(len(self.sample), width, budget):  # nothing of it has to be left out
             return self._split(self.sample[self.start : self.size])[first : first + most], cut
         start, stop = self.offset(first), self.offset(first + most)
-        whole = self._read(stop - start, start) if stop - start <= PAGE_BYTES else None
+        whole = self._read(stop - start, start) if stop - start <= PAGE else None
         if whole is not None:
             split = self._split(whole)
         for number in range(most):
@@ -158,7 +153,7 @@ class Reader:
 def _measured(fd: int, sample: bytes) -> int:
     """The size of what says that it has none: files of the kernel are written when they are read."""
     size = len(sample)
-    while size < AT_ONCE_BYTES and (data := os.pread(fd, AT_ONCE_BYTES - size, size) if size else b""):
+    while size < FILE_SCAN and (data := os.pread(fd, FILE_SCAN - size, size) if size else b""):
         size += len(data)
     return size
 
@@ -182,9 +177,9 @@ class Pages:
     def read_lines(self, request: Request) -> None:
         wish = (
             take.number(request.fields, "first", 1, 1) - 1,
-            take.number(request.fields, "lines", 500, 0, frames.MAX_ITEMS),
+            take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS),
             take.number(request.fields, "width", 8000, 2) // 2 * 2,
-            take.number(request.fields, "budget", frames.MAX_BODY, 1, frames.MAX_BODY),
+            take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY),
         )
         place = self.desk.place(request)
         try:
@@ -207,8 +202,8 @@ class Pages:
         known = self.kept.get(place.key)
         if known is not None and known[0] == said["signature"]:
             _, reader.counts, reader.total = known
-        small = reader.size <= AT_ONCE_BYTES
-        if reader.is_binary or small or (reader.counts and reader.block == BLOCK_BYTES and self._is_near(reader, wish)):
+        small = reader.size <= FILE_SCAN
+        if reader.is_binary or small or (reader.counts and reader.block == SCAN_BLOCK and self._is_near(reader, wish)):
             try:
                 with refusing(place.path):
                     fields, body = _answer(reader, said, wish)
@@ -219,7 +214,7 @@ class Pages:
         self._by_worker(request, place, reader, said, wish)
 
     def _is_near(self, reader: Reader, wish: tuple[int, int, int, int]) -> bool:
-        return reader.offset(wish[0] + wish[1]) - reader.offset(wish[0]) <= AT_ONCE_BYTES
+        return reader.offset(wish[0] + wish[1]) - reader.offset(wish[0]) <= FILE_SCAN
 
     def _by_worker(
         self, request: Request, place: Place, reader: Reader, said: Fields, wish: tuple[int, int, int, int]
@@ -255,7 +250,7 @@ class Pages:
     def _keep(self, key: tuple[int, int, str], signature: str, counts: bytes, total: int) -> None:
         self.kept.pop(key, None)
         self.kept[key] = signature, counts, total
-        while len(self.kept) > KEPT:
+        while len(self.kept) > SCANS:
             del self.kept[next(iter(self.kept))]
 
     @staticmethod

@@ -6,6 +6,7 @@ import errno
 import os
 
 from ..life.resident import Refusal
+from ..limits import FILE_AT_ONCE
 from ..shells.shell import in_memory
 from ..wire import fields as take
 from ..wire import frames
@@ -34,7 +35,6 @@ _ERRORS: dict[int | None, str] = {
     errno.EPERM: "PermissionError",
     errno.EEXIST: "FileExistsError",
 }
-WORKER_BYTES = 1 << 20  # a larger file is written by a forked child
 
 
 class FileDesk:
@@ -56,7 +56,7 @@ class FileDesk:
 
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
-        limit = take.number(request.fields, "limit", frames.MAX_BODY, 0, frames.MAX_BODY)
+        limit = take.number(request.fields, "limit", frames.FRAME_BODY, 0, frames.FRAME_BODY)
         with self.place(request) as place, refusing(place.path):
             fd = place.open()
             try:
@@ -87,7 +87,7 @@ class FileDesk:
         request.reply(said)
 
     def list_names(self, request: Request) -> None:
-        most = take.number(request.fields, "most", 10000, 1, frames.MAX_ITEMS)
+        most = take.number(request.fields, "most", 10000, 1, frames.FRAME_ITEMS)
         with self.place(request) as place, refusing(place.path):
             fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -174,7 +174,7 @@ class FileDesk:
                     os.close(source)
                 done()
 
-            if source is None or os.fstat(source).st_size <= WORKER_BYTES:
+            if source is None or os.fstat(source).st_size <= FILE_AT_ONCE:
                 try:
                     answer(request, path, work)
                 finally:

@@ -6,6 +6,7 @@ import os
 import stat
 
 from ..life.resident import Refusal
+from ..limits import FILE_SAMPLE, IGNORE_FILE, SEARCH_ANSWER, SEARCH_TEXT
 from . import search_matching as matching
 from .search_ripgrep import Ripgrep, Unfit
 from .search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..wire.frames import Fields
-
-TEXT_BYTES = 2000  # of a line that is shown
-ANSWER_BYTES = 512 << 10
-IGNORE_BYTES = 1 << 20  # of one ignore file
 
 
 class Wish:
@@ -112,7 +109,7 @@ class Tree:
         if found is None:
             return False
         try:
-            head = os.read(found[1], matching.SAMPLE_BYTES)
+            head = os.read(found[1], FILE_SAMPLE)
         except OSError:
             return False
         finally:
@@ -150,7 +147,7 @@ def _text(name: str, directory: int) -> str:
     if found is None:
         return ""
     try:
-        return found[0].read(IGNORE_BYTES).decode("utf-8", "replace")
+        return found[0].read(IGNORE_FILE).decode("utf-8", "replace")
     finally:
         os.close(found[1])
 
@@ -221,12 +218,12 @@ class Page:
 
     @property
     def is_full(self) -> bool:
-        return self.shown >= self.wish.limit or self.size > ANSWER_BYTES
+        return self.shown >= self.wish.limit or self.size > SEARCH_ANSWER
 
     def add(self, path: str, number: int, text: str, is_match: bool) -> None:
         if is_match:
             self.total += 1
-        shown = text[:TEXT_BYTES].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        shown = text[:SEARCH_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         entry = [path, number, shown, is_match]
         if self.is_over or self.total < self.wish.offset or (self.total == self.wish.offset and is_match):
             self.waiting = []
@@ -296,7 +293,7 @@ def _fitting(entries: list[Any]) -> list[Any]:
     size = 0
     for at, entry in enumerate(entries):
         size += len(entry[0]) + 16
-        if size > ANSWER_BYTES:
+        if size > SEARCH_ANSWER:
             return entries[:at]
     return entries
 

@@ -6,13 +6,12 @@ import os
 import re
 
 from ..life.resident import Refusal
+from ..limits import FILE_SAMPLE, SEARCH_BLOCK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-BLOCK_BYTES = 4 << 20
-SAMPLE_BYTES = 8192
 _CLASSES = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -66,18 +65,18 @@ class File:
 
 def texts(file: File) -> Iterator[str]:
     """A file in pieces that end with lines; nothing for one that is no text."""
-    data = file.read(BLOCK_BYTES)
+    data = file.read(SEARCH_BLOCK)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") and data[:4] != b"\xff\xfe\0\0":
-        while piece := file.read(BLOCK_BYTES):
+        while piece := file.read(SEARCH_BLOCK):
             data += piece
         yield data.decode("utf-16", "replace")
         return
-    if b"\0" in data[:SAMPLE_BYTES]:
+    if b"\0" in data[:FILE_SAMPLE]:
         return
     data = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
     while data:
         end = data.rfind(b"\n") + 1
-        more = file.read(BLOCK_BYTES)
+        more = file.read(SEARCH_BLOCK)
         if not more:
             end = len(data)
         elif not end:  # one long line

@@ -6,6 +6,7 @@ import os
 import stat
 
 from ..life.resident import Refusal, find_program
+from ..limits import LONGEST_SEARCH, SEARCH_CONTEXT, SEARCH_RESULTS
 from ..wire import fields as take
 from ..wire import frames
 from .requests import refusing
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from .requests import FileDesk
     from .safe_path import Place
 
-LONGEST_SECONDS = 600.0
-MOST_RESULTS = 10000
-MOST_CONTEXT = 100
-
 
 def read_wish(request: Request) -> Wish:
     fields = request.fields
@@ -30,13 +27,13 @@ def read_wish(request: Request) -> Wish:
         take.choice(fields, "mode", "content", "content", "files_only", "count"),
         take.text(fields, "glob") or None if fields.get("glob") is not None else None,
         take.number(fields, "offset"),
-        take.number(fields, "limit", 50, 1, MOST_RESULTS),
-        take.number(fields, "context", 0, 0, MOST_CONTEXT),
+        take.number(fields, "limit", 50, 1, SEARCH_RESULTS),
+        take.number(fields, "context", 0, 0, SEARCH_CONTEXT),
     )
 
 
 def seconds_of(request: Request) -> float:
-    return min(take.seconds(request.fields, "seconds", 60.0, above=True), LONGEST_SECONDS)
+    return min(take.seconds(request.fields, "seconds", 60.0, above=True), LONGEST_SEARCH)
 
 
 class Searches:

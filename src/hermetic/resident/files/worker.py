@@ -6,6 +6,7 @@ import os
 
 from ..life.fast_stdlib import deque, signal
 from ..life.resident import Refusal
+from ..limits import WORKER_ANSWER, WORKERS
 from ..wire import frames
 
 TYPE_CHECKING = False
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..life.loop import Loop
-
-ANSWER_BYTES = 8 << 20  # most that a child may answer
-AT_ONCE = 8  # children that work at once; who comes later waits
 
 
 class Crew:
@@ -40,7 +38,7 @@ class Crew:
         return ticket
 
     def go_on(self) -> None:
-        while self.waiting and self.busy < AT_ONCE:
+        while self.waiting and self.busy < WORKERS:
             self.busy += 1
             self.waiting.popleft().start()
 
@@ -142,7 +140,7 @@ class Worker:
             return
         self.parts.append(data)
         self.size += len(data)
-        if self.size > ANSWER_BYTES:
+        if self.size > WORKER_ANSWER:
             self.stop()
             self.failed(Refusal("EnvironmentUnavailable", "the answer of a worker is too long"))
         elif not data:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ..limits import GRACE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +48,7 @@ class Lease:
 
     def _run_out(self) -> None:
         if self.is_running:
-            self.life.end(0.25, lambda: None)
+            self.life.end(GRACE, lambda: None)
         else:
             # A background job of a session is nobody's process, yet it runs.
             self.life.resident.ask_strays(self._strays_told)
@@ -61,7 +63,7 @@ class Lease:
             left = max(self.unattended - self.strayed, 0)
             self.timer = self.life.loop.call_later(min(self.lease, left), self._run_out)
             return
-        self.life.end(0.25, lambda: None)
+        self.life.end(GRACE, lambda: None)
 
 
 class Life:

@@ -7,14 +7,14 @@ import os
 import select
 import time
 
+from ..limits import READ_BUFFER, SPIN
 from .fast_stdlib import deque, signal
-from .spin_policy import AWAKE_SECONDS, SpinPolicy
+from .spin_policy import SpinPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BUFFER_BYTES = 65536
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -64,7 +64,7 @@ class Loop:
         self.epoll = select.epoll()
         self.watches: dict[int, Watch] = {}  # by descriptor
         self.on_error = on_error
-        self.buffer = memoryview(bytearray(BUFFER_BYTES))  # what one read takes in; used again by the next
+        self.buffer = memoryview(bytearray(READ_BUFFER))  # what one read takes in; used again by the next
         self.timers: list[Timer] = []
         self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()
@@ -114,7 +114,7 @@ class Loop:
     def call_before_sleep(self, callback: Callable[[], None]) -> None:
         """Call it when nothing is left to do and the answer we stay awake for has not come; soon in any case."""
         if not self.before_sleep:
-            self._sleep_due = time.monotonic() + AWAKE_SECONDS
+            self._sleep_due = time.monotonic() + SPIN
         self.before_sleep[callback] = None
 
     def forget_before_sleep(self, callback: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 
+from ..limits import ERROR_LOG, GRACE, LEASE, LOGIN, UNATTENDED
 from ..processes.descriptor_limit import DescriptorLimit, resource
 from ..wire import frames
 from ..wire.requests import Requests
@@ -43,7 +44,6 @@ PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 FILTER_STEP = 8  # bytes
 NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
-LOG_BYTES = 65536  # of our own failures
 
 
 def main(
@@ -111,10 +111,10 @@ def read_config(stream: BinaryIO) -> Fields:
     (size,) = struct.unpack(">I", stream.read(4))
     config: Fields = frames.unpack(stream.read(size))
     defaults: Fields = {
-        "lease": 300.0,
-        "unattended": 86400.0,
+        "lease": LEASE,
+        "unattended": UNATTENDED,
         "login": True,
-        "login_timeout": 30.0,
+        "login_timeout": LOGIN,
         "guardian": True,
         "foreground": False,
         "inherit": False,
@@ -171,7 +171,7 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     if resident.hides and resident.holder is None:
         weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
     life = Life(resident, weak, guardian, config["lease"], config["unattended"], config["arrival"])
-    signal.signal(signal.SIGTERM, lambda *_: life.end(0.25, lambda: None))
+    signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
@@ -284,7 +284,7 @@ class ErrorLog:
     """Our own failures, for whoever looks into them; the file is bounded and goes with the directory."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.left = path, LOG_BYTES
+        self.path, self.left = path, ERROR_LOG
 
     def write(self) -> None:
         """Note the exception that is being handled. What cannot be noted is lost, and what runs goes on."""

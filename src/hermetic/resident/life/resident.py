@@ -9,6 +9,7 @@ from ..channels.askpass import Askpass
 from ..channels.bridge import Bridge
 from ..channels.scripts import Order as ScriptOrder
 from ..channels.scripts import Scripts
+from ..limits import SESSIONS, STANDBY_READY
 from ..processes import tree
 from ..processes.descriptor_limit import SecondMarks
 from ..processes.job import advised
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
 
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
-PROOF_SECONDS = 0.2
 HOLDER_SECONDS = 0.5  # before another try to start one
-SESSIONS = 128  # each has three shells or more
 EVENT_BYTES = 4096  # of reports that are read at once; a pipe holds sixteen times as much
 
 
@@ -444,7 +443,7 @@ class Resident:
                     return
             go()
 
-        timer = self.loop.call_later(PROOF_SECONDS, go)
+        timer = self.loop.call_later(STANDBY_READY, go)
         look()
 
     def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> object:

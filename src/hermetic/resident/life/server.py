@@ -6,6 +6,7 @@ import os
 import struct
 from _operator import _compare_digest
 
+from ..limits import CLIENTS, GREETING, OPEN_REQUESTS, UNGREETED, UNSENT
 from ..processes.job import advised
 from ..wire import frames, stream
 from ..wire.stream import Stream
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
 
     Promise = Callable[[], "bytes | None"]
 
-GREETING_SECONDS = 5
-OPEN_REQUESTS = 1024  # of one client
-OUTGOING_BYTES = 1 << 20  # beyond this, answers wait as promises and nothing new is read from that client
-CLIENTS = 64
 PAUSE_SECONDS = 0.1  # before a connection is accepted again that there was no descriptor for
-UNGREETED = 64  # more connections, of clients that have yet to greet or are refused
 
 
 class Server:
@@ -96,7 +92,7 @@ class Client:
         self.when_closed: list[Callable[[], None]] = []  # who waits for what it claims
         self.bridge: Stream | None = None  # the connection of who handed us the stream we speak on
         self.watch = self.loop.watch(connection.fileno(), self._first)
-        self.timer = self.loop.call_later(GREETING_SECONDS, self._greeting_missed)
+        self.timer = self.loop.call_later(GREETING, self._greeting_missed)
 
     def _greeting_missed(self) -> None:
         if not self.greeted:
@@ -210,7 +206,7 @@ class Client:
         if self.closed:
             return
         if callable(data):
-            if self.outgoing_bytes > OUTGOING_BYTES:
+            if self.outgoing_bytes > UNSENT:
                 self.outgoing.append(data)
                 return
             made = data()
@@ -269,7 +265,7 @@ class Client:
 
     @property
     def has_room(self) -> bool:
-        return self.outgoing_bytes <= OUTGOING_BYTES
+        return self.outgoing_bytes <= UNSENT
 
     def close(self) -> None:
         if self.closed:

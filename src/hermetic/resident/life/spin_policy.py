@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import time
 
+from ..limits import SPIN, SPIN_BETWEEN
 from ..processes.cgroup import processors
 
-AWAKE_SECONDS = 0.001  # most short commands have answered by then
-PATIENCE_SECONDS = 0.006  # a caller that asked again within this is waited for as long after the next answer
 CROWDED_SECONDS = 0.0002  # a processor that is given away for longer is wanted by somebody else
 
 
@@ -32,9 +31,9 @@ class SpinPolicy:
         """A command was handed over."""
         if self._can:
             now = time.monotonic()
-            is_near = self._is_free and now - self._answered < PATIENCE_SECONDS
-            self._patience = PATIENCE_SECONDS if is_near else 0.0
-            self.until = now + AWAKE_SECONDS
+            is_near = self._is_free and now - self._answered < SPIN_BETWEEN
+            self._patience = SPIN_BETWEEN if is_near else 0.0
+            self.until = now + SPIN
             self._gives_way = False
 
     def expect_question(self) -> None:

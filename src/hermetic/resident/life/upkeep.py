@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from ..limits import GRACE
 from .directories import is_ours
 from .fast_stdlib import signal
 
@@ -83,7 +84,7 @@ class Upkeep:
     def _end(self) -> None:
         """No session can have a shell any more: once nothing runs, callers are to open another environment."""
         if not self.resident.running():
-            self.life.end(0.25, lambda: None)
+            self.life.end(GRACE, lambda: None)
 
     def _make_directory(self) -> None:
         before = os.umask(0o077)

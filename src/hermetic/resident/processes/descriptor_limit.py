@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from ..limits import TREE_TAGS
+
 try:
     import resource
 except ImportError:  # Debian's python3-minimal
     resource = None  # type: ignore[assignment]  # looked at before each use
 
 __all__ = ["DescriptorLimit", "SecondMarks", "resource"]
-
-
-SPAN = 400000  # numbers before the marks begin again
 
 
 class DescriptorLimit:
@@ -53,7 +52,7 @@ class SecondMarks:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
         top = min(limit for limit in (soft, hard, 1 << 40) if limit != resource.RLIM_INFINITY)
-        self.base = top - 1 if top > 2 * SPAN else 0
+        self.base = top - 1 if top > 2 * TREE_TAGS else 0
         self.soft, self.hard = soft, hard
 
     soft = hard = 0  # limits of the resident itself
@@ -61,7 +60,7 @@ class SecondMarks:
     def set(self, number: int) -> None:
         """For a child, before its program starts: mark it and all that comes of it."""
         if self.base:
-            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, self.hard))
+            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, self.hard))
 
     def put_on(self, pid: int | None, number: int) -> bool:
         """Mark another process and all that comes of it from now on; False where only it can do that itself."""
@@ -71,7 +70,7 @@ class SecondMarks:
             return False
         try:
             _, hard = resource.prlimit(pid, resource.RLIMIT_MSGQUEUE)
-            resource.prlimit(pid, resource.RLIMIT_MSGQUEUE, (self.base - number % SPAN, hard))
+            resource.prlimit(pid, resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, hard))
         except (OSError, ValueError, AttributeError):  # another user's; lowered by itself; a C library without it
             return False
         return True
@@ -84,9 +83,9 @@ class SecondMarks:
     def number_of(self, pid: int, latest: int) -> int | None:
         """The number that a process carries, at most `latest`; None where it carries none of ours."""
         value = _message_queue_limit(pid)
-        if not self.base or value is None or not 0 < self.base - value < SPAN:
+        if not self.base or value is None or not 0 < self.base - value < TREE_TAGS:
             return None
-        number = latest - (latest - (self.base - value)) % SPAN
+        number = latest - (latest - (self.base - value)) % TREE_TAGS
         return number if number > 0 else None
 
 

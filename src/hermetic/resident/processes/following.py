@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..life.resident import Refusal
+from ..limits import FOLLOW_PIECE
 from ..wire import frames
 
 TYPE_CHECKING = False
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from ..life.server import Request
     from .job import Job
     from .output_log import OutputLog
-
-PIECE_BYTES = 256 * 1024
 
 
 class Follow:
@@ -47,7 +46,7 @@ class Follow:
             self.request.refuse(Refusal("UnknownProcess", message, process=self.job.id))
             return
         while self.credit > 0 and self.request.client.has_room:
-            start, data = self.log.read(self.offset, min(self.credit, PIECE_BYTES, frames.MAX_BODY))
+            start, data = self.log.read(self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY))
             if not data:
                 break
             self.offset = start + len(data)

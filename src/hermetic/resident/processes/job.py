@@ -7,6 +7,8 @@ import fcntl
 import os
 import time
 
+from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
 
 
 PIPE_BYTES = 65536
-FLOOD_PIPE_BYTES = 1 << 20
 FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
 F_SETPIPE_SZ = 1031
-READS_PER_TURN = 16  # so that a flood leaves the loop free after 1 MiB
 
 
 class Nowhere:
@@ -67,7 +67,7 @@ class Drain:
         if self.is_open and self.watch is None:
             self.watch = self.loop.watch(self.fd, self.read)
 
-    def read(self, turns: int = READS_PER_TURN) -> None:
+    def read(self, turns: int = READS_AT_ONCE) -> None:
         if not self.is_open:
             return
         for _ in range(turns):
@@ -107,13 +107,13 @@ class Drain:
         self.full_reads += 1
         if self.full_reads == FULL_READS:
             try:
-                fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE_BYTES)
+                fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE)
             except OSError:  # a terminal, or the user's share of pipe memory is used up
                 pass
 
     def flush(self) -> None:
         """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
-        left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE_BYTES)
+        left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE)
         while self.is_open and self.log.total < left:
             before = self.log.total
             self.read(1)
@@ -211,7 +211,7 @@ class Job:
             "rows": self.rows,
             "cols": self.cols,
             "cwd": self.cwd,
-            "command": self.text[:4096].decode("utf-8", "replace"),
+            "command": self.text[:COMMAND_SHOWN].decode("utf-8", "replace"),
             "started": self.started,
             "duration": self.elapsed if self.duration is None else self.duration,
             "state": "ended" if self.has_ended else "running",

@@ -28,7 +28,7 @@ class LookingRequests:
         known, changes = request.fields.get("known"), session.exports.changes
 
         def answer(data: bytes) -> None:
-            fits = len(data) <= frames.MAX_BODY
+            fits = len(data) <= frames.FRAME_BODY
             request.reply(  # what is told may be newer than that number, never older
                 {"cwd": session.cwd, "changes": changes, "is_there": True, "fits": fits},
                 data if fits else b"",

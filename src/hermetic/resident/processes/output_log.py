@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ..limits import FOLLOW_HOLD, LOG_HEAD, SECRET_LENGTH, SECRETS, SPOOL, SPOOL_FALLBACK
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +17,6 @@ if TYPE_CHECKING:
         offset: int
 
 
-MEMORY_BYTES = 64 * 1024  # the head; a log this small never touches the disk
-SPOOL_BYTES = 64 * 1024 * 1024  # the tail, on disk
-HOLD_BYTES = 4 * 1024 * 1024  # how far a reader that must miss nothing may fall behind
-SECRET_BYTES = 4  # a shorter one is not masked: it would be found everywhere
-MOST_SECRETS = 16
-FALLBACK_BYTES = 256 * 1024  # the tail in memory, where the disk is full or cannot be written
-
-
 class Masking:
     """Replaces known secrets, also one that comes in two pieces."""
 
@@ -32,8 +26,8 @@ class Masking:
         self.stored = b""  # the same bytes as they were stored
 
     def add(self, secret: bytes) -> None:
-        if len(secret) >= SECRET_BYTES and secret not in self.secrets:
-            self.secrets = [*self.secrets, secret][-MOST_SECRETS:]
+        if len(secret) >= SECRET_LENGTH and secret not in self.secrets:
+            self.secrets = [*self.secrets, secret][-SECRETS:]
 
     def mask(self, data: bytes) -> tuple[bytes, bytes]:
         """`(before, data)`: what to put over the bytes stored last, and what to store."""
@@ -103,7 +97,7 @@ class Ring:
         except OSError as error:
             self.trouble = os.strerror(error.errno or 0)
             # Only the first time round does the file grow, so what is kept lies in order from its start.
-            if self.size < self.cap and self.size >= FALLBACK_BYTES:
+            if self.size < self.cap and self.size >= SPOOL_FALLBACK:
                 self.cap = self.size
             else:
                 self._use_memory()
@@ -112,7 +106,7 @@ class Ring:
     def _use_memory(self) -> None:
         """The file cannot be written: keep a short tail in memory. What the file held counts as fallen out."""
         self.close()
-        self.cap = FALLBACK_BYTES
+        self.cap = SPOOL_FALLBACK
         self.memory = bytearray(self.cap)
         self.lost = self.size
 
@@ -164,14 +158,14 @@ def open_unnamed(folder: str | None) -> int:
 
 
 class OutputLog:
-    """Append-only; bounded in memory by MEMORY_BYTES and on disk by the spool's cap, whatever is printed."""
+    """Append-only; bounded in memory by LOG_HEAD and on disk by the spool's cap, whatever is printed."""
 
     ring: Ring | None = None
     total = 0
     is_closed = False
     masking: Masking | None = None
 
-    def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL_BYTES) -> None:
+    def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL) -> None:
         self.folder, self.spool_bytes = spool_folder, spool_bytes
         self.head = bytearray()
         self.listeners: list[Callable[[], None]] = []  # called after every append
@@ -180,7 +174,7 @@ class OutputLog:
 
     def mask(self, secret: bytes) -> None:
         """From now on this is stored as as many asterisks, so that offsets hold."""
-        if SECRET_BYTES <= len(secret) and self.masking is None:
+        if SECRET_LENGTH <= len(secret) and self.masking is None:
             self.masking = Masking()
         if self.masking is not None:
             self.masking.add(secret)
@@ -192,7 +186,7 @@ class OutputLog:
             self._overwrite(self.total - len(before), before)
         self.total += len(data)
         if self.ring is None:
-            room = MEMORY_BYTES - len(self.head)
+            room = LOG_HEAD - len(self.head)
             if len(data) <= room:
                 self.head += data
                 data = b""
@@ -214,7 +208,7 @@ class OutputLog:
 
     def is_held(self) -> bool:
         """Whether a reader that must miss nothing is too far behind to go on."""
-        return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > HOLD_BYTES
+        return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD
 
     def release(self) -> None:
         """A holder has advanced or gone."""

@@ -7,9 +7,10 @@ import os
 import struct
 
 from ..life.fast_stdlib import signal
+from ..limits import PENDING_INPUT
 from ..shells.login import prologue
 from .job import Drain, Job, ending_of
-from .stdin_writer import INPUT_BYTES, InputClosed, StdinWriter
+from .stdin_writer import InputClosed, StdinWriter
 from .waiting import place_of
 
 TYPE_CHECKING = False
@@ -90,7 +91,7 @@ class Process(Job):
 
     def _type(self, source: int) -> None:
         """A whole input given to a terminal: typed in, and then its end."""
-        self.write(os.pread(source, INPUT_BYTES, 0), lambda error: None)
+        self.write(os.pread(source, PENDING_INPUT, 0), lambda error: None)
         self.close_input()
 
     def _open_input(self, launch: Launch) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
+from ..limits import SPARE_PROCESSES
 from .cgroup import GROUPS, MOUNTED, folders, words
 from .descriptor_limit import resource
-
-SPARE = 8  # a copy takes two at once, and the command beside it wants some too
 
 
 class ProcessQuota:
@@ -36,12 +35,12 @@ class ProcessQuota:
     def check(self) -> None:
         """Raises OSError, also where there is no descriptor to look with: then there is none for a shell."""
         count = None if self.current is None else _read(self.current)
-        if not self._user_has_room() or (count is not None and count + SPARE > self.most):
+        if not self._user_has_room() or (count is not None and count + SPARE_PROCESSES > self.most):
             raise BlockingIOError(errno.EAGAIN, "the limit of processes is near")
 
     def _user_has_room(self) -> bool:
         """The user's own limit; who is near it is counted only where the whole machine has as many threads."""
-        if self.users_most is None or _threads_in_all() + SPARE <= self.users_most:
+        if self.users_most is None or _threads_in_all() + SPARE_PROCESSES <= self.users_most:
             return True
         uid, count = os.getuid(), 0
         for name in os.listdir("/proc"):
@@ -50,7 +49,7 @@ class ProcessQuota:
                     count += os.stat("/proc/" + name).st_uid == uid
                 except OSError:
                     pass
-        return count + SPARE <= self.users_most
+        return count + SPARE_PROCESSES <= self.users_most
 
 
 def _threads_in_all() -> int:

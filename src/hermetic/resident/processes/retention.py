@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..life.fast_stdlib import deque
+from ..limits import KEPT_COMMANDS, KEPT_MEMORY, KEPT_PROCESSES, KEPT_SPOOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,11 +11,7 @@ if TYPE_CHECKING:
 
     from .job import Job
 
-COMMANDS = 128
-PROCESSES = 1024  # their callers come back for them later than a command's
 SLACK = 32  # beyond the number of either, before the oldest are dropped
-MEMORY_BYTES = 16 * 1024 * 1024
-SPOOL_BYTES = 512 * 1024 * 1024
 
 
 class Retention:
@@ -27,7 +24,7 @@ class Retention:
     def __init__(self, drop: Callable[[Job], None], left: Callable[[], set[int]]) -> None:
         self.drop, self.left = drop, left
         self.kept: dict[str, deque[Job]] = {"command": deque(), "process": deque()}
-        self.most = {"command": COMMANDS, "process": PROCESSES}
+        self.most = {"command": KEPT_COMMANDS, "process": KEPT_PROCESSES}
         self.trim_at = {kind: most + SLACK for kind, most in self.most.items()}
         self.memory_bytes = self.spool_bytes = 0
 
@@ -37,7 +34,7 @@ class Retention:
         self._count(job, 1)
         if len(kept) >= self.trim_at[job.kind]:
             self._trim(kept, job.kind)
-        while (self.memory_bytes > MEMORY_BYTES or self.spool_bytes > SPOOL_BYTES) and self._drop_larger():
+        while (self.memory_bytes > KEPT_MEMORY or self.spool_bytes > KEPT_SPOOL) and self._drop_larger():
             pass
 
     def _trim(self, kept: deque[Job], kind: str) -> None:

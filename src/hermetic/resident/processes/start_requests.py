@@ -6,6 +6,7 @@ import errno
 import os
 
 from ..life.resident import Refusal
+from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT, TERMINAL
 from ..shells.command import Command, Order
 from ..shells.shell import in_memory
 from ..wire import fields as take
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from ..life.server import Request
     from ..wire.frames import Fields
     from .job import Ending, Job
-
-EXCERPT_BYTES = 262144
-BLOB_BYTES = 8 << 30
-BLOBS = 256  # of one connection, unused
-COMMAND_BYTES = 64 << 20  # of a command that comes as a blob; the kernel and bash have limits of their own
 
 
 class StartingRequests:
@@ -136,8 +132,8 @@ class StartingRequests:
         kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
         options: Fields = {
             "pty": take.flag(fields, "pty"),
-            "rows": take.number(fields, "rows", 24, 1, 10000),
-            "cols": take.number(fields, "cols", 80, 1, 10000),
+            "rows": take.number(fields, "rows", 24, 1, TERMINAL),
+            "cols": take.number(fields, "cols", 80, 1, TERMINAL),
             "stdin": kind,
             "tag": take.tag(fields),
             "script": take.script(fields),
@@ -162,9 +158,9 @@ class StartingRequests:
         """The command and what comes behind it in the body; a command too long for a frame is a blob."""
         if request.fields.get("command") is not None:
             with open(self._take_blob(request, "command"), "rb") as file:
-                text, size = file.read(COMMAND_BYTES + 1), 0
-            if len(text) > COMMAND_BYTES:
-                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND_BYTES
+                text, size = file.read(COMMAND + 1), 0
+            if len(text) > COMMAND:
+                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND
                 raise take.invalid("command", message)
         else:
             size = take.number(request.fields, "text", 0, 0, len(request.body))
@@ -196,8 +192,8 @@ class StartingRequests:
                 raise take.invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
             blobs[name] = self._new_blob()
         size = os.fstat(blobs[name]).st_size
-        if size + len(request.body) > BLOB_BYTES:
-            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB_BYTES)
+        if size + len(request.body) > BLOB:
+            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB)
         view = memoryview(request.body)
         try:
             while view:
@@ -226,9 +222,9 @@ class Waited:
     """A job that a client waits for: answered when it has ended, or when its time is over and it may go on."""
 
     timeout: float | None = None
-    grace = 0.25
+    grace = GRACE
     may_go_on = False
-    limit = EXCERPT_BYTES
+    limit = INLINE_OUTPUT
     job: Job | None = None
     timer: Timer | None = None
     is_late = False  # its time was over before it began, and it may go on
@@ -244,7 +240,7 @@ class Waited:
         if "on_timeout" in fields:
             self.may_go_on = take.choice(fields, "on_timeout", "kill", "kill", "yield") == "yield"
         if "limit" in fields:
-            self.limit = min(take.number(fields, "limit"), EXCERPT_BYTES)
+            self.limit = min(take.number(fields, "limit"), INLINE_OUTPUT)
 
     def begin_timer(self) -> None:
         """Its time begins, when nothing was refused; a start that takes long counts."""

@@ -6,6 +6,7 @@ import os
 
 from ..life.fast_stdlib import deque
 from ..life.loop import WRITE
+from ..limits import PENDING_INPUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..life.loop import Loop, Watch
 
-INPUT_BYTES = 1 << 20  # what may wait inside for a process that does not read yet
 PIECE_BYTES = 1 << 18
 
 
@@ -37,7 +37,7 @@ class StdinWriter:
         self.source: int | None = None  # a file that comes after what is queued
 
     def write(self, data: bytes, taken: Callable[[InputClosed | None], None] = lambda error: None) -> None:
-        """Queue bytes; `taken(error)` is called once they are all within INPUT_BYTES of the process, or cannot be."""
+        """Queue bytes; `taken(error)` is called once they are all within PENDING_INPUT of the process, or cannot be."""
         if not self.is_open or self.closing:
             raise InputClosed()
         self.pending.append([data, taken])
@@ -81,7 +81,7 @@ class StdinWriter:
                 self.pending.popleft()
                 self._accept(item)
         for item in self.pending:
-            if self.pending_bytes <= INPUT_BYTES:
+            if self.pending_bytes <= PENDING_INPUT:
                 self._accept(item)
         if self.fd is None:
             return

@@ -11,6 +11,7 @@ import errno
 import os
 
 from ..life.fast_stdlib import signal
+from ..limits import KILL, KILL_CHECK, TERM_AGAIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
     from ..life.loop import Loop
 
 MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
-SETTLE_SECONDS = 0.1  # how long a killed tree may take before it is looked at again without any event
-REPEAT_SECONDS = 0.02
 PIECE_BYTES = 65536
 CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
-LIMIT_SECONDS = 10  # after which what the kernel does not let go is reported as a survivor
 
 
 # Errors of ours, which say nothing of the process that is looked at.
@@ -160,7 +158,7 @@ class Sweep:
     TERM goes once to the tree as it is. What comes later may be at work for a handler of TERM and gets the KILL alone;
     only where no process of the tree has such a handler, it gets TERM too.
     `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children
-    wake us. Survivors are processes of another user, or stuck in the kernel for longer than LIMIT_SECONDS.
+    wake us. Survivors are processes of another user, or stuck in the kernel for longer than KILL.
     """
 
     def __init__(
@@ -183,7 +181,7 @@ class Sweep:
                 first = []
             self._ask(first)
             loop.call_soon(self._look)
-            loop.call_later(REPEAT_SECONDS, self._ask_again)
+            loop.call_later(TERM_AGAIN, self._ask_again)
 
     def _ask(self, pids: list[int]) -> None:
         self.refused.update(send(pids, signal.SIGTERM))
@@ -238,7 +236,7 @@ class Sweep:
         try:
             new = [pid for pid in self._reachable() if pid not in frozen]
         except OSError:
-            self.timer = self.loop.call_later(SETTLE_SECONDS, lambda: self._freeze(frozen))
+            self.timer = self.loop.call_later(KILL_CHECK, lambda: self._freeze(frozen))
             return
         if new:
             self.refused.update(send(new, signal.SIGSTOP))
@@ -249,15 +247,15 @@ class Sweep:
             return
         send(frozen, signal.SIGKILL)
         self.awaited.update(frozen)
-        self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
+        self.timer = self.loop.call_later(KILL_CHECK, self._settle)
 
     def _settle(self) -> None:
         """No event came for a while: somebody else may have reaped them, or the kernel holds one."""
         self.turns += 1
-        if self.turns * SETTLE_SECONDS >= LIMIT_SECONDS:
+        if self.turns * KILL_CHECK >= KILL:
             self._finish()
             return
-        self.timer = self.loop.call_later(SETTLE_SECONDS, self._settle)
+        self.timer = self.loop.call_later(KILL_CHECK, self._settle)
         self._look()
 
     def _finish(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 
+from ..limits import POLLED_DESCRIPTORS
 from .tree import stat_fields
 
 TYPE_CHECKING = False
@@ -34,7 +35,6 @@ _AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwa
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
 DEV_TTY = os.makedev(5, 0)
 _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
-_MOST_DESCRIPTORS = 1024  # of one poll or select that are looked at
 
 
 def waits_for_input(pids: Iterable[int], place: Place) -> bool | None:
@@ -117,7 +117,7 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 
 def _polled(pid: int, address: int, count: int) -> Iterator[int]:
-    data = _memory(pid, address, 8 * min(count, _MOST_DESCRIPTORS))
+    data = _memory(pid, address, 8 * min(count, POLLED_DESCRIPTORS))
     for fd, events, _ in struct.iter_unpack("ihh", data[: len(data) // 8 * 8]):
         if fd >= 0 and events & 1:
             yield fd
@@ -126,7 +126,7 @@ def _polled(pid: int, address: int, count: int) -> Iterator[int]:
 def _selected(pid: int, count: int, address: int) -> Iterator[int]:
     if not address:
         return
-    data = _memory(pid, address, (min(count, _MOST_DESCRIPTORS) + 7) // 8)
+    data = _memory(pid, address, (min(count, POLLED_DESCRIPTORS) + 7) // 8)
     for fd in range(min(count, len(data) * 8)):
         if data[fd // 8] >> fd % 8 & 1:
             yield fd

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from ..life.fast_stdlib import pattern
+from ..limits import PIPED_COMMAND, READABLE_COMMAND
 from ..processes.job import Drain, Job, advised
 from ..processes.leftovers import job_of
 from ..processes.tree import children
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
-from .shell import INLINE_BYTES, in_memory, sealed
+from .shell import in_memory, sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +39,11 @@ _WORDS = pattern(rb"[^\s;&|<>]+")
 _MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
 
 YIELDED = "state not kept: the command was yielded and goes on as a process"
-READABLE_BYTES = 4096  # a longer text is not looked into: it may mean anything
 
 
 def needs_exactness(text: bytes) -> bool:
     """Whether a text may set traps or keep descriptors. A wrong guess shows: a higher number, a trap that runs late."""
-    return len(text) > READABLE_BYTES or _EXACT.search(text) is not None
+    return len(text) > READABLE_COMMAND or _EXACT.search(text) is not None
 
 
 def prepare() -> None:
@@ -61,7 +61,7 @@ class Vocabulary:
         self.open = False  # True: a text was read from elsewhere, any name may mean anything
 
     def learn(self, text: bytes) -> None:
-        if len(text) > READABLE_BYTES:
+        if len(text) > READABLE_COMMAND:
             self.open = True
             return
         for groups in _DEFINES.findall(text):
@@ -70,7 +70,7 @@ class Vocabulary:
 
     def leaves_traps_alone(self, text: bytes) -> bool:
         """Whether a text can be seen to set no trap and to define no function."""
-        if self.open or len(text) > READABLE_BYTES or _OPEN_TEXT.fullmatch(text) is None:
+        if self.open or len(text) > READABLE_COMMAND or _OPEN_TEXT.fullmatch(text) is None:
             return False
         words = _WORDS.findall(text)
         return _MAY_TRAP.isdisjoint(words) and self.names.isdisjoint(words)
@@ -80,7 +80,7 @@ class Vocabulary:
 
         A wrong guess costs one command's state at the next rollback, never the session.
         """
-        found = _PLAIN.fullmatch(text) if len(text) <= READABLE_BYTES and not self.open else None
+        found = _PLAIN.fullmatch(text) if len(text) <= READABLE_COMMAND and not self.open else None
         if found is None or found.group(1) not in _UNCHANGING or found.group(1) in self.names:
             return None
         last = found.group(2) or found.group(1)
@@ -124,7 +124,7 @@ class Command(Job):
     def is_simple(self) -> bool:
         """A short text and nothing that goes with it."""
         order, text = self.order, self.text
-        if len(text) > INLINE_BYTES or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
+        if len(text) > PIPED_COMMAND or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
             return False
         return self.is_plain or (b"set" not in text and can_be_followed(text))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..limits import SESSION_MOVE
 from ..processes.tree import is_reaped
 from .orders import STATE
 from .shell import sealed
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from .orders import Told
     from .session import Session
     from .shell import Shell
-
-
-LIMIT_SECONDS = 10
 
 
 class Move:
@@ -31,7 +29,7 @@ class Move:
         self.handed = session.handed
         self.state_fd: int | None = None
         self.shell: Shell | None = None
-        self.timer = session.loop.call_later(LIMIT_SECONDS, self._too_late)
+        self.timer = session.loop.call_later(SESSION_MOVE, self._too_late)
         try:
             session.flock.ask(lane, STATE, self._state_told)
         except OSError:  # no descriptors

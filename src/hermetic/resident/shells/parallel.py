@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 
+from ..limits import PARALLEL_READY
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .command import Command
     from .session import Session
     from .shell import Shell
 
-BESIDE_SECONDS = 2  # how long a forked shell may take to report
 PARALLEL = "state not kept: another command of this session was running"
 FRESH = "the session had no standby left: the command ran in a fresh shell, from the login state"
 
@@ -32,7 +33,7 @@ class ParallelShells:
         standbys = session.flock.copies
         source = standbys[-1] if standbys else None
         if source is not None:
-            shell, seconds = session.flock.fork(source), float(BESIDE_SECONDS)
+            shell, seconds = session.flock.fork(source), float(PARALLEL_READY)
         else:
             shell, seconds = session.spawn(self.login), session.resident.login_timeout
             shell.starting = self.login

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..life.loop import Waiters
+from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone
 from . import traps
 from .orders import Told, long_order, quote, read_told_traps, short_order
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from ..life.loop import Timer
     from ..life.resident import Resident
     from .session import Session
-
-COPIES = 2  # what poisons a copy may show only when it is used, so the one before it stays
-PROOF_SECONDS = 0.2  # how long a copy that was forked may take to report
 
 
 class ShellPool:
@@ -179,21 +177,21 @@ class ShellPool:
         shell.answers[number] = told
 
     def prove(self, copy: Shell) -> None:
-        """A copy has reported: it can be relied on. The oldest beyond COPIES go."""
+        """A copy has reported: it can be relied on. The oldest beyond STANDBYS go."""
         self.ordered.remove(copy)
         if not self.ordered and self.proof_timer is not None:
             self.proof_timer.cancel()
             self.proof_timer = None
         self.copies.append(copy)
         self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
-        while len(self.copies) > COPIES:
+        while len(self.copies) > STANDBYS:
             self.forget(self.copies[0])
 
     def await_proof(self, over: Callable[[bool], None]) -> None:
         """Give copies that were forked a moment to report; who does not is not counted on. `over(missing)` then."""
         if self.proof_timer is None and self.ordered:
             awaited = self.ordered[:]
-            self.proof_timer = self.resident.loop.call_later(PROOF_SECONDS, lambda: self._proof_over(awaited, over))
+            self.proof_timer = self.resident.loop.call_later(STANDBY_READY, lambda: self._proof_over(awaited, over))
 
     def _proof_over(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
         self.proof_timer = None

@@ -12,6 +12,7 @@ import os
 
 from ..life.fast_stdlib import deque, signal
 from ..life.loop import Waiters
+from ..limits import LARGE_COMMAND, NESTING
 from ..processes.job import ending_of
 from ..processes.process import spawn_bash
 from ..processes.tree import children, is_reaped, send
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
     from .orders import Report
     from .shell import Shell
 
-DEEPEST = 128  # each hand-over nests one level; beyond this the session moves to a fresh bash in idle time
 UNCOVERED = "a command that ends its shell takes the state back further than itself"
 EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
-LARGE_TEXT_BYTES = 1 << 20  # bash keeps the memory of such a text: the session moves too
 
 
 class Session:
@@ -301,7 +300,7 @@ class Session:
             self.covered = self.has_null_input = False
             self.exports.changed()
         self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
-        self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_TEXT_BYTES
+        self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_COMMAND
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
         self._settle()
@@ -317,7 +316,7 @@ class Session:
         if not self.has_null_input:
             self.loop.call_before_sleep(self._look_at_input)  # the next command need not wait for it
         # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
-        if (lane.depth > DEEPEST or self.move_soon) and self.move is None and can_be_carried(lane.pid):
+        if (lane.depth > NESTING or self.move_soon) and self.move is None and can_be_carried(lane.pid):
             self.move = Move(self, lane, self.must_move)
         if not self.covered:
             if self.resident.sweeps:
@@ -366,7 +365,7 @@ class Session:
         self.exports.changed()
         if not self.resident.has_subreaper:
             self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
-        elif self.lane.depth > 2 * DEEPEST and self.move is None and can_be_carried(self.lane.pid or 0):
+        elif self.lane.depth > 2 * NESTING and self.move is None and can_be_carried(self.lane.pid or 0):
             self.move = Move(self, self.lane, must=True)  # exits in a row: no idle moment came
         if self.resident.has_subreaper and self.resident.sweeps:
             self.needs_copy = True

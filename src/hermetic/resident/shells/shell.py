@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FIONREAD = 0x541B
 F_ADD_SEALS, ALL_SEALS = 1033, 15  # against further seals, shrinking, growing and writing
 HELD_DESCRIPTORS = 64
-INLINE_BYTES = 512  # a longer text goes through a file in memory: bash reads a pipe byte by byte
 
 
 def in_memory(data: bytes) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..life.resident import Refusal
+from ..limits import DURATION, ID_LENGTH, TAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from .frames import Fields
 
-TAG_BYTES = 2048
 ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 
@@ -29,15 +29,15 @@ def text(fields: Fields, name: str, default: str = "") -> str:
 
 def job_id(fields: Fields, name: str = "id") -> str:
     value = text(fields, name)
-    if not 0 < len(value) <= 64 or value.strip(ID_CHARACTERS):
-        raise invalid(name, "%s must be 1 to 64 characters of A-Z a-z 0-9 _ . -" % name)
+    if not 0 < len(value) <= ID_LENGTH or value.strip(ID_CHARACTERS):
+        raise invalid(name, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . -" % (name, ID_LENGTH))
     return value
 
 
 def tag(fields: Fields) -> str:
     value = text(fields, "tag")
-    if len(value.encode("utf-8", "backslashreplace")) > TAG_BYTES:
-        raise invalid("tag", "a tag holds at most %d bytes" % TAG_BYTES)
+    if len(value.encode("utf-8", "backslashreplace")) > TAG:
+        raise invalid("tag", "a tag holds at most %d bytes" % TAG)
     return value
 
 
@@ -78,7 +78,7 @@ def seconds(
         return default
     if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
         raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
-    return min(float(value), 1e9)
+    return min(float(value), DURATION)
 
 
 def choice(fields: Fields, name: str, default: str, *choices: str) -> str:

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 VERSIONS = (1,)
 
-MAX_BODY = 1 << 20
-MAX_FRAME = MAX_BODY + (1 << 16)  # what the length prefix may say
-MAX_FIRST_FRAME = 4096  # the same before the greeting has been answered
-MAX_DEPTH = 8
-MAX_ITEMS = 65536  # in one array or map
+# Limits that both ends share; this module is also shipped alone, so they are not in `limits`.
+FRAME_BODY = 1 << 20  # bytes: most body in one frame; longer input and files go in pieces
+FRAME_HEADER = 65535  # bytes: most header in one frame, whose length is a u16
+FIRST_FRAME = 4096  # bytes: longest frame before the greeting has been answered
+FRAME_DEPTH = 8  # levels: deepest nesting in a header
+FRAME_ITEMS = 65536  # items: most items in one array or map of a frame
+
+MAX_FRAME = FRAME_BODY + (1 << 16)
 
 REQUEST, REPLY, ERROR, EVENT, CREDIT, CANCEL = 1, 2, 3, 4, 5, 6
 
@@ -33,7 +36,7 @@ class FrameError(Exception):
 def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
     """One frame as bytes; the body is joined in, so keep it small enough to copy."""
     header = pack([kind, number, fields])
-    if len(header) > 65535 or len(body) > MAX_BODY or 2 + len(header) + len(body) > MAX_FRAME:
+    if len(header) > FRAME_HEADER or len(body) > FRAME_BODY or 2 + len(header) + len(body) > MAX_FRAME:
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
     return b"".join((PREFIX.pack(2 + len(header) + len(body), len(header)), header, body))
 
@@ -41,7 +44,7 @@ def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> byt
 class FrameReader:
     """Cuts a stream into frames `(kind, id, fields, body)`; holds at most one unfinished frame."""
 
-    def __init__(self, most: int = MAX_FIRST_FRAME) -> None:
+    def __init__(self, most: int = FIRST_FRAME) -> None:
         self.most = most
         self.buffer = bytearray()
 
@@ -209,7 +212,7 @@ _SIZED = {
 
 
 def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    if depth > MAX_DEPTH:
+    if depth > FRAME_DEPTH:
         raise FrameError("nested too deep")
     code = data[at]
     at += 1
@@ -235,7 +238,7 @@ def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    if size > len(data) - at or (size > MAX_ITEMS and kind in ("array", "map")):
+    if size > len(data) - at or (size > FRAME_ITEMS and kind in ("array", "map")):
         raise FrameError("%s of %d items in %d bytes" % (kind, size, len(data) - at))
     if kind == "str":
         return data[at : at + size].decode("utf-8"), at + size

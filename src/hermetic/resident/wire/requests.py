@@ -9,10 +9,11 @@ import time
 from ..channels.bridge_requests import BridgeRequests
 from ..channels.password_requests import PasswordRequests
 from ..life.resident import Refusal
+from ..limits import COMMAND_LISTED, GRACE, INLINE_OUTPUT, KILL_GRACE, LISTED, TERMINAL
 from ..processes.following import Follow, wait_for_log
 from ..processes.looking_requests import LookingRequests
 from ..processes.process import Process
-from ..processes.start_requests import EXCERPT_BYTES, StartingRequests, waiting
+from ..processes.start_requests import StartingRequests, waiting
 from ..processes.stdin_writer import InputClosed
 from ..shells.command import Command, prepare
 from . import fields as take
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ..processes.output_log import OutputLog
     from .frames import Fields
 
-LISTED = 1500  # processes in one answer
-KILL_GRACE_SECONDS = 2.0
 
 OF_FILES = frozenset(
     (
@@ -122,13 +121,13 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
             infos = [
                 dict(
                     job.describe(),
-                    command=job.text[:200].decode("utf-8", "replace"),
+                    command=job.text[:COMMAND_LISTED].decode("utf-8", "replace"),
                     left=left.get(job.number, 0),
                 )
                 for job in self.resident.jobs.values()
             ]
             body = frames.pack(infos[-LISTED:])
-            while len(body) > frames.MAX_BODY:  # long directories
+            while len(body) > frames.FRAME_BODY:  # long directories
                 infos = infos[len(infos) // 4 :]
                 body = frames.pack(infos[-LISTED:])
             request.reply({"processes": len(self.resident.jobs)}, body)
@@ -206,8 +205,8 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     def do_resize(self, request: Request) -> None:
         job = self._job(request)
-        rows = take.number(request.fields, "rows", 24, 1, 10000)
-        cols = take.number(request.fields, "cols", 80, 1, 10000)
+        rows = take.number(request.fields, "rows", 24, 1, TERMINAL)
+        cols = take.number(request.fields, "cols", 80, 1, TERMINAL)
         if not isinstance(job, Process) or not job.pty:
             message = "process %s has no terminal: start it with pty=True" % job.id
             raise Refusal("Unsupported", message, capability="pty")
@@ -229,7 +228,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     def do_kill(self, request: Request) -> None:
         job = self._job(request)
-        grace = take.seconds(request.fields, "grace", KILL_GRACE_SECONDS)
+        grace = take.seconds(request.fields, "grace", KILL_GRACE)
         if job.has_ended:  # what it left behind may live on
             job.end_members(grace, lambda _: self._describe(request, job))
             return
@@ -256,11 +255,11 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
     def do_read(self, request: Request) -> None:
         job, log = self._log(request)
         offset = take.number(request.fields, "offset")
-        limit = take.number(request.fields, "limit", EXCERPT_BYTES, 1)
+        limit = take.number(request.fields, "limit", INLINE_OUTPUT, 1)
         wait = take.seconds(request.fields, "wait")
 
         def answer() -> tuple[Fields, bytes]:
-            start, data = log.read(offset, min(limit, frames.MAX_BODY))
+            start, data = log.read(offset, min(limit, frames.FRAME_BODY))
             end = start + len(data)
             return {"start": start, "end": end, "total": log.total, "ended": job.has_ended and end >= log.total}, data
 
@@ -356,7 +355,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
             """Its commands end first, with all below them."""
             running = [job for job in self.resident.running() if isinstance(job, Command) and job.home is session]
             for job in running:
-                job.end(0.25, ["cancelled"])
+                job.end(GRACE, ["cancelled"])
             if running:
                 running[0].when_ended(look)
             else:
@@ -373,7 +372,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         request.reply({})
 
     def do_shutdown(self, request: Request) -> None:
-        grace = take.seconds(request.fields, "grace", 0.25)
+        grace = take.seconds(request.fields, "grace", GRACE)
         self.life.end(grace, lambda: request.reply({}))
 
 

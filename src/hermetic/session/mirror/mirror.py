@@ -63,7 +63,7 @@ class Mirror:
         """
         loop = asyncio.get_running_loop()
         async with self._lock:
-            if loop.time() - self._looked < SYNC_PAUSE.value and not os.environ.get(FORCE):
+            if loop.time() - self._looked < SYNC_PAUSE and not os.environ.get(FORCE):
                 return
             async with self._records.lock(f"{self._record.id}-sync"):
                 for here, there in self._pairs.items():
@@ -92,12 +92,12 @@ class Mirror:
     async def _take_back(self) -> None:
         async with self._lock, self._records.lock(f"{self._record.id}-sync"):
             for here, there in self._pairs.items():
-                for attempt in range(1, SYNC_TRIES.value + 1):
+                for attempt in range(1, SYNC_TRIES + 1):
                     try:
                         await self._explained(f"{there} did not come back to {here}", self._take(here, there))
                         break
                     except EnvironmentUnavailable as error:
-                        if attempt == SYNC_TRIES.value or isinstance(error.__cause__, ResidentGone):
+                        if attempt == SYNC_TRIES or isinstance(error.__cause__, ResidentGone):
                             raise
                         await asyncio.sleep(2.0**attempt)
 
@@ -137,8 +137,8 @@ class Mirror:
         with tempfile.TemporaryDirectory(prefix=STAGING, dir=_disk()) as aside:
             async with self._staging(there) as (folder, staging):
                 await self._session.write_file(f"{staging}/known", _joined(words))
-                await self._run("python3", "-I", "-S", "-c", GIVE_BACK, folder, staging, str(SYNC_BACK.value))
-                await self._files.download(f"{staging}/tar", f"{aside}/tar", most=2 * SYNC_BACK.value)
+                await self._run("python3", "-I", "-S", "-c", GIVE_BACK, folder, staging, str(SYNC_BACK))
+                await self._files.download(f"{staging}/tar", f"{aside}/tar", most=2 * SYNC_BACK)
             came = await asyncio.to_thread(Arrivals(here, known, _log.warning).unpack, f"{aside}/tar")
         self._write_state({**sent, here: {**known, **came}})
 

@@ -51,13 +51,13 @@ class Interruption(asyncio.Event):
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long tools wait and how much they answer."""
 
-    foreground: float = FOREGROUND.value  # seconds
-    longest_foreground: float = LONGEST_FOREGROUND.value  # seconds
-    output: int = MODEL_OUTPUT.value  # characters
-    command: int = TOOL_COMMAND.value  # characters
-    running: int = RUNNING.value  # processes of one task
-    read: int = READ_CHARACTERS.value  # characters of a file
-    kill_grace: float = KILL_GRACE.value  # seconds
+    foreground: float = FOREGROUND  # seconds
+    longest_foreground: float = LONGEST_FOREGROUND  # seconds
+    output: int = MODEL_OUTPUT  # characters
+    command: int = TOOL_COMMAND  # characters
+    running: int = RUNNING  # processes of one task
+    read: int = READ_CHARACTERS  # characters of a file
+    kill_grace: float = KILL_GRACE  # seconds
 
 
 Judge = Callable[[Environment | PolicyContext], Awaitable[None]]
@@ -300,13 +300,13 @@ class Task:
 
         def sign() -> None:
             nonlocal timer
-            timer = loop.call_later(ACTIVITY.value, sign)
+            timer = loop.call_later(ACTIVITY, sign)
             try:
                 tell(self.id)
             except Exception:
-                logging.getLogger(__name__).exception("on_activity failed; it is called again in %g s", ACTIVITY.value)
+                logging.getLogger(__name__).exception("on_activity failed; it is called again in %g s", ACTIVITY)
 
-        timer = loop.call_later(ACTIVITY.value, sign)
+        timer = loop.call_later(ACTIVITY, sign)
         try:
             yield
         finally:

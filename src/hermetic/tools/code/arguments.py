@@ -22,14 +22,14 @@ from hermetic.tools.code.stubs import Stub
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one script may use."""
 
-    time: float = CODE_TIME.value  # seconds
-    calls: int = CODE_CALLS.value  # of tools
-    refused: int = CODE_REFUSED.value  # calls that were refused; one more ends the script
-    stdout: int = CODE_STDOUT.value  # bytes in the answer
-    stderr: int = CODE_STDERR.value  # bytes in the answer
-    gathered: int = CODE_GATHERED.value  # bytes of arguments that are under way at once
-    files: int = CODE_FILES.value  # bytes of attached files
-    logged: int = CODE_LOGGED.value  # calls in the answer's log
+    time: float = CODE_TIME  # seconds
+    calls: int = CODE_CALLS  # of tools
+    refused: int = CODE_REFUSED  # calls that were refused; one more ends the script
+    stdout: int = CODE_STDOUT  # bytes in the answer
+    stderr: int = CODE_STDERR  # bytes in the answer
+    gathered: int = CODE_GATHERED  # bytes of arguments that are under way at once
+    files: int = CODE_FILES  # bytes of attached files
+    logged: int = CODE_LOGGED  # calls in the answer's log
 
 
 class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):

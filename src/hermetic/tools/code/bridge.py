@@ -48,8 +48,8 @@ class Channel:
         if len(data) <= SHORT:
             self._link.tell(self._bridging, {"channel": self._number}, data)
             return not self.is_over
-        for at in range(0, len(data), FRAME_BODY.value):
-            piece = data[at : at + FRAME_BODY.value] if len(data) > FRAME_BODY.value else data
+        for at in range(0, len(data), FRAME_BODY):
+            piece = data[at : at + FRAME_BODY] if len(data) > FRAME_BODY else data
             call = Call({"op": "say", "channel": self._number}, answers.said, piece, repeats=False)
             said, _ = await self._link.send(call)
             if said.gone:

@@ -18,7 +18,7 @@ from hermetic.tools.code.arguments import CodeLimits
 from hermetic.tools.code.bridge import Channel
 from hermetic.tools.code.stubs import DROPPED, Stub
 
-PIECE = FRAME_BODY.value - 1024  # of an answer; the rest of a frame is its header
+PIECE = FRAME_BODY - 1024  # of an answer; the rest of a frame is its header
 SHOWN_ARGUMENTS = 80  # characters
 SHOWN_PROGRESS = 500
 FILE_COST = 100  # bytes that an attached file takes besides what it holds
@@ -142,9 +142,7 @@ class Calls:
         if self.deadline is None or schema is None:
             return given
         left = max(0.001, self.deadline - time.monotonic())
-        asked = next(
-            (one for one in (given.get("timeout"), schema.get("default")) if one is not None), FOREGROUND.value
-        )
+        asked = next((one for one in (given.get("timeout"), schema.get("default")) if one is not None), FOREGROUND)
         if isinstance(asked, int | float) and left < asked:
             kinds = {kind.get("type") for kind in (schema, *schema.get("anyOf", ()))}
             given["timeout"] = left if "number" in kinds else math.ceil(left)

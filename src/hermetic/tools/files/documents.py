@@ -41,8 +41,8 @@ def as_text(path: str, data: bytes) -> str:
     """The text of a document, cut at a bound. Raises InvalidArgument for one that is broken or too large."""
     lines = _Lines()
     try:
-        if len(data) > DOCUMENT.value:
-            raise ValueError(f"it has more than {DOCUMENT.value} bytes")
+        if len(data) > DOCUMENT:
+            raise ValueError(f"it has more than {DOCUMENT} bytes")
         _READERS[path.lower()[-5:].lstrip(".")](data, lines)
     except _Full:
         lines.cut()
@@ -59,7 +59,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._lines: list[list[str]] = []
-        self._left = DOCUMENT_TEXT.value
+        self._left = DOCUMENT_TEXT
 
     def start(self, *texts: str) -> int:
         """Begin a line; returns its number."""
@@ -143,8 +143,8 @@ class _Archive:
         if data.count(b"PK\x01\x02") > MOST_PARTS:
             raise ValueError(f"it has more than {MOST_PARTS} parts")
         self._zip = zipfile.ZipFile(io.BytesIO(data))
-        self._left = DOCUMENT.value
-        self._elements = DOCUMENT_ELEMENTS.value
+        self._left = DOCUMENT
+        self._elements = DOCUMENT_ELEMENTS
 
     def names(self) -> list[str]:
         return self._zip.namelist()
@@ -192,7 +192,7 @@ class _Archive:
             while piece := file.read(PIECE):
                 self._left -= len(piece)
                 if self._left < 0:
-                    raise ValueError(f"it unpacks to more than {DOCUMENT.value} bytes")
+                    raise ValueError(f"it unpacks to more than {DOCUMENT} bytes")
                 yield piece
 
 

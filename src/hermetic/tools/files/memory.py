@@ -90,5 +90,5 @@ class FileMemory:
 def _put(table: "OrderedDict[K, V]", key: K, value: V) -> None:
     table[key] = value
     table.move_to_end(key)
-    while len(table) > REMEMBERED_FILES.value:
+    while len(table) > REMEMBERED_FILES:
         table.popitem(last=False)

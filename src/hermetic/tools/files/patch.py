@@ -70,9 +70,9 @@ class PatchTool:
             key = (task.id, path)
             count = self._misses.pop(key, 0) + 1
             self._misses[key] = count
-            while len(self._misses) > REMEMBERED_FILES.value:
+            while len(self._misses) > REMEMBERED_FILES:
                 self._misses.popitem(last=False)
-            if count >= PATCH_MISSES.value:
+            if count >= PATCH_MISSES:
                 answer["hint"] = AGAIN.format(count=count, path=path)
         return answer
 

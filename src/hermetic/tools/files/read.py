@@ -26,7 +26,7 @@ REFUSED = "refused: these lines were read again and again and have not changed; 
 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:
     """What the lines are, or why there are none."""
-    limit, bounds = min(asked.limit, READ_LINES.value), read_bounds()
+    limit, bounds = min(asked.limit, READ_LINES), read_bounds()
     async with task.place(NamedFiles(task, [asked.path], bounds, writes=False)) as environment:
         path = asked.path
         if is_document(path):
@@ -37,7 +37,7 @@ async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) ->
                     path,
                     asked.offset,
                     limit,
-                    width=4 * LONG_LINE.value,
+                    width=4 * LONG_LINE,
                     budget=4 * task.limits.read,
                     bounds=bounds,
                 )
@@ -95,16 +95,16 @@ def _shown(task: Task, page: FilePage) -> Fields:
 
 def _numbered(page: FilePage, text: str) -> list[str]:
     lines = text.replace("\r\n", "\n").removesuffix("\r").split("\n")[: page.lines]
-    if not page.cut and max(map(len, lines), default=0) <= LONG_LINE.value:
+    if not page.cut and max(map(len, lines), default=0) <= LONG_LINE:
         return [f"{number}|{line}" for number, line in enumerate(lines, page.first)]
     return [f"{number}|{_cut(line, page.cut.get(number))}" for number, line in enumerate(lines, page.first)]
 
 
 def _cut(line: str, whole: int | None) -> str:
-    if whole is None and len(line) <= LONG_LINE.value:
+    if whole is None and len(line) <= LONG_LINE:
         return line
     size = f"{whole} bytes" if whole is not None else f"{len(line)} characters"
-    return f"{line[: LONG_LINE.value]}… [cut: the line has {size}]"
+    return f"{line[:LONG_LINE]}… [cut: the line has {size}]"
 
 
 def _fitting(lines: list[str], most: int) -> list[str]:
@@ -123,7 +123,7 @@ def _reading_on(page: FilePage, last: int) -> Fields:
         more["truncated_by"] = "characters"
     else:
         more["truncated_by"] = "lines"
-    if page.status.size > LARGE_FILE.value:
+    if page.status.size > LARGE_FILE:
         more["hint"] += f". The file is large ({page.status.size} bytes): search_files finds the lines you need"
     return more
 

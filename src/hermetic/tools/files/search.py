@@ -35,14 +35,14 @@ async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArgumen
                     limit=asked.limit,
                     offset=asked.offset,
                     context=asked.context,
-                    timeout=SEARCH.value,
+                    timeout=SEARCH,
                     bounds=read_bounds(),
                 )
             )
         except FileNotFoundError:
             return {"total_count": 0, "error": f"{asked.path} does not exist; name a directory or file that does"}
         except TimeoutError as error:
-            return {"total_count": 0, "error": f"ended after {SEARCH.value:g} s: {error}"}
+            return {"total_count": 0, "error": f"ended after {SEARCH:g} s: {error}"}
         found = _fitting(found, task.limits.read)
         answer = _answer(task, asked, found)
         if task.is_scripted:
@@ -57,7 +57,7 @@ def _fitting(found: Findings, budget: int) -> Findings:
     """As many results as the budget has characters for; at least one."""
     used = kept = shown = 0
     for line in found.matches:
-        used += min(len(line.text), MATCH_LINE.value) + len(line.path) + SPARE
+        used += min(len(line.text), MATCH_LINE) + len(line.path) + SPARE
         if used > budget and shown and line.is_match:
             break
         kept, shown = kept + 1, shown + line.is_match
@@ -90,7 +90,7 @@ def _answer(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields:
 
 def _matches(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields:
     """One entry for each line; from some matches on a text grouped by files, which is shorter."""
-    if found.shown < GROUPED_MATCHES.value:
+    if found.shown < GROUPED_MATCHES:
         shown = [
             {"path": _path(asked, line.path), "line": line.line, "content": _text(task, line)}
             | ({} if line.is_match else {"is_context": True})
@@ -106,7 +106,7 @@ def _matches(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields
 
 def _text(task: Task, line: Found) -> str:
     text = task.show.file(line.text, line.path)
-    return text if len(text) <= MATCH_LINE.value else f"{text[: MATCH_LINE.value]}…"
+    return text if len(text) <= MATCH_LINE else f"{text[:MATCH_LINE]}…"
 
 
 def _path(asked: SearchFilesArguments, path: str) -> str:

@@ -24,7 +24,7 @@ async def listing(task: Task, environment: Environment) -> Fields:
         if info.left:
             task.history.started(info.id, task.show(info.command, ""))
     by_age = sorted(all, key=lambda info: (info.is_running, info.started))
-    newest = sorted(by_age[-LISTED_BY_TOOL.value :], key=lambda info: info.started)
+    newest = sorted(by_age[-LISTED_BY_TOOL:], key=lambda info: info.started)
     shown = await asyncio.gather(*(_listed(task, environment, info.id) for info in newest))
     answer: Fields = {"processes": [one for one in shown if one is not None], "count": len(all)}
     if len(all) > len(newest):

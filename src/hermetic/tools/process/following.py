@@ -195,7 +195,7 @@ class Following:
             self._tell("progress", f"still runs; the end of its output:\n{shown}", id=f"progress-{age}", output=shown)
 
     async def _tell_end(self, ending: Ending) -> None:
-        output = "" if isinstance(ending, Lost) else await self._tail(FINAL_OUTPUT.value)
+        output = "" if isinstance(ending, Lost) else await self._tail(FINAL_OUTPUT)
         name = type(ending).__name__.lower()
         self._tell(
             "completed", f"ended ({name}, exit code {ending.exit_code}); the end of its output:\n{output}",

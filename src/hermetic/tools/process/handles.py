@@ -33,6 +33,6 @@ class Handles:
         # Others may have come and gone meanwhile: the first one that was kept is the one that all use.
         known = kept.setdefault(id, known or found)
         kept.move_to_end(id)
-        while len(kept) > HANDLES.value:
+        while len(kept) > HANDLES:
             kept.popitem(last=False)
         return known

@@ -132,7 +132,7 @@ class Notices:
         self._queue(Pending(notice, taken, giving))
 
     def _queue(self, pending: Pending) -> None:
-        if len(self._waiting) >= NOTICES.value:
+        if len(self._waiting) >= NOTICES:
             # What was dropped stays noted with its process as not told: the next caller is told of it.
             self._missed[self._waiting.popleft().notice.task_id] += 1
         self._waiting.append(pending)
@@ -247,7 +247,7 @@ class Notices:
 
 async def _persist(sink: Sink, notice: Notice) -> None:
     """Returns when the sink has taken it; one that fails is asked again after pauses that grow."""
-    pause = DELIVERY_PAUSE.value
+    pause = DELIVERY_PAUSE
     while True:
         try:
             await sink(notice)
@@ -255,4 +255,4 @@ async def _persist(sink: Sink, notice: Notice) -> None:
         except Exception as error:
             _log.warning("a notice of %s could not be delivered: %r; next try in %g s", notice.task_id, error, pause)
         await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_DELIVERY_PAUSE.value)
+        pause = min(2 * pause, LONGEST_DELIVERY_PAUSE)

@@ -14,7 +14,7 @@ async def keep(task: Task, text: str) -> Fields:
         process = await environment.start(["cat"], id=f"result_{secrets.token_hex(6)}", stdin=text)
         await process.wait()
     return {
-        "preview": text[: RESULT_PREVIEW.value], "total_characters": len(text), "session_id": process.id,
+        "preview": text[: RESULT_PREVIEW], "total_characters": len(text), "session_id": process.id,
         "hint": f"the answer is too long; process(action='poll', session_id={process.id!r}, cursor=0) reads all of it, "
         "from cursor to cursor",
     }  # fmt: skip

@@ -61,7 +61,7 @@ async def process(handles: Handles, task: Task, arguments: ProcessArguments) -> 
         try:
             found = await handles.get(environment, arguments.session_id)
         except (UnknownProcess, InvalidArgument):
-            shown = arguments.session_id[: ID_LENGTH.value]
+            shown = arguments.session_id[:ID_LENGTH]
             return {
                 "session_id": shown, "status": "not_found",
                 "error": f"no process {shown!r} here; process(action='list') shows which there are",
@@ -80,7 +80,7 @@ async def _poll(asked: Asked) -> Fields:
         asked.task.history.ended(info.id)
     cursor = asked.arguments.cursor
     if cursor is None:
-        shown = await tail(asked.process, PREVIEW.value, asked.task.show)
+        shown = await tail(asked.process, PREVIEW, asked.task.show)
         return answer | {"output_preview": shown, "cursor": info.out}
     if cursor > info.out:
         raise InvalidArgument(f"cursor {cursor} lies behind the {info.out} bytes there are", argument="cursor")
@@ -96,7 +96,7 @@ async def _poll(asked: Asked) -> Fields:
 async def _log(asked: Asked) -> Fields:
     await asked.process.status()
     budget = asked.task.limits.output
-    limit = asked.arguments.limit or LOG_LINES.value
+    limit = asked.arguments.limit or LOG_LINES
     with asked.task.watcher.attended(asked.process.id):
         found = await lines(asked.process, asked.arguments.offset, limit, budget)
         text, last = found.text, found.first + found.shown - 1
@@ -118,7 +118,7 @@ async def _wait(asked: Asked) -> Fields:
     timeout, note = _waiting_time(asked)
     with asked.task.watcher.attended(asked.process.id):
         state = await _within(asked, timeout, asked.process.wait(), "exited")
-        answer = await _final(asked, FINAL_OUTPUT.value if state == "exited" else PREVIEW.value)
+        answer = await _final(asked, FINAL_OUTPUT if state == "exited" else PREVIEW)
     answer["status"] = state
     if note:
         answer["timeout_note"] = note
@@ -174,7 +174,7 @@ async def _wait_for(asked: Asked) -> Fields:
     with asked.task.watcher.attended(asked.process.id):
         with contextlib.suppress(EOFError):
             status = await _within(asked, timeout, search(), "matched")
-        answer = await _final(asked, PREVIEW.value) | {"status": status}
+        answer = await _final(asked, PREVIEW) | {"status": status}
     if given.on == "output" and end:
         answer["cursor"] = end[0]
     if note:
@@ -187,12 +187,12 @@ async def _kill(asked: Asked) -> Fields:
     grace = asked.arguments.grace
     info = asked.process.info
     if not info.is_running:
-        return await _final(asked, FINAL_OUTPUT.value) | {"status": "already_exited"}
+        return await _final(asked, FINAL_OUTPUT) | {"status": "already_exited"}
     with asked.task.watcher.attended(asked.process.id):
         await asked.process.kill(asked.task.limits.kill_grace if grace is None else grace)
         if info.ending is None:
             await asked.task.watcher.amend(asked.process, ended_by=KILLED_HERE)
-        return await _final(asked, FINAL_OUTPUT.value) | {"status": "killed"}
+        return await _final(asked, FINAL_OUTPUT) | {"status": "killed"}
 
 
 async def _type(asked: Asked, text: str, send: Callable[[], Awaitable[None]]) -> Fields:

@@ -33,7 +33,7 @@ class Watch:
         self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
         self.strikes = strikes  # gaps in a row in which matches had to be suppressed
         self.matches = matches  # that were told
-        self.is_over = matches >= NOTICE_MATCHES.value  # too many of either: nothing is told any more
+        self.is_over = matches >= NOTICE_MATCHES  # too many of either: nothing is told any more
         self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
         in_a_line = [re.escape(wanted) for _, wanted in self._patterns if b"\n" not in wanted]
         self._any = re.compile(b"|".join(in_a_line) or rb"(?!)")
@@ -62,7 +62,7 @@ class Watch:
         while match := self._any.search(text, at):
             at = text.find(b"\n", match.end())
             at = len(text) if at < 0 else at
-            if count < NOTICE_LINES.value:
+            if count < NOTICE_LINES:
                 lines.append(text[text.rfind(b"\n", 0, match.start()) + 1 : at])
             count += 1
         return lines, count
@@ -71,19 +71,19 @@ class Watch:
         return next(pattern for pattern, wanted in self._patterns if wanted in line)
 
     def _tell(self, found: list[bytes], count: int, now: float) -> Match | None:
-        if self._told is not None and now - self._told < NOTICE_GAP.value:
+        if self._told is not None and now - self._told < NOTICE_GAP:
             self._suppressed += count
             return None
         self.strikes = self.strikes + 1 if self._suppressed else 0
-        if self.strikes >= NOTICE_STRIKES.value:
+        if self.strikes >= NOTICE_STRIKES:
             self.is_over = True
             return None
         lines = b"\n".join(found).decode("utf-8", "replace")
         suppressed, self._suppressed = self._suppressed + count - len(found), 0
         self._told = now
         self.matches += 1
-        self.is_over = self.matches >= NOTICE_MATCHES.value
-        return Match(lines[: NOTICE_TEXT.value], self._pattern_in(found[0]), suppressed)
+        self.is_over = self.matches >= NOTICE_MATCHES
+        return Match(lines[:NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
 
 
 class Breaker:
@@ -98,10 +98,10 @@ class Breaker:
         if self._silent_until is not None and now < self._silent_until:
             return "drop"
         resumes, self._silent_until = self._silent_until is not None, None
-        while self._times and now - self._times[0] >= NOTICE_BREAKER_WINDOW.value:
+        while self._times and now - self._times[0] >= NOTICE_BREAKER_WINDOW:
             self._times.popleft()
-        if len(self._times) >= NOTICE_BREAKER.value:
-            self._silent_until = now + NOTICE_SILENCE.value
+        if len(self._times) >= NOTICE_BREAKER:
+            self._silent_until = now + NOTICE_SILENCE
             self._times.clear()
             return "silence"
         self._times.append(now)

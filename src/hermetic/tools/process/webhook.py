@@ -33,7 +33,7 @@ class Webhook:
 
     async def __call__(self, notice: Notice) -> None:
         """Returns when the receiver has taken it. Raises OSError."""
-        async with asyncio.timeout(WEBHOOK.value):
+        async with asyncio.timeout(WEBHOOK):
             status = await self._post(msgspec.json.encode(notice), notice.id)
         if not 200 <= status < 300:
             raise OSError(f"{self._named} answered with status {status}")

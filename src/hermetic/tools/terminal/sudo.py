@@ -75,7 +75,7 @@ class Passwords:
     async def _asked(self, ask: AskPassword, prompt: str, task: str) -> str | None:
         """What somebody answers in time; one who cannot be asked has no answer."""
         try:
-            async with asyncio.timeout(PASSWORD.value):
+            async with asyncio.timeout(PASSWORD):
                 return await answer_of(ask, prompt, task)
         except Exception as error:
             _log.warning("nobody gave a password for task %s: %r", task, error)

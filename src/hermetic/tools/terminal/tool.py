@@ -290,8 +290,8 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, dict[s
     every = 0.0 if asked.check_interval is None else asked.check_interval
     if asked.check_interval is not None and not 0 < every < float("inf"):
         raise InvalidArgument("check_interval must be seconds above zero", argument="check_interval")
-    if 0 < every < CHECK_INTERVAL.value:
-        every = CHECK_INTERVAL.value
+    if 0 < every < CHECK_INTERVAL:
+        every = CHECK_INTERVAL
         extra["check_interval_note"] = f"raised to {every:g} s, the shortest there is"
     if asked.notify_on_complete:
         extra["notify_on_complete"] = True
@@ -300,9 +300,9 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, dict[s
     if not (asked.notify_on_complete or watch or every):
         extra["hint"] = "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
     wishes = NotifyOptions(task=task.id, caller=task.caller, notify=asked.notify_on_complete, watch=watch, every=every)
-    if (size := len(write_wishes(wishes).encode())) > TAG.value - SPARE:
+    if (size := len(write_wishes(wishes).encode())) > TAG - SPARE:
         raise InvalidArgument(
-            f"watch_patterns are {size - TAG.value + SPARE} bytes too long together; give fewer or shorter ones",
+            f"watch_patterns are {size - TAG + SPARE} bytes too long together; give fewer or shorter ones",
             argument="watch_patterns",
         )
     return wishes, extra

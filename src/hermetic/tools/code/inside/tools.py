@@ -33,7 +33,7 @@ class ToolsGone(RuntimeError):
 # -- calls
 def _codec() -> Any:
     frames: Any = __import__("_hermetic_frames")
-    frames.MAX_DEPTH, frames.MAX_ITEMS = 64, 1 << 31  # answers may be deeper and longer than headers
+    frames.FRAME_DEPTH, frames.FRAME_ITEMS = 64, 1 << 31  # answers may be deeper and longer than headers
     return frames
 
 

@@ -30,7 +30,6 @@ from hermetic.environments.containers.keeper import (
     FAREWELL,
     FILE,
     KEEPER,
-    NO_PYTHON_CODE,
     Keeper,
 )
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
@@ -39,9 +38,10 @@ from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
 from hermetic.environments.isolation.seccomp import bpf
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
-from hermetic.environments.starting import start_resident
+from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.link.readiness import refusal_frame
 from hermetic.registry.records import check_own
 
 BINARY = "HERMETIC_APPTAINER_BINARY"
@@ -54,10 +54,11 @@ RESIDENT = "resident"  # folder of the environment's directory that is seen insi
 # The kernel's own files that a command of root could change the host with, though it has no capability.
 READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
 
-# Says which of the two a container is. Its own shell tells: what apptainer says of a missing program is for people.
-NO_PYTHON = "hermetic finds no python3"
-PYTHON = f'''command -v python3 > /dev/null 2>&1 && exec python3 -I -S -c "$1"
-echo "{NO_PYTHON}" >&2; exit {NO_PYTHON_CODE}'''
+# Starts the resident. Without python3, the container's shell sends the error frame that a resident would.
+NO_PYTHON = "NoPython"
+_NO_PYTHON_FRAME = refusal_frame(NO_PYTHON, "the container has no python3")
+PYTHON = f"""command -v python3 > /dev/null 2>&1 && exec python3 -I -S -c "$1"
+printf '{"".join(f"{chr(92)}{byte:03o}" for byte in _NO_PYTHON_FRAME)}'; exit {NO_PYTHON_CODE}"""
 
 # Options that need a cgroup, and apptainer's words for them.
 LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
@@ -166,8 +167,8 @@ class Apptainer:
                 started = await start_resident(
                     argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
                 )
-            except EnvironmentUnavailable as error:
-                if NO_PYTHON not in str(error):
+            except StartFailed as error:
+                if error.error != NO_PYTHON:
                     raise
                 return await self._start_bare(program, sif, directory, spool, work, config, shown)
             keeper = Keeper.read(directory)

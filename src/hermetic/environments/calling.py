@@ -19,7 +19,6 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.calling_scripts import (
     JOIN,
     LEAVE,
-    NO_PYTHON,
     PUT,
     RELAY,
     SAY,
@@ -200,8 +199,6 @@ class CallingBackend:
 
 
 def _explained(error: Exception) -> str:
-    if isinstance(error, NoAnswer) and NO_PYTHON in str(error):
-        return "there is no python3, which the resident needs; use an image that has it"
     if isinstance(error, NoAnswer | NotReady):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -10,9 +10,10 @@ import re
 import shlex
 import zlib
 
+from hermetic.environments.starting import NO_PYTHON_CODE
+
 MARK = "hermetic:answer:"
 END = "HERMETIC_END"  # of a script's input; "_" is no letter of base64
-NO_PYTHON = "hermetic: no python3"
 AROUND = 8_000  # characters of a script that are not its input
 
 _ANSWER = re.compile(rf"{MARK}([A-Za-z0-9+/=]*):")
@@ -191,10 +192,14 @@ class NoAnswer(Exception):
     """A call did not do what it should; the message is what it said."""
 
 
+class NoPythonThere(NoAnswer):
+    """The environment has no python3."""
+
+
 def script(code: str, *arguments: str, given: bytes = b"") -> str:
     """A text for any shell that runs Python there, with `given` as its input."""
     words = shlex.join(["python3", "-I", "-S", "-c", _BEFORE + code, *arguments])
-    missing = f"{{ echo {NO_PYTHON}; exit 127; }}"
+    missing = f"{{ echo hermetic: no python3; exit {NO_PYTHON_CODE}; }}"
     return (
         f"command -v python3 >/dev/null 2>&1 || {missing}\n"
         f"{words} <<'{END}'\n{base64.b64encode(given).decode()}\n{END}\n"
@@ -204,6 +209,8 @@ def script(code: str, *arguments: str, given: bytes = b"") -> str:
 def answered(text: str, code: int) -> bytes:
     """What the script answered. Raises NoAnswer."""
     found = _ANSWER.search(text)
+    if found is None and code == NO_PYTHON_CODE:
+        raise NoPythonThere("there is no python3, which the resident needs; use an image that has it")
     if found is None:
         raise NoAnswer(f"{text.strip()[-4000:] or 'it said nothing'} (exit code {code})")
     try:

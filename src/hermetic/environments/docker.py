@@ -41,7 +41,7 @@ from hermetic.environments.containers.podman_pause import no_new_pause
 from hermetic.environments.containers.upkeep import remove_abandoned, written_bytes
 from hermetic.environments.isolation.seccomp import docker_profile
 from hermetic.environments.profile import told
-from hermetic.environments.starting import said_in, start_resident
+from hermetic.environments.starting import StartFailed, said_in, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.file_lock import busy
@@ -80,6 +80,7 @@ class Docker:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = read_container_options(self.kind, options)
+        self._stream: socket.socket | None = None  # to a resident that was just started; the first client uses it
 
     @property
     def options(self) -> dict[str, Any]:
@@ -126,7 +127,9 @@ class Docker:
         hold = busy(directory)
         start = Start(client, plan, config, hold)
         try:
-            return await start.run()
+            started = await start.run()
+            self._stream = start.stream
+            return started
         except NoPython:
             return await start.run_bare(msgspec.structs.replace(config, directory=directory, spool=spool))
         finally:
@@ -149,8 +152,9 @@ class Docker:
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """The resident's socket where this machine sees it, else a way through the engine."""
-        if "bridge" not in record.place:
-            return await connect(record.socket)
+        stream, self._stream = self._stream, None
+        if stream is not None or "bridge" not in record.place:
+            return stream or await connect(record.socket)
         client = client_of(self.kind, record.place)
         words = [client.program, "exec", "-i", record.place["container"], "python3", *PYTHON, BRIDGE, record.socket]
         try:
@@ -173,6 +177,8 @@ class Docker:
 
     async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the container is gone; the engine kills what runs in it."""
+        if self._stream is not None:
+            self._stream.close()
         name = record.place["container"]
         check_own(record, name, name.startswith(f"hermetic-{record.id}-"))
         if is_bare(record):
@@ -222,6 +228,7 @@ class Start:
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
         # Limits that its kernel cannot set, and fences that cannot be put up or would be on a machine we do not know.
         self.without: set[str] = set() if self.sees_host else {FENCES}
+        self.stream: socket.socket | None = None  # connected to the new resident, where this machine reaches it
 
     def __repr__(self) -> str:
         return f"<Start of {self.plan.id} by {self.client.program}>"
@@ -288,7 +295,10 @@ class Start:
         """With where it is found, and what the engine warned of."""
         place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place}
         path = str(self.plan.socket_directory / "s")
-        if not (self.sees_host and await _answers(path)):
+        # An engine in a virtual machine shows the socket here, and no process of this machine listens.
+        with contextlib.suppress(OSError):
+            self.stream = await connect(path) if self.sees_host else None
+        if self.stream is None:
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
         lacking = sorted(self.without - {FENCES})
@@ -320,10 +330,11 @@ class Start:
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
             return
-        if "MissingDirectory" in str(error) and not self.plan.mounts_cwd:
+        refused = error.error if isinstance(error, StartFailed) else ""
+        if refused == "MissingDirectory" and not self.plan.mounts_cwd:
             self.plan.mount_cwd()
             return
-        if self.plan.fences and FENCES not in self.without and "Unfenced" in str(error):
+        if self.plan.fences and FENCES not in self.without and refused == "Unfenced":
             self.without.add(FENCES)
             return
         # Whether a storage driver can limit a container shows only when it is tried.
@@ -372,12 +383,3 @@ async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[
         await asyncio.wait([task])
         if not task.cancelled():
             task.exception()  # seen
-
-
-async def _answers(path: str) -> bool:
-    """True when this machine can reach the socket: an engine in a virtual machine shows it, and nobody is there."""
-    try:
-        (await connect(path)).close()
-    except OSError:
-        return False
-    return True

@@ -23,8 +23,8 @@ from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import choose, told, unsent
-from hermetic.environments.ssh_client import MARK, NO_PYTHON, Target, client_environment, explain, run_there
-from hermetic.environments.starting import start_resident
+from hermetic.environments.ssh_client import MARK, CallFailed, Target, client_environment, explain, run_there
+from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.records import check_own, is_own_life, runtime_root
@@ -67,7 +67,7 @@ if spool and os.path.isdir(spool):
 
 # Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment has only its number;
 # a minute is for clocks that run unevenly.
-ENDED = "hermetic: the resident has ended"
+ENDED_CODE = 98
 IS_ALIVE = f"""\
 import os, sys
 def age(pid):
@@ -82,7 +82,7 @@ try:
 except OSError:
     is_alive = False
 if not is_alive:
-    sys.exit("{ENDED}")
+    sys.exit({ENDED_CODE})
 """
 
 
@@ -174,7 +174,7 @@ class Ssh:
             )
         except EnvironmentUnavailable as error:
             meaning = explain(error, self._target, may_pass=False)
-            if NO_PYTHON in str(error):
+            if isinstance(error, StartFailed) and error.exit_code == NO_PYTHON_CODE:
                 here = msgspec.structs.replace(config, directory=directory, spool=spool)
                 return await self._start_bare(here, meaning)
             raise meaning from error
@@ -220,7 +220,7 @@ class Ssh:
         try:
             await run_there(self._call(IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
         except EnvironmentUnavailable as error:
-            if ENDED in str(error):
+            if isinstance(error, CallFailed) and error.exit_code == ENDED_CODE:
                 return True
             raise Unreachable(f"{self._target}: {error}", environment=record.id) from error
         return False

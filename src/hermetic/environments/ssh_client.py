@@ -11,12 +11,11 @@ import msgspec
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, SHARED
 
-NO_PYTHON = "hermetic: no python3"  # said there
 MARK = b"\0hermetic\n"  # what comes before it was said by the user's shell, and not by what we run
 
 # Understood by whatever shell the user has there: no quotes inside the quotes, no line break, no backslash.
 _THERE = (
-    "exec sh -c 'command -v python3 >/dev/null 2>&1 || { echo hermetic: no python3 >&2; exit 127; }; "
+    "exec sh -c 'command -v python3 >/dev/null 2>&1 || { echo hermetic: no python3 >&2; exit 97; }; "
     'exec python3 -I -S -c "import sys; exec(bytes.fromhex(sys.argv.pop(1)).decode())" "$@"\' sh'
 )
 _BEFORE = f"""\
@@ -84,8 +83,16 @@ def client_environment() -> dict[str, str]:
     return {"LC_ALL": "", **os.environ}  # the host would get ours
 
 
+class CallFailed(EnvironmentUnavailable):
+    """A program ran on the host, or the client did, and failed."""
+
+    def __init__(self, stderr: str, exit_code: int | None) -> None:
+        super().__init__(f"it ended; it said:\n{stderr}")
+        self.exit_code = exit_code
+
+
 async def run_there(argv: Sequence[str], *, seconds: float) -> None:
-    """Runs a call to its end. Raises EnvironmentUnavailable with what it said."""
+    """Runs a call to its end. Raises CallFailed with its exit code and what it printed, EnvironmentUnavailable."""
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
@@ -100,12 +107,12 @@ async def run_there(argv: Sequence[str], *, seconds: float) -> None:
             raise EnvironmentUnavailable(f"no answer within {seconds:g} s") from None
         raise
     if process.returncode != 0:
-        raise EnvironmentUnavailable(f"it ended; it said:\n{said.decode('utf-8', 'replace').strip()}")
+        raise CallFailed(said.decode("utf-8", "replace").strip(), process.returncode)
 
 
 # What is said, by ssh or from there; whether trying again may help; what it means; what to do. The first that fits.
 _MEANINGS = (
-    (NO_PYTHON, False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
+    ("hermetic: no python3", False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
     ("hermetic: python3 is older", False, "the python3 there is too old", "install 3.8 or newer on the host"),
     ("No space left on device", False, "the disk there is full", "free some space in /tmp or in the home there"),
     ("Disk quota exceeded", False, "the disk quota there is used up", "free some space in the home there"),

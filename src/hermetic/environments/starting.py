@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Literal
 
 from hermetic.contract.environment import Started
@@ -16,7 +16,22 @@ MOST_NOISE = 65536  # bytes that a user's shell may print before the program it 
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 
 
+EXIT_SECONDS = 1.0  # for a program that has closed its output to end
+NO_PYTHON_CODE = 97  # exit code of our own shell lines where there is no python3
+
 Afterwards = Literal["ends", "is ended", "stays"]
+
+
+class StartFailed(EnvironmentUnavailable):
+    """A resident did not start.
+
+    `error` is the type of the resident's own error, by name; `exit_code` that of the program that was to start it. Both
+    are empty where they are not known.
+    """
+
+    def __init__(self, reason: str, stderr: str, *, error: str = "", exit_code: int | None = None) -> None:
+        super().__init__(f"the resident did not start: {reason}" + (f"; it said:\n{stderr}" if stderr else ""))
+        self.error, self.exit_code = error, exit_code
 
 
 async def start_resident(
@@ -55,9 +70,16 @@ async def start_resident(
             if pid is not None and afterwards == "stays":
                 end_session(pid)
             if isinstance(error, TimeoutError):
-                raise _failure(f"it was not ready within {seconds:g} s", stderr) from None
-            if isinstance(error, NotReady | OSError) and not is_scarce(error):
-                raise _failure(str(error), stderr) from error
+                raise StartFailed(f"it was not ready within {seconds:g} s", said_in(stderr)) from None
+            if isinstance(error, NotReady):
+                if pid is not None and afterwards == "ends":
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(EXIT_SECONDS):
+                            await ended(pid)
+                code = None if pid is None else _exit_code(pid)
+                raise StartFailed(str(error), said_in(stderr), error=error.error, exit_code=code) from error
+            if isinstance(error, OSError) and not is_scarce(error):
+                raise StartFailed(str(error), said_in(stderr)) from error
             raise
         finally:
             for side in (ours, theirs):
@@ -68,6 +90,12 @@ async def start_resident(
             finally:
                 if pid is not None:
                     end_group(pid) if afterwards == "is ended" else end(pid)
+
+
+def _exit_code(pid: int) -> int | None:
+    """Exit code of a child that stays to be collected; None where it runs, or was killed."""
+    state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
 
 def memory_file(opened: ExitStack, name: str, same_as: int | None = None) -> int:
@@ -99,8 +127,3 @@ def _fill(fd: int, data: bytes) -> None:
 def said_in(errors: int) -> str:
     """The end of what a program wrote to its stderr."""
     return os.pread(errors, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()
-
-
-def _failure(reason: str, stderr: int) -> EnvironmentUnavailable:
-    said = said_in(stderr)
-    return EnvironmentUnavailable(f"the resident did not start: {reason}" + (f"; it said:\n{said}" if said else ""))

@@ -8,11 +8,18 @@ import msgspec
 from hermetic.contract.environment import Started
 from hermetic.link import answers
 from hermetic.link.wire import MALFORMED, Frame, FrameReader
-from hermetic.resident.wire.frames import ERROR, REPLY, FrameError
+from hermetic.resident.wire.frames import ERROR, REPLY, FrameError, pack_frame
 
 
 class NotReady(Exception):
-    """It ended, refused, or said something else."""
+    """A new resident ended, refused to start, or sent something else than a readiness frame.
+
+    `error` is the type of the resident's own error, by name; empty where it reported none.
+    """
+
+    def __init__(self, message: str, *, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
 
 
 async def ready(stream: socket.socket) -> Started:
@@ -28,9 +35,15 @@ async def ready(stream: socket.socket) -> Started:
     raise NotReady("it ended before it was ready")
 
 
+def refusal_frame(error: str, message: str) -> bytes:
+    """The frame of a resident that cannot start, for a starter that finds the reason before any resident runs."""
+    return pack_frame(ERROR, 0, {"error": error, "message": message})
+
+
 def _started(frame: Frame) -> Started:
     if frame.kind == ERROR:
-        raise NotReady(answers.refusal.decode(frame.fields).message)
+        refusal = answers.refusal.decode(frame.fields)
+        raise NotReady(refusal.message, error=refusal.error)
     if frame.kind != REPLY:
         raise FrameError(f"a frame of kind {frame.kind}")
     said = answers.started.decode(frame.fields)

@@ -51,6 +51,10 @@ exit "$code"
 """
 
 
+class EngineHangs(EnvironmentUnavailable):
+    """The engine's client did not end in time."""
+
+
 class Answer(NamedTuple):
     """What a client said."""
 
@@ -120,9 +124,7 @@ class Client:
                 said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
                 return Answer(code, said, said_in(errors))
             except TimeoutError:
-                raise EnvironmentUnavailable(
-                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
-                ) from None
+                raise EngineHangs(f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}") from None
             except OSError as error:
                 if is_scarce(error):
                     raise
@@ -136,10 +138,12 @@ class Client:
         began = time.time()
         while True:
             answer = await self.run(*self._removal, container, seconds=REMOVAL_SECONDS)
-            if answer.code == 0 or "no such container" in answer.errors.lower():
+            if answer.code == 0:
                 return
             if trouble := await self.trouble():
                 raise EnvironmentUnavailable(trouble)
+            if not await self.state(container):
+                return
             if time.time() - began > REMOVAL_SECONDS:
                 raise EnvironmentUnavailable(f"container {container} cannot be removed: {answer.errors}")
             # The engine is at it already: its word that it is done, or another question.
@@ -192,15 +196,15 @@ class Client:
         try:
             answer = await self.run(*words, seconds=ANSWER_SECONDS)
         except EnvironmentUnavailable as error:
-            said = str(error)
+            said, hangs = str(error), isinstance(error, EngineHangs)
         else:
             if answer.code == 0:
                 return None
-            said = answer.errors or answer.output or f"exit code {answer.code}"
+            said, hangs = answer.errors or answer.output or f"exit code {answer.code}", False
         if closed := self._closed_socket():
             problem = f"you may not use {self.program}: {closed} is closed to your user"
             return Diagnosis(problem, "join the group that owns it (usually docker), then log in again", said)
-        advice = "restart it, or set DOCKER_HOST" if HANGS in said else "start it, or set DOCKER_HOST"
+        advice = "restart it, or set DOCKER_HOST" if hangs else "start it, or set DOCKER_HOST"
         return Diagnosis(f"the engine behind {self.program} does not answer", advice, said)
 
     def _closed_socket(self) -> str | None:

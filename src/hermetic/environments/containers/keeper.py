@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from hermetic.environments.starting import NO_PYTHON_CODE
 from hermetic.registry.host_process import HostProcess, end_session
 
 PATIENCE = 5.0  # seconds for a container that was told to end; it unmounts its file systems then
 FILE = "keeper"  # in the environment's directory: its pid
-NO_PYTHON_CODE = 97  # the exit code of a container that has none; then all is left as it is, for another try
 
 # KEEPER DIRECTORY SPOOL WORK OVERLAY COMMAND…; SPOOL and OVERLAY may be empty.
 # When the container's parent is killed, nobody looks after the programs that serve its files; they are of this session.

@@ -277,7 +277,7 @@ def say_ready(config: Fields, life: Life) -> None:
 
 def fail(error: BaseException) -> None:
     message = "%s: %s" % (type(error).__name__, error)
-    os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": "EnvironmentUnavailable", "message": message}))
+    os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": type(error).__name__, "message": message}))
 
 
 class ErrorLog:

@@ -7,9 +7,9 @@ import pytest
 from hermetic.contract import limits
 from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess, Unreachable
 from hermetic.link import answers
-from hermetic.link.calls import Following
+from hermetic.link.calls import Call, Following
 from hermetic.link.connection import Misbehaved
-from hermetic.link.link import Link, ResidentGone, Stalled
+from hermetic.link.link import Abandoned, Link, ResidentGone, Stalled
 from hermetic.link.wire import pack_frame
 from hermetic.resident.wire.frames import CREDIT, ERROR, EVENT, REPLY
 from tests.link.fake_resident import FakeResident
@@ -224,6 +224,39 @@ async def test_a_slow_answer_is_waited_for_while_the_resident_shows_that_it_live
     assert not question.done()
     await resident.send(pack_frame(REPLY, 1, {"processes": 0}))
     assert (await question)[0].processes == 0
+    await link.close()
+    resident.hang_up()
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_command_that_a_living_resident_never_answers_is_given_up(
+    is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermetic.link.link.ABANDONED", 0.5)
+    resident = FakeResident()
+    link = Link(resident.dial, b"token", environment="fake", silence=0.5)
+    await link.open()
+    call = Call({"op": "run", "timeout": None if is_cancelled else 0.1}, answers.ran)
+    answer = link.send(call)
+    slow = asyncio.ensure_future(link.ask("list", answers.listed))
+    stopped = asyncio.ensure_future(link.stop(call)) if is_cancelled else None
+    async with asyncio.timeout(20):
+        number = 3
+        while not (stopped or answer).done():
+            await resident.hears(b"ping")
+            await resident.send(pack_frame(REPLY, number, {}))
+            number += 1
+            await asyncio.sleep(0.2)
+    if stopped is not None:
+        assert await stopped is None
+    else:
+        with pytest.raises(Abandoned, match="time is long over") as caught:
+            await answer
+        assert caught.value.state == "stalled"
+    assert not slow.done()
+    assert not link.is_over
+    slow.cancel()
     await link.close()
     resident.hang_up()
 

@@ -32,6 +32,7 @@ RECONNECT = 300.0  # seconds: during which a broken connection to a resident is 
 RECONNECT_PAUSE = 5.0  # seconds: longest pause between two retries; the first is a fiftieth of it
 UNANSWERED = 3  # greetings: greetings cut off in a row after which a resident counts as gone
 OVERDUE = 2.0  # seconds: beyond the expected time of an answer before the resident is pinged
+ABANDONED = 60.0  # seconds: an answer is overdue before it is given up, where the resident answers pings
 STALL = 8.0  # seconds: without a frame after a ping before an environment counts as stalled
 PING = 5.0  # seconds: between two pings while an answer is overdue
 REACH = 15.0  # seconds: for attaching to a known environment; then it counts as stalled, full or busy

@@ -49,6 +49,11 @@ class Call(Generic[R]):
         return cast(float, self.fields.get("wait") or self.fields.get("seconds") or self.fields.get("grace") or 0.0)
 
     @property
+    def has_clock(self) -> bool:
+        """True where the resident ends it in time: a command with a timeout, and what was cancelled."""
+        return self.is_cancelled or self.reply is answers.ran
+
+    @property
     def is_awaited(self) -> bool:
         """False when its caller has gone."""
         return not self.future.done()

@@ -6,12 +6,22 @@ import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
-from hermetic.contract.limits import GRACE, GREETING, OVERDUE, PING, RECONNECT, RECONNECT_PAUSE, STALL, UNANSWERED
+from hermetic.contract.limits import (
+    ABANDONED,
+    GRACE,
+    GREETING,
+    OVERDUE,
+    PING,
+    RECONNECT,
+    RECONNECT_PAUSE,
+    STALL,
+    UNANSWERED,
+)
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
@@ -60,6 +70,17 @@ class Stalled(ResidentGone, Unreachable):
         Unreachable.__init__(self, message, environment=environment, state="stalled")
 
 
+class Abandoned(ResidentGone, Unreachable):
+    """The resident answers other requests and not this one, although its time is long over."""
+
+    def __init__(self, op: object, *, environment: str = "") -> None:
+        self.reason = f"its resident answers, but not {op!r}, whose time is long over"
+        message = (
+            f"environment {environment}: {self.reason}; it may still be done, or not; reset the session, or end it"
+        )
+        Unreachable.__init__(self, message, environment=environment, state="stalled")
+
+
 class BrokenOff(EnvironmentUnavailable):
     """The connection broke while a request was open that cannot be asked twice; it may have been fulfilled."""
 
@@ -89,6 +110,7 @@ class Link:
         self._answers.set()
         self._looking: asyncio.TimerHandle | None = None
         self._unheard = 0  # looks since a ping without any frame
+        self._looked = -math.inf
         self._next_ping = -math.inf
         self._is_greeting = False
         self._calls: dict[int, Call[Any]] = {}
@@ -272,6 +294,11 @@ class Link:
             self.mention("ping")
         if self._unheard * LOOK > self.silence:
             self._stalled(overdue)
+        if self._connection is not None and now - self._looked < self.silence:
+            for call in overdue:
+                if call.has_clock and cast(float, call.due) + ABANDONED <= now and call.is_awaited:
+                    self._fail(call, Abandoned(call.fields["op"], environment=self.environment))
+        self._looked = now
         if dues and self._end is None and self._looking is None:
             self._looking = self._loop.call_later(LOOK, self._look)
 

@@ -6,7 +6,7 @@ import os
 
 from ..life.fast_stdlib import pattern
 from ..limits import PIPED_COMMAND, READABLE_COMMAND
-from ..processes.job import Drain, Job, advised
+from ..processes.job import Drain, Job, advised, ending_of
 from ..processes.leftovers import job_of
 from ..processes.tree import children
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
@@ -218,9 +218,17 @@ class Command(Job):
         if self.in_lane and YIELDED not in self.notes:
             self.notes.append(YIELDED)
 
-    def cannot_begin(self, error: OSError) -> None:
-        """The system has refused what it takes to begin."""
-        self.conclude(["lost", "the command could not begin: %s" % advised(error)])
+    def cannot_begin(self, error: Exception) -> None:
+        """The system refuses what it takes to begin. Any other error is raised again, for the log."""
+        why = advised(error) if isinstance(error, OSError) else "the resident failed: %r" % error
+        self.conclude(["lost", "the command could not begin: %s" % why])
+        if not isinstance(error, OSError):
+            raise error
+
+    def lose_shell(self, status: int) -> None:
+        """Its shell was dropped and has died."""
+        if not self.has_ended:
+            self.conclude(ending_of(status))
 
     def conclude(self, ending: Ending) -> None:
         """Finish, without a shell that would leave it."""

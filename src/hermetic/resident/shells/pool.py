@@ -43,7 +43,7 @@ class ShellPool:
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
-        """Drop a shell: from then on it is nothing to the session, also not its lane."""
+        """Drop a shell: it is not part of the session any more, nor its lane. Its command ends with its death."""
         if self.session.lane is shell:
             self.session.lane = None
         self.shells.pop(shell.name, None)
@@ -52,7 +52,8 @@ class ShellPool:
             if shell in group:
                 group.remove(shell)
         if kill and shell.pid is not None:
-            self.resident.loop.on_exit(shell.pid, lambda status: None)
+            command, shell.command = shell.command, None
+            self.resident.loop.on_exit(shell.pid, command.lose_shell if command is not None else lambda status: None)
         shell.drop(kill)
         answers, shell.answers = shell.answers, {}
         for answer in answers.values():

@@ -158,7 +158,7 @@ class Session:
                 self.parallel.run(command)
             else:
                 self._hand(command, shell)
-        except OSError as error:
+        except Exception as error:
             command.shell = None
             if shell is not None:
                 shell.command = None
@@ -489,7 +489,6 @@ class Session:
             command = shell.command
             self.flock.forget(shell)
             if command is not None:
-                shell.command = None
                 command.conclude(["signalled", 9])
         self.lane = None
         if self.move is not None:

@@ -90,3 +90,15 @@ async def test_a_job_that_left_its_tree_is_ended_with_its_own_command_alone() ->
         over = await env.run("env -i setsid bash -c 'env -i setsid sleep 301 & echo $!'; sleep 300", timeout=0.5)
         later = over.output.split()[-1]
         assert (await env.run(f"kill -0 {earlier} && ! kill -0 {later}")).exit_code == 0
+
+
+@pytest.mark.parametrize("switch", ["-m", "+m"])
+async def test_a_copy_of_a_shell_whose_traps_are_known_is_the_same_shell(switch: str) -> None:
+    async with settled() as env:
+        await env.run("trap 'echo asked' USR1")
+        await env.run(f"set {switch}")
+        for number in range(3):  # none of them can have changed a trap
+            await env.run(f"X={number}")
+        assert (await env.run("exit 3")).exit_code == 3
+        result = await env.run("kill -USR1 $BASHPID; echo $X ${-//[!m]/}")
+        assert result.output == f"asked\n2{' m' if switch == '-m' else ''}\n"

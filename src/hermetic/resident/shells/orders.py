@@ -7,7 +7,7 @@ program is many such lines. A turn without an order does nothing: a shell that c
 All that a shell keeps of ours is one array, `__h`:
 0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
-13 the shell's name in reports, 14 its channel, 15 the code of plain orders.
+13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16 that of orders to fork.
 
 Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
 can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
@@ -130,6 +130,11 @@ def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
     return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
 
 
+def fork_order(number: int, copy: Shell) -> tuple[bytes, ...]:
+    """A copy of a shell whose traps are known."""
+    return b"16", b"%d" % number, copy.name, os.fsencode(copy.path), b"-" if b"m" in copy.flags else b"+", b""
+
+
 class Report:
     """What a shell says when it has come to its next turn."""
 
@@ -170,11 +175,11 @@ class Orders:
             b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors are 3, 8, 9 and 15. A shell without an order, or with an empty one, ends and does not spin.
+        # Selectors are 3, 8, 9, 15 and 16. A shell without an order, or with an empty one, ends and does not spin.
         return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
 
-    def _codes(self) -> tuple[bytes, bytes, bytes]:
-        """Elements 8, 9 and 15 of every shell's array."""
+    def _codes(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Elements 8, 9, 15 and 16 of every shell's array."""
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Marks what the text starts; its last argument is what `$_` was.
         mark = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
@@ -184,15 +189,15 @@ class Orders:
         )
         plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
         plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
-        return long, short + self._end, plain + self._end
+        fork = self._fork(b'\\builtin set "${__h[4]}m"', b"__h[13]=${__h[2]} __h[14]=${__h[3]}", b"\\builtin :")
+        return long, short + self._end, plain + self._end, self.whole(fork)
 
     @property
     def _end(self) -> bytes:
         """Report, and read the next order. With the resident gone, opening the channel would sleep for ever."""
         return (
-            b'\\builtin printf \'\\0%%s %%s %%s %%s %%.250s\\0\' "${__h[13]}" "$BASHPID" "${__h[1]:?}" "$-" '
-            b'"${__h[5]:-$?}" >|%s%d&&'
-            b"\\builtin mapfile -t -d '' -n 6 -O 0 __h <\"${__h[14]}\"\n"
+            b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:-$?}\" >|%s%d&&"
+            b"\\builtin mapfile -td '' -n6 -O0 __h <\"${__h[14]}\"\n"
         ) % (self.path, self.events)
 
     def whole(self, code: bytes) -> bytes:
@@ -227,28 +232,30 @@ class Orders:
         return b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s" % (
             self.id,
             state,
-            b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s);%s;%s'
+            b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s %s);%s;%s'
             % (*map(quote, self._codes()), self._place(shell), self._turns()),
         )
 
-    def fork(self, copy: Shell, flags: bytes, has_traps: bool, fd: int) -> bytes:
-        """A copy: forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its
-        own, where a `kill 0` that ends the other shell does not reach it. Then the traps it would have to set.
+    def fork_and_tell(self, copy: Shell, fd: int) -> bytes:
+        """A copy, and the traps that it would have to set.
 
         A function named `builtin` could forge all that is read back later: what is told then is not a list of traps.
         """
-        monitor = b"" if b"m" in flags else b"\\builtin set +m;"
-        tell = b"\\builtin :"
-        if has_traps:
-            tell = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
-                self.path,
-                fd,
-                self.path,
-                fd,
-                self.spoil_forgery(fd),
-            )
-        first = b"__h= __h[1]=0 __h[5]=0 %s;%s" % (self._place(copy), self._turns())
-        return b"( \\builtin set -m;( %s%s )&%s )" % (monitor, first, tell)
+        tell = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
+            self.path,
+            fd,
+            self.path,
+            fd,
+            self.spoil_forgery(fd),
+        )
+        monitor = b"\\builtin set %sm" % (b"-" if b"m" in copy.flags else b"+")
+        return self._fork(monitor, self._place(copy), tell)
+
+    def _fork(self, monitor: bytes, place: bytes, tell: bytes) -> bytes:
+        """Forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its own,
+        where a `kill 0` that ends the other shell does not reach it."""
+        first = b"%s;__h= __h[1]=0 __h[5]=0 %s;%s" % (monitor, place, self._turns())
+        return b"( \\builtin set -m;( %s )&%s )" % (first, tell)
 
     def spoil_forgery(self, fd: int) -> bytes:
         """In a subshell in POSIX mode: where there is a function named `builtin`, what was told is no list of traps."""

@@ -8,7 +8,7 @@ from ..life.loop import Waiters
 from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone
 from . import traps
-from .orders import Told, long_order, quote, read_told_traps, short_order
+from .orders import Told, fork_order, long_order, quote, read_told_traps, short_order
 from .shell import Shell, in_memory, sealed
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ class ShellPool:
 
     def keep_name(self, shell: Shell) -> None:
         """Before an order: a shell whose channel has no name any more would not come back from it."""
-        if not os.path.lexists(shell.path):
+        if not os.access(shell.path, os.F_OK):
             self.resident.look_after_directory()
 
     def move_channels(self, directory: str) -> None:
@@ -104,7 +104,7 @@ class ShellPool:
         changes = source.changes
 
         def forked(data: bytes | None) -> None:
-            if data is not None and has_traps:
+            if data is not None:
                 traps.told(self.session, source, copy, read_told_traps(data))
                 if source.changes == changes and not source.is_distrusted:
                     source.known_traps = copy.known_traps = copy.unset_traps
@@ -112,7 +112,12 @@ class ShellPool:
         # Those of a copy that has run nothing are still to be set there, and known.
         has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
-            self.order(source, b"F", lambda fd: self.resident.orders.fork(copy, source.flags, has_traps, fd), forked)
+            if has_traps:
+                self.order(source, b"F", lambda fd: self.resident.orders.fork_and_tell(copy, fd), forked)
+            else:
+                number = self.resident.next_number()
+                source.send(*fork_order(number, copy))
+                source.answers[number] = lambda alive: None
         except OSError:
             self.forget(copy)
             raise

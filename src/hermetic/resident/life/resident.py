@@ -201,7 +201,7 @@ class Resident:
                 break
         records = self.unparsed.split(b"\0")
         self.unparsed = records.pop()[-4096:]
-        for record in records:
+        for record in filter(None, records):
             report = read_report(record)
             known = self.channels.get(report.name) if report is not None else None
             if known is not None:

@@ -273,8 +273,10 @@ class Job:
         for drain in self.drains:
             drain.flush()
         self.duration = self.elapsed
-        for trouble in sorted({log.trouble for log in self.logs()} - {""}):
-            self.notes.append("output was dropped: %s" % self.resident.spool_full(trouble))
+        for log in self.logs():
+            if log.ring is not None and log.trouble:
+                note = "output was dropped: %s" % self.resident.spool_full(log.trouble)
+                self.notes += [] if note in self.notes else [note]
         memory = self.resident.memory
         self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
         listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []

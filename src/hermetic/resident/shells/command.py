@@ -94,7 +94,8 @@ class Command(Job):
     shell: Shell | None = None
     in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
     left_cwd = ""  # where the session stood before it
-    last_word: bytes | None = None  # of a text that is one plain program
+    is_plain = False  # one plain program: it cannot change the shell
+    last_word = b""  # of such a text
     long_order: Run | None = None
     traps_fd: int | None = None  # where its shell tells its traps
     status_before_trap: int | None = None  # while its EXIT trap runs
@@ -114,11 +115,6 @@ class Command(Job):
         self.home = session
         self.order = order
         self.descriptors: list[int] = []
-
-    @property
-    def is_plain(self) -> bool:
-        """One plain program: it cannot change the shell."""
-        return self.last_word is not None
 
     @property
     def is_simple(self) -> bool:
@@ -141,7 +137,7 @@ class Command(Job):
             self.drains.append(Drain(self.resident.loop, read_end, log))
             ends.append(write_end)
         if verb == b"R":
-            if self.last_word is not None:
+            if self.is_plain:
                 return plain_order(self.number, ends[0], self.text, self.last_word)
             return short_order(self.number, ends[0], self.text, shell.statuses)
         source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd

@@ -196,7 +196,8 @@ class Session:
             self.yield_command(command)
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
-        command.last_word = self.vocabulary.last_word(command.text) if shell is self.lane else None
+        last_word = self.vocabulary.last_word(command.text) if shell is self.lane else None
+        command.is_plain, command.last_word = last_word is not None, last_word or b""
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
         if shell.held_traps or (not command.is_plain and needs_exactness(command.text)):
             if shell is self.lane and not command.is_plain:

@@ -136,11 +136,17 @@ def _pack(value: Any, out: bytearray) -> None:
         _pack_size(len(value), out, 0x80, 15, 0xDD)
         for key, item in value.items():
             out += _NAMES[key]
-            _pack(item, out)
+            if item is None:
+                out.append(0xC0)
+            else:
+                _pack(item, out)
     elif kind is list or kind is tuple:
         _pack_size(len(value), out, 0x90, 15, 0xDB)
         for item in value:
-            _pack(item, out)
+            if type(item) is int and 0 <= item < 128:  # most are
+                out.append(item)
+            else:
+                _pack(item, out)
     elif kind is float:
         out += _FLOAT.pack(0xCB, value)
     elif kind is bytes or kind is bytearray:
@@ -252,7 +258,11 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
         return items, at
     fields = {}
     for _ in range(size):
-        key, at = _unpack_short(data, at, depth)
+        end = at + 1 + (data[at] & 31)
+        if 0xA0 <= data[at] < 0xC0 and end <= len(data):
+            key, at = data[at + 1 : end].decode("utf-8"), end  # nearly always
+        else:
+            key, at = _unpack_short(data, at, depth)
         if type(key) is not str:
             raise FrameError("a key is not a string")
         fields[key], at = _unpack_short(data, at, depth)

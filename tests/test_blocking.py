@@ -20,8 +20,6 @@ import pytest
 
 import hermetic
 from hermetic import blocking, toolbox
-from hermetic.contract.command import RunOptions
-from hermetic.contract.process import StartOptions
 from hermetic.fleet import fleet, opening
 from hermetic.registry.records import runtime_root
 from hermetic.session import environment, process, session
@@ -34,10 +32,6 @@ FACES: list[tuple[type, type]] = [
     (fleet.Fleet, blocking.Fleet),
     (Tools, blocking.Toolbox),
 ]
-OPTIONS = {"run": RunOptions, "start": StartOptions}
-
-
-OF_THE_LOOP = {"cancel"}  # an asyncio.Event means something to callers with an event loop alone
 
 
 def public(face: type) -> dict[str, Any]:
@@ -69,13 +63,7 @@ def test_both_faces_have_the_same_signatures(ours: type, theirs: type) -> None:
         if isinstance(function, property | functools.cached_property):
             assert isinstance(public(theirs)[name], property)
             continue
-        expected = parameters(function)
-        if name in OPTIONS:
-            hints = typing.get_type_hints(OPTIONS[name])
-            options = {key: value for key, value in expected.items() if value[0] is inspect.Parameter.KEYWORD_ONLY}
-            assert {key: value[2] for key, value in options.items() if key not in OF_THE_LOOP} == hints, name
-            expected = {key: value for key, value in expected.items() if key not in options}
-        assert parameters(public(theirs)[name]) == expected, name
+        assert parameters(public(theirs)[name]) == parameters(function), name
 
 
 def test_a_fleet_and_a_toolbox_are_made_with_the_same_options() -> None:

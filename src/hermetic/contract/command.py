@@ -1,24 +1,10 @@
 """A command's options and what came of it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 import msgspec
 
 from hermetic.contract.endings import Ending
-
-
-class RunOptions(TypedDict, total=False):
-    """The keyword arguments of `run`."""
-
-    timeout: float | None
-    on_timeout: Literal["kill", "yield"]
-    cwd: str | None
-    stdin: str | bytes | None
-    env: Mapping[str, str] | None
-    separate: bool
-    limit: int | None
-    on_output: Callable[[bytes], object] | None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

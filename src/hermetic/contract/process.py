@@ -1,25 +1,10 @@
 """Something running, as data."""
 
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal
 
 import msgspec
 
 from hermetic.contract.endings import Ending
-
-
-class StartOptions(TypedDict, total=False):
-    """The keyword arguments of `start`. `stdin`: "pipe", "null", or the whole input as text or bytes."""
-
-    id: str | None
-    pty: bool
-    rows: int
-    cols: int
-    cwd: str | None
-    stdin: str | bytes
-    env: Mapping[str, str] | None
-    separate: bool
-    tag: str
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):

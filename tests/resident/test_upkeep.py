@@ -259,14 +259,14 @@ async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, 
 def test_the_reason_that_a_command_has_no_standby_is_remembered(kind: int) -> None:
     """The note of the next command names it."""
 
-    class Room:
+    class Quota:
         def check(self) -> None:
             raise OSError(kind, os.strerror(kind))
 
-    session: Any = SimpleNamespace(resident=SimpleNamespace(room=Room()), shortage="", covered=False)
-    lane: Any = None
-    Session._cover(session, lane)
-    assert not session.covered
+    session: Any = SimpleNamespace(resident=SimpleNamespace(quota=Quota()), shortage="", has_standby=False)
+    primary: Any = None
+    Session._order_standby(session, primary)
+    assert not session.has_standby
     assert session.shortage == os.strerror(kind)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
-from ..files.changes import MISSING, Turns
-from ..files.requests import FileDesk, content
-from ..files.worker import Crew
+from ..files.changes import MISSING, FileLocks
+from ..files.requests import FileRequests, content
+from ..files.worker import WorkerPool
 from ..life.resident import Refusal
 from ..wire import fields as take
 from ..wire import frames
@@ -39,15 +39,15 @@ _NUMBERS = {
 HEAD_BYTES = 64  # of a file, that come before its lines
 
 
-class BareFileDesk(FileDesk):
+class BareFileDesk(FileRequests):
     """Serves requests about files through a bash."""
 
     resident: BareResident
 
     def __init__(self, requests: BareRequests) -> None:
         self.resident, self.loop = requests.resident, requests.loop
-        self.turns = Turns()
-        self.crew = Crew(self.loop)
+        self.locks = FileLocks()
+        self.workers = WorkerPool(self.loop)
         self.searches: Any = None
 
     def read_file(self, request: Request) -> None:
@@ -137,7 +137,7 @@ class BareFileDesk(FileDesk):
             def work(done: Callable[[], None]) -> None:
                 FileWork(self.resident, request, path, script, fields, source, done, shape)
 
-            self.turns.take(keys, work)
+            self.locks.take(keys, work)
 
         session.exports.ask(ready)
 

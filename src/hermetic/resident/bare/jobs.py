@@ -98,7 +98,7 @@ class BareJob(Job):
     resident: BareResident
     line: Line | None = None
     report: Report
-    feed: StdinWriter | None = None  # what is written to it while it runs
+    writer: StdinWriter | None = None  # what is written to it while it runs
     again: tuple[Start, bool] | None = None  # how it is sent in once more, should the way in break off at once
 
     def send(self, start: Start, stdin_fd: int | None, live: bool = False) -> None:
@@ -113,7 +113,7 @@ class BareJob(Job):
         self.report = Report({OUT} if self.err is None else {OUT, ERR})
         start.flags += ("" if self.err is None else "s") + ("i" if live or stdin_fd is not None else "")
         token = os.urandom(16).hex().encode()
-        text = start.order(token, self.mark, self.resident.keeper.second_mark(self.number))
+        text = start.order(token, self.process_tag, self.resident.keeper.second_mark(self.number))
         self.line = Line(
             self.resident,
             text,
@@ -129,7 +129,7 @@ class BareJob(Job):
         elif not live:
             self.line.feed.close()
         if live:
-            self.feed = self.line.feed
+            self.writer = self.line.feed
 
     @property
     def has_begun(self) -> bool:
@@ -269,11 +269,11 @@ class BareProcess(BareJob, Process):
     ) -> None:
         Job.__init__(self, resident, job_id, number, session, text, out, err)
         self.cwd = start.cwd
-        self.input_place = None
-        self.feed = None
+        self.input_identity = None
+        self.writer = None
         self.send(start, stdin_fd, live)
 
     def ended_there(self, ending: Ending) -> None:
-        if self.feed is not None:
-            self.feed.drop()
+        if self.writer is not None:
+            self.writer.drop()
         self.finish(ending)

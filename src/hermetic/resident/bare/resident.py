@@ -51,7 +51,7 @@ class BareResident(Resident):
         self.coming: dict[str, BareProcess] = {}  # sent in, not begun
         self.keeper = Keeper(self, self.cwd, self._lost)
 
-    def check_place(self) -> None:
+    def check_cwd(self) -> None:
         self.keeper.await_greeting()
         self.cwd = self._from_home(self.cwd) or self.keeper.start
         self.bash = self.keeper.bash
@@ -67,7 +67,7 @@ class BareResident(Resident):
     def session(self, name: str) -> BareSession:
         found = self.sessions.get(name)
         if not isinstance(found, BareSession):
-            self.check_room_for_session()
+            self.check_session_limit()
             found = self.sessions[name] = BareSession(self, name, self.cwd, self.login)
         return found
 
@@ -165,8 +165,8 @@ class BareResident(Resident):
 
         BareSweep(self.keeper, "*", grace, over)
 
-    def ask_left(self, answer: Callable[[dict[int, int]], None]) -> None:
+    def count_leftovers(self, answer: Callable[[dict[int, int]], None]) -> None:
         answer({})  # the place is not looked at for it
 
-    def ask_strays(self, answer: Callable[[bool], None]) -> None:
+    def find_strays(self, answer: Callable[[bool], None]) -> None:
         self.keeper.ask("list", "-", "*", lambda pids: answer(bool(pids)))

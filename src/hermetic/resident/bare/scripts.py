@@ -7,7 +7,7 @@ between two copies of a token that only it and the resident know, so that a comm
 
 from __future__ import annotations
 
-from ..shells.orders import STATE, tell
+from ..shells.orders import STATE, state_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ __h_s=$? __h_t= __h_u=;
 # for a state. A trap on EXIT stays for this bash's own end.
 _TELL = (
     "builtin eval : && builtin exec && builtin command : && "
-    + tell(
+    + state_report(
         b'"${__h_p}7"',
         b"\\builtin pwd -L;\\builtin printf '\\0';\\builtin pwd -P || \\builtin printf '%s\\n' \"$PWD\"",
         b"\\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\0'",

@@ -9,9 +9,9 @@ import os
 import tarfile
 
 from ..files import search_matching as matching
-from ..files.safe_path import Rules
+from ..files.safe_path import PathRules
 from ..files.search import by_python, newest
-from ..files.search_requests import read_wish, seconds_of
+from ..files.search_requests import read_options, seconds_of
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 from ..life.resident import Refusal
 from ..limits import IGNORE_FILE, SEARCH_FETCH
@@ -86,7 +86,7 @@ class Search:
     """One search: list, read the ignore files, fetch what is left, look."""
 
     def __init__(self, desk: BareFileDesk, request: Request) -> None:
-        self.desk, self.request, self.wish = desk, request, read_wish(request)
+        self.desk, self.request, self.wish = desk, request, read_options(request)
         self.seconds = seconds_of(request)
         self.pattern = matching.Pattern(self.wish.pattern) if self.wish.target == "content" else None
         self.listing = Listing()
@@ -112,7 +112,7 @@ class Search:
     def _choose(self, rules: dict[str, str]) -> None:
         glob = self.wish.glob if self.wish.target == "content" else None
         paths = [*self.found] if self.is_file else _wanted(self.found, rules, glob, self._above())
-        checks, deny = Rules(self.desk.resident.keeper.home), take.joined(self.request.fields, "deny")
+        checks, deny = PathRules(self.desk.resident.keeper.home), take.joined(self.request.fields, "deny")
         paths = [path for path in paths if not checks.is_denied(self.base + "/" + path, deny)]
         wanted = Glob(self.wish.pattern) if self.wish.target == "files" else self.wish.glob
         if wanted is not None and not self.is_file:
@@ -170,7 +170,7 @@ class Search:
             archive.close()
             self.request.refuse(refusal)
 
-        ticket = self.desk.crew.give(work, done, failed, self.seconds)
+        ticket = self.desk.workers.submit(work, done, failed, self.seconds)
         self.request.abandoned = ticket.stop
 
 

@@ -14,10 +14,10 @@ from ..life.fast_stdlib import deque
 from ..life.loop import Waiters
 from ..shells.command import STALE
 from ..shells.exports import Definitions, Exports, parse_exports, trap_texts
-from ..shells.orders import Told, assignments
+from ..shells.orders import StateReport, assignments
 from ..shells.pool import ShellPool
 from ..shells.session import Session
-from ..shells.state import ToldState, trap_lines
+from ..shells.state import SavedState, trap_lines
 from .jobs import BareCommand, Report, Start
 from .keeper import BareSweep
 from .line import OUT, Complaints, Line
@@ -37,10 +37,10 @@ class State:
     """What a command left, told by its bash. Raises ValueError where it is not what bash prints."""
 
     def __init__(self, data: bytes) -> None:
-        whole = Told(data)
+        whole = StateReport(data)
         logical, physical, exports, rest = whole.text.split(b"\0", 3)
         whole.traps.pop(b"EXIT", None)
-        told = ToldState(rest, whole.disabled)
+        told = SavedState(rest, whole.disabled)
         self.logical = os.fsdecode(logical[:-1])
         self.physical = os.fsdecode(physical[:-1])
         self.told_exports = exports
@@ -81,7 +81,7 @@ class BareSession(Session):
         self.current: BareCommand | None = None  # the one whose state will be the session's
         self.running: set[BareCommand] = set()
         self.notes: list[str] = []  # for the next result
-        self.flock = ShellPool(resident, self)  # empty: there are no living shells
+        self.pool = ShellPool(resident, self)  # empty: there are no living shells
         self.exports = BareExports(self)
         self.definitions = BareDefinitions(self)
         self.when_started = Waiters(self.loop)
@@ -158,7 +158,7 @@ class BareSession(Session):
         if state is None:
             self._refuse_waiting("bash cannot be started here: it %s" % why)
             self.resident.forget_session(self)
-        self.when_started.tell()
+        self.when_started.notify()
         self.advance()
 
     # -- commands
@@ -175,11 +175,11 @@ class BareSession(Session):
     def advance(self) -> None:
         while self.queue and self.state is not None and not self.closed:
             command = self.queue.popleft()
-            self._send(command, self.state)
+            self._send_line(command, self.state)
             if command.has_yielded:
                 self.yield_command(command)
 
-    def _send(self, command: BareCommand, state: State) -> None:
+    def _send_line(self, command: BareCommand, state: State) -> None:
         if command.order.is_stale(self.exports.changes):
             command.conclude(["lost", STALE])
             return
@@ -188,7 +188,7 @@ class BareSession(Session):
             command.notes[:0] = self.notes
             self.notes = []
         else:
-            command.in_lane = False
+            command.in_primary = False
             command.notes.append("state not kept: another command of this session was running")
         self.running.add(command)
         wrap = b""
@@ -246,10 +246,10 @@ class BareSession(Session):
         """The command goes on; what it does to its state is dropped."""
         command.note_yield()
         if self.current is command:
-            command.in_lane = False
+            command.in_primary = False
             self.current = None
 
-    def living_cwd(self) -> tuple[str, str | None]:
+    def existing_cwd(self) -> tuple[str, str | None]:
         return self.cwd, None
 
     # -- ending
@@ -262,7 +262,7 @@ class BareSession(Session):
     def close(self) -> None:
         self.closed = True
         self._refuse_waiting("the session was ended before the command began")
-        self.when_started.tell()
+        self.when_started.notify()
 
 
 class BareExports(Exports):

@@ -31,9 +31,9 @@ class Bridge:
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop, self.path = loop, directory + "/b"
-        self.spans: dict[bytes, Span] = {}
+        self.clients: dict[bytes, BridgeClient] = {}
         self.channels: dict[int, Channel] = {}
-        self.strangers: dict[int, Channel] = {}  # the oldest first
+        self.unidentified: dict[int, Channel] = {}  # the oldest first
         self.number = 0
         self.socket: Stream | None = None
         self.watch: Watch | None = None
@@ -42,13 +42,13 @@ class Bridge:
         """From now on programs that know the token speak with this request's client."""
         if self.socket is None:
             self._listen()
-        old = self.spans.get(token)
+        old = self.clients.get(token)
         if old is not None:  # its client has come back by another connection
             old.close()
-        span = self.spans[token] = Span(self, token, request)
-        request.abandoned = span.close
-        request.on_room = span.go_on
-        request.on_event = span.hear
+        owner = self.clients[token] = BridgeClient(self, token, request)
+        request.abandoned = owner.close
+        request.on_room = owner.resume
+        request.on_event = owner.receive
         request.event({"socket": self.path})
 
     def _listen(self) -> None:
@@ -62,8 +62,8 @@ class Bridge:
             self.socket.close()
             self._listen()
 
-    def find(self, token: bytes) -> Span | None:
-        found = [span for known, span in self.spans.items() if _compare_digest(known, token)]
+    def find(self, token: bytes) -> BridgeClient | None:
+        found = [owner for known, owner in self.clients.items() if _compare_digest(known, token)]
         return found[0] if found else None
 
     def _accept(self) -> None:
@@ -75,45 +75,45 @@ class Bridge:
         if uid not in (0, getuid()):
             connection.close()
             return
-        if len(self.strangers) >= CHANNEL_UNPROVEN:
-            next(iter(self.strangers.values())).close()
+        if len(self.unidentified) >= CHANNEL_UNPROVEN:
+            next(iter(self.unidentified.values())).close()
         self.number += 1
-        self.strangers[self.number] = Channel(self, self.number, connection)
+        self.unidentified[self.number] = Channel(self, self.number, connection)
 
 
 def nothing(*_: object) -> None:
     """Nobody waits for it."""
 
 
-class Span:
+class BridgeClient:
     """One client's side of the bridge."""
 
     def __init__(self, bridge: Bridge, token: bytes, request: Request) -> None:
         self.bridge, self.token, self.request = bridge, token, request
         self.channels: set[Channel] = set()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The client has room again."""
         for channel in self.channels:
             channel.listen()
 
-    def hear(self, fields: Fields, data: bytes) -> None:
+    def receive(self, fields: Fields, data: bytes) -> None:
         """The client says something short to a program, and does not wait until it is taken in."""
         number = fields.get("channel")
         channel = self.bridge.channels.get(number) if type(number) is int else None
-        if channel is None or channel.span is not self:
+        if channel is None or channel.owner is not self:
             return
         try:
-            channel.say(data, nothing)
+            channel.send(data, nothing)
         except InputClosed:
             return
-        if channel.feed.pending_bytes > PENDING_INPUT:  # it asks on and on and never listens
+        if channel.writer.pending_bytes > PENDING_INPUT:  # it asks on and on and never listens
             channel.close()
 
     def close(self) -> None:
         """The client is gone: whoever waits for an answer of its sees the end of the stream."""
-        if self.bridge.spans.get(self.token) is self:
-            del self.bridge.spans[self.token]
+        if self.bridge.clients.get(self.token) is self:
+            del self.bridge.clients[self.token]
         for channel in list(self.channels):
             channel.close()
 
@@ -123,9 +123,9 @@ class Channel:
 
     def __init__(self, bridge: Bridge, number: int, connection: Stream) -> None:
         self.bridge, self.number, self.connection = bridge, number, connection
-        self.span: Span | None = None
+        self.owner: BridgeClient | None = None
         self.token = b""
-        self.feed = StdinWriter(bridge.loop, dup(connection.fileno()))
+        self.writer = StdinWriter(bridge.loop, dup(connection.fileno()))
         self.watch: Watch | None = None
         self.timer = bridge.loop.call_later(CHANNEL_TOKEN, self.close)
         self.listen()
@@ -141,7 +141,7 @@ class Channel:
 
     def _read(self) -> None:
         buffer = self.bridge.loop.buffer
-        wanted = len(buffer) if self.span is not None else TOKEN_BYTES - len(self.token)
+        wanted = len(buffer) if self.owner is not None else TOKEN_BYTES - len(self.token)
         try:
             count = self.connection.recv_into(buffer, wanted)
         except BlockingIOError:
@@ -150,44 +150,44 @@ class Channel:
             count = 0
         if not count:
             self.close()
-        elif self.span is None:
+        elif self.owner is None:
             self._greet(bytes(buffer[:count]))
         else:
-            self._tell(self.span, bytes(buffer[:count]))
+            self._forward(self.owner, bytes(buffer[:count]))
 
     def _greet(self, data: bytes) -> None:
         self.token += data
         if len(self.token) < TOKEN_BYTES:
             return
         self.timer.cancel()
-        span = self.bridge.find(self.token)
-        if span is None or len(self.bridge.channels) >= CHANNELS:
+        owner = self.bridge.find(self.token)
+        if owner is None or len(self.bridge.channels) >= CHANNELS:
             self.close()
             return
-        del self.bridge.strangers[self.number]
+        del self.bridge.unidentified[self.number]
         self.bridge.channels[self.number] = self
-        self.span = span
-        span.channels.add(self)
+        self.owner = owner
+        owner.channels.add(self)
 
-    def _tell(self, span: Span, data: bytes) -> None:
-        span.request.event({"channel": self.number}, data)
-        self.bridge.loop.wakefulness.expect_answer()
-        if not span.request.client.has_room:
+    def _forward(self, owner: BridgeClient, data: bytes) -> None:
+        owner.request.event({"channel": self.number}, data)
+        self.bridge.loop.spin_policy.expect_answer()
+        if not owner.request.client.has_room:
             self._pause()
 
-    def say(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
+    def send(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
         """Give bytes to the program; `taken(error)` once it has taken them in, or nearly."""
-        self.feed.write(data, taken)
-        self.bridge.loop.wakefulness.expect_question()
+        self.writer.write(data, taken)
+        self.bridge.loop.spin_policy.expect_request()
 
     def close(self) -> None:
-        among = self.bridge.strangers if self.span is None else self.bridge.channels
+        among = self.bridge.unidentified if self.owner is None else self.bridge.channels
         if among.pop(self.number, None) is None:
             return
         self.timer.cancel()
         self._pause()
-        self.feed.drop()
+        self.writer.drop()
         self.connection.close()
-        if self.span is not None:
-            self.span.channels.discard(self)
-            self.span.request.event({"channel": self.number, "end": True})
+        if self.owner is not None:
+            self.owner.channels.discard(self)
+            self.owner.request.event({"channel": self.number, "end": True})

@@ -30,7 +30,7 @@ class BridgeRequests:
     def do_say(self, request: Request) -> None:
         """Give the body to the program on a channel of this client's; `gone` when it no longer listens."""
         channel = self.resident.bridge.channels.get(take.number(request.fields, "channel"))
-        if channel is None or channel.span is None or channel.span.request.client is not request.client:
+        if channel is None or channel.owner is None or channel.owner.request.client is not request.client:
             request.reply({"gone": True})
             return
 
@@ -39,7 +39,7 @@ class BridgeRequests:
 
         try:
             if request.body:
-                channel.say(request.body, taken)
+                channel.send(request.body, taken)
             else:
                 request.reply({"gone": False})
         except InputClosed as error:

@@ -40,7 +40,7 @@ REQUEST_BYTES = 128  # of what a parent is asked: a variable of the copy's envir
 READY = 0xFFFFFFFF  # what a parent says first; then pids, 0 for a copy that could not be made
 
 
-class Order:
+class ScriptOptions:
     """What a script is to be started with, besides the script itself."""
 
     cwd = "/"  # of its script
@@ -50,15 +50,15 @@ class Order:
         self.argv = [interpreter(argv[0], environ), *argv[1:]]
         self.environ, self.modules = environ, modules
 
-    def see_behind(self, behind: dict[tuple[Any, ...], str], cwd: str) -> None:
+    def resolve_shim(self, interpreters: dict[tuple[Any, ...], str], cwd: str) -> None:
         """Name the interpreter itself where a shim stands before it and it is known which that starts there."""
         self.cwd = cwd
         if self.shim is None and is_shim(self.argv[0]):
             self.shim = (self.argv[0], cwd, tuple(sorted(self.environ.items())))
-        if self.shim is not None and self.shim in behind:
-            self.argv[0] = behind[self.shim]
+        if self.shim is not None and self.shim in interpreters:
+            self.argv[0] = interpreters[self.shim]
 
-    def fits(self, other: Order | None) -> bool:
+    def matches(self, other: ScriptOptions | None) -> bool:
         """Whether an interpreter that was started for the other one will do."""
         return other is not None and (self.argv, self.environ, self.modules) == (
             other.argv,
@@ -75,9 +75,9 @@ class Script(Process):
     """
 
     is_spare = False
-    word: Watch | None = None
+    exit_watch: Watch | None = None
     pid = 0  # until the parent has said it
-    order: Order | None = None  # of an interpreter that a shim starts, until it has said which it is
+    order: ScriptOptions | None = None  # of an interpreter that a shim starts, until it has said which it is
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class Script(Process):
         if self.parent is None:
             super()._begin(launch, streams)
         else:
-            self.parent.fork(self, streams, self.mark)
+            self.parent.fork(self, streams, self.process_tag)
 
     def forked(self, pid: int) -> None:
         """Its parent has made its process; 0: it could not, or has ended."""
         self.pid = pid
         if pid:
             self.resident.loop.on_exit(pid, self._exited)
-            self.resident.marks.put_on(pid, self.number)
+            self.resident.process_tags.apply_to(pid, self.number)
         if not pid or not os.path.exists("/proc/%d" % pid):  # ended, and cleared away before anybody waited for it
             self.resident.loop.children.pop(pid, None)
             self._exited(signal.SIGKILL)
@@ -122,26 +122,26 @@ class Script(Process):
     def _open_input(self, launch: Launch) -> int:
         ours, theirs = stream.pair()
         launch.opened.append(theirs)
-        self.feed = StdinWriter(self.resident.loop, ours)
-        self.word = self.resident.loop.watch(os.dup(ours), self._said)
+        self.writer = StdinWriter(self.resident.loop, ours)
+        self.exit_watch = self.resident.loop.watch(os.dup(ours), self._received)
         return theirs
 
     def _drop_input(self) -> None:
         super()._drop_input()
-        if self.word is not None:
-            self.resident.loop.unwatch(self.word)
-            os.close(self.word.fd)
-            self.word = None
+        if self.exit_watch is not None:
+            self.resident.loop.unwatch(self.exit_watch)
+            os.close(self.exit_watch.fd)
+            self.exit_watch = None
 
-    def _said(self) -> None:
-        assert self.word is not None, "it is listened to"
+    def _received(self) -> None:
+        assert self.exit_watch is not None, "it is listened to"
         try:
-            data = os.read(self.word.fd, 4096)
+            data = os.read(self.exit_watch.fd, 4096)
         except OSError:
             data = b""
         if self.order is not None and b"\0" in data:
             path, _, data = data.partition(b"\0")
-            self.resident.scripts.saw(self.order, os.fsdecode(path))
+            self.resident.scripts.learn_interpreter(self.order, os.fsdecode(path))
             self.order = None
             if not data:
                 return
@@ -181,15 +181,15 @@ class Script(Process):
 
     def give(self, part: bytes) -> None:
         """A part of its input, with its length before it."""
-        assert self.feed is not None, "it has a pipe"
-        self.feed.write(struct.pack(">I", len(part)) + part)
+        assert self.writer is not None, "it has a pipe"
+        self.writer.write(struct.pack(">I", len(part)) + part)
 
     def give_script(self, cwd: bytes, source: int) -> None:
         """The rest: the script is read from `source`, which is ours from now on."""
-        assert self.feed is not None, "it has a pipe"
+        assert self.writer is not None, "it has a pipe"
         size = struct.pack(">I", os.fstat(source).st_size)
-        self.feed.write(struct.pack(">I", len(cwd)) + cwd + size)
-        self.feed.pour(source)
+        self.writer.write(struct.pack(">I", len(cwd)) + cwd + size)
+        self.writer.pour(source)
 
     def discard(self) -> None:
         """Nobody has used it, and its process is gone."""
@@ -201,14 +201,14 @@ class Script(Process):
 class Parent:
     """An interpreter that forks one script after the other. Raises OSError when no process or descriptor can be had."""
 
-    def __init__(self, resident: Resident, order: Order, when_ready: Callable[[], None]) -> None:
+    def __init__(self, resident: Resident, order: ScriptOptions, when_ready: Callable[[], None]) -> None:
         self.resident, self.order, self.when_ready = resident, order, when_ready
         self.is_ready = False
         self.is_retired = False  # it forks what was asked for, and ends
         self.asked: deque[Script] = deque()  # scripts whose pids are to come, in this order
-        self._said = b""
+        self._received = b""
         ours, theirs = stream.pair()
-        nobody, printed = os.pipe2(os.O_CLOEXEC)  # as a script's output, it cannot be sought in
+        unread, printed = os.pipe2(os.O_CLOEXEC)  # as a script's output, it cannot be sought in
         try:
             launch = Launch([*order.argv, WARM], dict(order.environ), "/", number=resident.next_number())
             self.pid = spawn(launch, (theirs, printed, printed), False, resident)
@@ -216,17 +216,17 @@ class Parent:
             os.close(ours)
             raise
         finally:
-            for fd in (theirs, nobody, printed):
+            for fd in (theirs, unread, printed):
                 os.close(fd)
         self._control = stream.Stream(fileno=ours)
         resident.loop.on_exit(self.pid, self._exited)
-        self._feed = StdinWriter(resident.loop, os.dup(ours))
-        self._feed.write(struct.pack(">I", len(order.modules)) + order.modules)
-        self._watch = resident.loop.watch(ours, self._hear)
+        self._writer = StdinWriter(resident.loop, os.dup(ours))
+        self._writer.write(struct.pack(">I", len(order.modules)) + order.modules)
+        self._watch = resident.loop.watch(ours, self._receive)
 
-    def fork(self, script: Script, streams: tuple[int, int, int], mark: str) -> None:
+    def fork(self, script: Script, streams: tuple[int, int, int], tag: str) -> None:
         """Ask for a copy with these standard streams; `script.forked(pid)` is called when it is there."""
-        text = ("%s=%s" % (tree.MARK, mark)).encode().ljust(REQUEST_BYTES, b"\0")
+        text = ("%s=%s" % (tree.TAG_VARIABLE, tag)).encode().ljust(REQUEST_BYTES, b"\0")
         self._control.sendmsg([text], [(stream.SOL_SOCKET, stream.SCM_RIGHTS, struct.pack("3i", *streams))])
         self.asked.append(script)
 
@@ -238,7 +238,7 @@ class Parent:
         except OSError:  # it has ended
             pass
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             data = self._control.recv(4096)
         except OSError:
@@ -246,9 +246,9 @@ class Parent:
         if not data:
             self.resident.loop.unwatch(self._watch)
             return
-        self._said += data
-        while len(self._said) >= 4:
-            pid, self._said = struct.unpack(">I", self._said[:4])[0], self._said[4:]
+        self._received += data
+        while len(self._received) >= 4:
+            pid, self._received = struct.unpack(">I", self._received[:4])[0], self._received[4:]
             if pid == READY:
                 self.is_ready = True
                 self.when_ready()
@@ -256,9 +256,9 @@ class Parent:
                 self.asked.popleft().forked(pid)
 
     def _exited(self, status: int) -> None:
-        self._hear()  # what it said last
+        self._receive()  # what it said last
         self.resident.loop.unwatch(self._watch)
-        self._feed.drop()
+        self._writer.drop()
         self._control.close()
         self.resident.scripts.drop_parent(self)
         while self.asked:
@@ -274,7 +274,9 @@ class Scripts:
         self.parent: Parent | None = None
         self.spare: Script | None = None  # a copy that waits for the next script
         self.timer: Timer | None = None
-        self.behind: dict[tuple[Any, ...], str] = {}  # the interpreters behind shims, by shim, directory and variables
+        self.interpreters: dict[
+            tuple[Any, ...], str
+        ] = {}  # the interpreters behind shims, by shim, directory and variables
 
     def keep(self, name: str, modules: bytes) -> None:
         self.modules[name] = modules
@@ -291,11 +293,11 @@ class Scripts:
         return {one.pid for one in (self.parent, self.spare) if one is not None}
 
     def launch(
-        self, job_id: str, session: str, title: bytes, order: Order, source: int, cwd: str, is_warm: bool
+        self, job_id: str, session: str, title: bytes, order: ScriptOptions, source: int, cwd: str, is_warm: bool
     ) -> Script:
         """Raises OSError when no process or descriptor can be had."""
-        order.see_behind(self.behind, cwd)
-        job = self._take_copy(order) if is_warm else None
+        order.resolve_shim(self.interpreters, cwd)
+        job = self._take_spare(order) if is_warm else None
         if job is not None:
             job.adopt(job_id, session, title, cwd)
             job.give_script(os.fsencode(cwd), source)
@@ -307,12 +309,12 @@ class Scripts:
             job.when_ended(lambda: self._prepare_after(started, order))
         return job
 
-    def _start(self, job_id: str, session: str, title: bytes, cwd: str, order: Order) -> Script:
+    def _start(self, job_id: str, session: str, title: bytes, cwd: str, order: ScriptOptions) -> Script:
         resident = self.resident
         number = resident.next_number()
         variables = dict(order.environ, PWD=cwd)
-        variables[tree.MARK] = "%s.%d" % (resident.id, number)
-        is_asked = order.shim is not None and order.shim not in self.behind
+        variables[tree.TAG_VARIABLE] = "%s.%d" % (resident.id, number)
+        is_asked = order.shim is not None and order.shim not in self.interpreters
         argv = [*order.argv, ASKED] if is_asked else order.argv
         launch = Launch(argv, variables, cwd, number=number, stdin="pipe")
         job = Script(resident, job_id, number, session, title, resident.new_log(), resident.new_log(), launch)
@@ -320,20 +322,20 @@ class Scripts:
         job.give(order.modules)
         return job
 
-    def saw(self, order: Order, path: str) -> None:
+    def learn_interpreter(self, order: ScriptOptions, path: str) -> None:
         """The interpreter that a shim has started: the next is started without the shim."""
         if order.shim is not None and os.path.isabs(path) and os.access(path, os.X_OK) and not is_shim(path):
-            self.behind[order.shim] = path
-            while len(self.behind) > SHIMS:
-                del self.behind[next(iter(self.behind))]
+            self.interpreters[order.shim] = path
+            while len(self.interpreters) > SHIMS:
+                del self.interpreters[next(iter(self.interpreters))]
 
     # -- the interpreter that forks
-    def _take_copy(self, order: Order) -> Script | None:
+    def _take_spare(self, order: ScriptOptions) -> Script | None:
         """The copy that waits, or a new one; None where there is no parent for it, or none yet."""
         parent = self.parent
         if parent is None or not parent.is_ready:
             return None
-        if not order.fits(parent.order) or tree.is_gone(parent.pid):
+        if not order.matches(parent.order) or tree.is_gone(parent.pid):
             self.end_spare()
             return None
         spare, self.spare = self.spare, None
@@ -341,13 +343,13 @@ class Scripts:
             self._end(spare)
             spare = None
         try:
-            return spare or self._copy(parent)
+            return spare or self._fork_spare(parent)
         except OSError:
             return None
         finally:
-            self._wait_again()
+            self._restart_timer()
 
-    def _copy(self, parent: Parent) -> Script:
+    def _fork_spare(self, parent: Parent) -> Script:
         resident = self.resident
         launch = Launch([], {}, "/", number=resident.next_number(), stdin="pipe")
         job = Script(resident, "", launch.number, "", b"", resident.new_log(), resident.new_log(), launch, parent)
@@ -356,33 +358,34 @@ class Scripts:
 
     def _refill(self) -> None:
         """Have a copy ready for the next script, unless there is one or no process to spare."""
-        if self.spare is None and self.parent is not None and self.parent.is_ready and self.resident.room.has_room():
+        parent = self.parent
+        if self.spare is None and parent is not None and parent.is_ready and self.resident.quota.has_headroom():
             try:
-                self.spare = self._copy(self.parent)
+                self.spare = self._fork_spare(parent)
             except OSError:
                 pass
 
-    def _prepare_after(self, job: Script, order: Order) -> None:
+    def _prepare_after(self, job: Script, order: ScriptOptions) -> None:
         """One that was ended by somebody may be the last of all that is ended."""
         if not job.is_ending:
             self.resident.loop.call_soon(lambda: self._prepare(order))
 
-    def _prepare(self, order: Order) -> None:
+    def _prepare(self, order: ScriptOptions) -> None:
         """Have a copy ready for the next script, and a parent where its copies can be told apart and there is room."""
         resident = self.resident
         if self.parent is not None:
             self._refill()
             return
-        if not (resident.has_subreaper and resident.marks.base and resident.room.has_room()):
+        if not (resident.has_subreaper and resident.process_tags.base and resident.quota.has_headroom()):
             return
-        order.see_behind(self.behind, order.cwd)
+        order.resolve_shim(self.interpreters, order.cwd)
         try:
             self.parent = Parent(resident, order, self._refill)
         except OSError:
             return
-        self._wait_again()
+        self._restart_timer()
 
-    def _wait_again(self) -> None:
+    def _restart_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
         self.timer = self.resident.loop.call_later(SPARE_INTERPRETER, self.end_spare)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..wire.frames import Fields
     from .journal import Entry, Journal
-    from .safe_path import Place
+    from .safe_path import SafePath
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -32,17 +32,17 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class Change:
     """One file: what it is to hold, or that it goes. `place` is held open until `close`."""
 
-    def __init__(self, place: Place, size: int | None, mode: int | None, expect: str | None) -> None:
-        self.place, self.size, self.mode, self.expect = place, size, mode, expect
+    def __init__(self, location: SafePath, size: int | None, mode: int | None, expect: str | None) -> None:
+        self.location, self.size, self.mode, self.expect = location, size, mode, expect
         self.aside = ".hermetic-%s" % os.urandom(8).hex()
         self.kept = ".hermetic-%s" % os.urandom(8).hex()
         self.old: os.stat_result | None = None
         self.is_aside = self.is_kept = self.is_done = False
-        self.said: Fields = {}
+        self.result: Fields = {}
 
     def prepare(self, source: int, offset: int) -> None:
         """Write what is new aside; nobody sees it."""
-        self.old = changes.check_expected(self.place, self.expect)
+        self.old = changes.check_expected(self.location, self.expect)
         if self.old is None and self.size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if self.old is not None and not stat.S_ISREG(self.old.st_mode):
@@ -51,65 +51,67 @@ class Change:
         if self.size is None:
             return
         if self.old is not None:
-            changes.check_writable(self.place)
-        fd = os.open(self.aside, _NEW, 0o600, dir_fd=self.place.directory)
+            changes.check_writable(self.location)
+        fd = os.open(self.aside, _NEW, 0o600, dir_fd=self.location.directory)
         self.is_aside = True
         try:
             _copy(fd, source, offset, self.size)
-            changes.take_over(fd, self.old, self.mode)
-            self.said = changes.describe(self.place, os.fstat(fd))
+            changes.copy_metadata(fd, self.old, self.mode)
+            self.result = changes.describe(self.location, os.fstat(fd))
         finally:
             os.close(fd)
 
     def commit(self) -> None:
         """Let the name change hands, unless it is another file's by now."""
-        where = self.place.directory
-        changes.check_expected(self.place, self.expect)
+        where = self.location.directory
+        changes.check_expected(self.location, self.expect)
         if self.old is not None:
             self._keep(where)
         if self.size is not None:
-            changes.rename(self.aside, where, self.place, replace=self.old is not None)
+            changes.rename(self.aside, where, self.location, replace=self.old is not None)
         self.is_aside, self.is_done = False, True
 
     def _keep(self, where: int) -> None:
         """Give the old file a second name; where there are no hard links, or it is to go, another name instead."""
         if self.size is not None:
             try:
-                os.link(self.place.name, self.kept, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
+                os.link(self.location.name, self.kept, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
                 self.is_kept = True
                 return
             except OSError as error:
                 if error.errno not in changes.NO_LINKS:
                     raise
-        os.rename(self.place.name, self.kept, src_dir_fd=where, dst_dir_fd=where)
+        os.rename(self.location.name, self.kept, src_dir_fd=where, dst_dir_fd=where)
         self.is_kept = True
 
     def undo(self) -> None:
         """Make it as it was."""
-        where = self.place.directory
+        where = self.location.directory
         if self.is_kept:
-            os.rename(self.kept, self.place.name, src_dir_fd=where, dst_dir_fd=where)
+            os.rename(self.kept, self.location.name, src_dir_fd=where, dst_dir_fd=where)
             # Two names of one file: a rename between them does nothing, and the second name stays.
             discard(self.kept, where)
         elif self.is_done:
-            discard(self.place.name, where)
+            discard(self.location.name, where)
         if self.is_aside:
             discard(self.aside, where)
 
     def entry(self) -> Entry:
         """What has to be known to go back after us."""
-        folder = os.fsencode(os.path.dirname(self.place.path) or "/")
-        name = os.fsencode(self.place.name)
-        return folder, self.place.key[:2], name, self.aside, self.kept, self.size is not None
+        folder = os.fsencode(os.path.dirname(self.location.path) or "/")
+        name = os.fsencode(self.location.name)
+        return folder, self.location.key[:2], name, self.aside, self.kept, self.size is not None
 
     def finish(self) -> None:
         """Let go of what it was."""
         if self.is_kept:
-            discard(self.kept, self.place.directory)
-        self.said = dict(self.said or {"path": self.place.path}, created=self.old is None, made=self.place.made)
+            discard(self.kept, self.location.directory)
+        self.result = dict(
+            self.result or {"path": self.location.path}, created=self.old is None, made=self.location.made
+        )
 
 
-def read_changes(named: bytes, place: Callable[[Fields, bool], Place]) -> list[Change]:
+def read_changes(named: bytes, location: Callable[[Fields, bool], SafePath]) -> list[Change]:
     """What a request asks for, in places that are held open. Raises Refusal, with nothing left open or made."""
     try:
         items = frames.unpack(named)
@@ -123,13 +125,13 @@ def read_changes(named: bytes, place: Callable[[Fields, bool], Place]) -> list[C
             size = None if item.get("size") is None else take.number(item, "size")
             mode = None if item.get("mode") is None else take.number(item, "mode", 0o666, 0, 0o7777)
             expect = None if item.get("expect") is None else take.text(item, "expect")
-            found.append(Change(place(item, size is not None), size, mode, expect))
-            found[-1].place.keep_last()
-        keys = [change.place.key for change in found]
+            found.append(Change(location(item, size is not None), size, mode, expect))
+            found[-1].location.close_parents()
+        keys = [change.location.key for change in found]
         if len(set(keys)) != len(keys):
             raise take.invalid("changes", "two of the paths lead to the same file; name each file once")
     except BaseException:
-        unmake(found)
+        remove_made(found)
         close(found)
         raise
     return found
@@ -140,16 +142,16 @@ def change_all(
 ) -> list[Fields]:
     """Do it; an error is raised inside `naming(path)`, with every file as it was."""
     try:
-        made = [os.fsencode(path) for change in found for path in change.place.made]
+        made = [os.fsencode(path) for change in found for path in change.location.made]
         journal.begin([change.entry() for change in found], made)
         offset = 0
         for change in found:
-            with naming(change.place.path):
+            with naming(change.location.path):
                 change.prepare(source, offset)
             offset += change.size or 0
         journal.go_on(WRITING, CHANGING)
         for change in found:
-            with naming(change.place.path):
+            with naming(change.location.path):
                 change.commit()
     except BaseException:
         for change in reversed(found):
@@ -157,20 +159,20 @@ def change_all(
                 change.undo()
             except OSError:  # the others are made as they were all the same
                 pass
-        unmake(found)
+        remove_made(found)
         journal.end()
         raise
     journal.go_on(CHANGING, DONE)
     for change in found:
         change.finish()
     journal.end()
-    return [change.said for change in found]
+    return [change.result for change in found]
 
 
-def unmake(found: Sequence[Change]) -> None:
+def remove_made(found: Sequence[Change]) -> None:
     """Take directories away that were made for nothing."""
     for change in reversed(found):
-        for path in reversed(change.place.made):
+        for path in reversed(change.location.made):
             try:
                 os.rmdir(path)
             except OSError:  # somebody else uses it by now
@@ -180,7 +182,7 @@ def unmake(found: Sequence[Change]) -> None:
 def close(found: Sequence[Change]) -> None:
     """Let go of the places."""
     for change in found:
-        change.place.close()
+        change.location.close()
 
 
 def _copy(fd: int, source: int, offset: int, size: int) -> None:

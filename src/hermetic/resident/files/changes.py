@@ -8,14 +8,14 @@ import stat
 import time
 
 from ..life.resident import Refusal
-from .safe_path import find, find_at_once
+from .safe_path import find, find_quickly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..wire.frames import Fields
-    from .safe_path import Place
+    from .safe_path import SafePath
 
 CHANGED = "%s has changed since it was read: read it again, then decide anew"
 MISSING = ""  # the signature of no file
@@ -23,7 +23,7 @@ NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of a f
 TURNS = 16  # tries to get hold of a name that others keep changing
 
 
-class Turns:
+class FileLocks:
     """One change at a time for each file. `work(done)` begins when nobody else works on any of its files."""
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class Turns:
                 ready.append((keys, work))
             taken |= keys
         for keys, work in ready:
-            work(lambda keys=keys: self._leave(keys))  # type: ignore[misc]
+            work(lambda keys=keys: self._release(keys))  # type: ignore[misc]
 
-    def _leave(self, keys: frozenset[object]) -> None:
+    def _release(self, keys: frozenset[object]) -> None:
         self.busy -= keys
         self._look()
 
@@ -73,10 +73,10 @@ def signature(status: os.stat_result | None) -> str:
     return "%x-%x-%x" % (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def describe(place: Place, status: os.stat_result) -> Fields:
+def describe(location: SafePath, status: os.stat_result) -> Fields:
     kind = "file" if stat.S_ISREG(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "other"
     return {
-        "path": place.path,
+        "path": location.path,
         "kind": kind,
         "size": status.st_size,
         "mode": stat.S_IMODE(status.st_mode),
@@ -85,53 +85,53 @@ def describe(place: Place, status: os.stat_result) -> Fields:
     }
 
 
-def check_expected(place: Place, expect: str | None) -> os.stat_result | None:
+def check_expected(location: SafePath, expect: str | None) -> os.stat_result | None:
     """What is there now. Raises Refusal when it is not what the caller has seen."""
-    status = place.status()
+    status = location.status()
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if expect is not None and signature(status) != expect:
-        raise Refusal("FileChanged", CHANGED % place.path)
+        raise Refusal("FileChanged", CHANGED % location.path)
     return status
 
 
-def check_writable(place: Place) -> None:
+def check_writable(location: SafePath) -> None:
     """Raises OSError where a program could not open the file for writing: replacing it needs the directory's rights
     alone, and would go round the file's own."""
     try:
-        os.close(place.open(os.O_WRONLY))
+        os.close(location.open(os.O_WRONLY))
     except OSError as error:
         if error.errno != errno.ETXTBSY:  # a program that runs can be replaced, though not written
             raise
 
 
-def write(place: Place, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
+def write(location: SafePath, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
     """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
-    old = check_expected(place, expect)
+    old = check_expected(location, expect)
     if old is not None and not stat.S_ISREG(old.st_mode):
         what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
         raise PermissionError(errno.EPERM, "it is %s, not a file: nothing was written" % what)
     if old is not None:
-        check_writable(place)
+        check_writable(location)
     aside = ".hermetic-%s" % os.urandom(8).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(aside, flags, 0o600, dir_fd=place.directory)
+    fd = os.open(aside, flags, 0o600, dir_fd=location.directory)
     try:
         _fill(fd, body, source)
-        take_over(fd, old, mode)
+        copy_metadata(fd, old, mode)
         status = os.fstat(fd)
-        check_expected(place, expect)
-        rename(aside, place.directory, place, replace=expect != MISSING)
+        check_expected(location, expect)
+        rename(aside, location.directory, location, replace=expect != MISSING)
     except BaseException as error:
-        os.unlink(aside, dir_fd=place.directory)
+        os.unlink(aside, dir_fd=location.directory)
         if isinstance(error, OSError) and error.errno == errno.EBUSY and old is not None:
-            return _write_in_place(place, old, body, source)
+            return _write_in_place(location, old, body, source)
         if isinstance(error, FileExistsError):
-            raise Refusal("FileChanged", CHANGED % place.path) from error
+            raise Refusal("FileChanged", CHANGED % location.path) from error
         raise
     finally:
         os.close(fd)
-    return dict(describe(place, status), created=old is None, made=place.made)
+    return dict(describe(location, status), created=old is None, made=location.made)
 
 
 def _fill(fd: int, body: bytes, source: int | None) -> None:
@@ -144,7 +144,7 @@ def _fill(fd: int, body: bytes, source: int | None) -> None:
             pass
 
 
-def take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
+def copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None:
     """Owner and mode of the file that is replaced. Another owner's rights are not given to a file that is ours."""
     # The kernel's own stamp may be milliseconds coarse, and inode numbers are used again: two files of the same size
     # that replaced each other within that time would have one signature.
@@ -162,40 +162,40 @@ def take_over(fd: int, old: os.stat_result | None, mode: int | None) -> None:
     os.fchmod(fd, kept)
 
 
-def _write_in_place(place: Place, old: os.stat_result, body: bytes, source: int | None) -> Fields:
+def _write_in_place(location: SafePath, old: os.stat_result, body: bytes, source: int | None) -> Fields:
     """A file that something is mounted on, such as a container's /etc/hosts, cannot be replaced."""
-    fd = place.open(os.O_WRONLY)
+    fd = location.open(os.O_WRONLY)
     try:
         if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (old.st_dev, old.st_ino):
-            raise Refusal("FileChanged", CHANGED % place.path)
+            raise Refusal("FileChanged", CHANGED % location.path)
         os.set_blocking(fd, True)
         os.ftruncate(fd, 0)
         _fill(fd, body, source)
-        return dict(describe(place, os.fstat(fd)), created=False, made=[])
+        return dict(describe(location, os.fstat(fd)), created=False, made=[])
     finally:
         os.close(fd)
 
 
-def delete(place: Place, expect: str | None) -> Fields:
+def delete(location: SafePath, expect: str | None) -> Fields:
     """Take a file away; a link goes itself, not what it leads to."""
-    if check_expected(place, expect) is None:
+    if check_expected(location, expect) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    os.unlink(place.name, dir_fd=place.directory)
-    return {"path": place.path}
+    os.unlink(location.name, dir_fd=location.directory)
+    return {"path": location.path}
 
 
-def move(place: Place, target: Place, expect: str | None, replace: bool) -> Fields:
+def move(location: SafePath, target: SafePath, expect: str | None, replace: bool) -> Fields:
     """Give a file another name; one that has it already is replaced only where that is asked for."""
-    old = check_expected(place, expect)
+    old = check_expected(location, expect)
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     check_expected(target, None if replace else MISSING)
-    rename(place.name, place.directory, target, replace)
+    rename(location.name, location.directory, target, replace)
     status = os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
     return dict(describe(target, status), made=target.made)
 
 
-def rename(name: str, directory: int, target: Place, replace: bool) -> None:
+def rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
     """Without `replace` it fails where there is something by then, also what came in the last moment."""
     if not replace:
         try:
@@ -208,21 +208,23 @@ def rename(name: str, directory: int, target: Place, replace: bool) -> None:
     os.rename(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory)
 
 
-def settle(path: str, allow: Callable[[Place], None], make: bool, follow: bool = True, quick: bool = False) -> Place:
+def locate(
+    path: str, allow: Callable[[SafePath], None], make: bool, follow: bool = True, quick: bool = False
+) -> SafePath:
     """The place of a path, checked: not a link, which others may put there while we look.
 
     `quick`: `allow` does not ask about the directories above it.
     """
     for turn in range(TURNS):
-        first = find_at_once(path) if quick and turn == 0 else None
-        place = first or find(path, allow if make else None, follow)
-        status = place.status()
+        first = find_quickly(path) if quick and turn == 0 else None
+        location = first or find(path, allow if make else None, follow)
+        status = location.status()
         if status is None or not follow or not stat.S_ISLNK(status.st_mode):
             try:
-                allow(place)
+                allow(location)
             except BaseException:
-                place.close()
+                location.close()
                 raise
-            return place
-        place.close()
+            return location
+        location.close()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from ..life.server import Request
     from ..wire.frames import Fields
-    from .requests import FileDesk
-    from .safe_path import Place
+    from .requests import FileRequests
+    from .safe_path import SafePath
 
 _WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n")}
 
 
-class Reader:
+class LineIndex:
     """Where the lines of an open file are."""
 
     def __init__(self, fd: int, size: int) -> None:
@@ -170,8 +170,8 @@ def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
 class Pages:
     """Serves `read_lines`. Keeps what scans have found of the files that were last asked about."""
 
-    def __init__(self, desk: FileDesk) -> None:
-        self.desk = desk
+    def __init__(self, files: FileRequests) -> None:
+        self.files = files
         self.kept: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
 
     def read_lines(self, request: Request) -> None:
@@ -181,69 +181,69 @@ class Pages:
             take.number(request.fields, "width", 8000, 2) // 2 * 2,
             take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY),
         )
-        place = self.desk.place(request)
+        location = self.files.location(request)
         try:
-            with refusing(place.path):
-                fd = place.open()
-                said = changes.describe(place, os.fstat(fd))
+            with refusing(location.path):
+                fd = location.open()
+                said = changes.describe(location, os.fstat(fd))
         except Refusal:
-            place.close()
+            location.close()
             raise
         if said["kind"] != "file":
-            self._drop(fd, place)
+            self._drop(fd, location)
             request.reply(said)
             return
         try:
-            with refusing(place.path):
-                reader = Reader(fd, said["size"])
+            with refusing(location.path):
+                index = LineIndex(fd, said["size"])
         except Refusal:
-            self._drop(fd, place)
+            self._drop(fd, location)
             raise
-        known = self.kept.get(place.key)
+        known = self.kept.get(location.key)
         if known is not None and known[0] == said["signature"]:
-            _, reader.counts, reader.total = known
-        small = reader.size <= FILE_SCAN
-        if reader.is_binary or small or (reader.counts and reader.block == SCAN_BLOCK and self._is_near(reader, wish)):
+            _, index.counts, index.total = known
+        small = index.size <= FILE_SCAN
+        if index.is_binary or small or (index.counts and index.block == SCAN_BLOCK and self._is_near(index, wish)):
             try:
-                with refusing(place.path):
-                    fields, body = _answer(reader, said, wish)
+                with refusing(location.path):
+                    fields, body = _answer(index, said, wish)
             finally:
-                self._drop(fd, place)
+                self._drop(fd, location)
             request.reply(fields, body)
             return
-        self._by_worker(request, place, reader, said, wish)
+        self._by_worker(request, location, index, said, wish)
 
-    def _is_near(self, reader: Reader, wish: tuple[int, int, int, int]) -> bool:
-        return reader.offset(wish[0] + wish[1]) - reader.offset(wish[0]) <= FILE_SCAN
+    def _is_near(self, index: LineIndex, wish: tuple[int, int, int, int]) -> bool:
+        return index.offset(wish[0] + wish[1]) - index.offset(wish[0]) <= FILE_SCAN
 
     def _by_worker(
-        self, request: Request, place: Place, reader: Reader, said: Fields, wish: tuple[int, int, int, int]
+        self, request: Request, location: SafePath, index: LineIndex, said: Fields, wish: tuple[int, int, int, int]
     ) -> None:
-        is_known = bool(reader.counts)
+        is_known = bool(index.counts)
 
         def work() -> bytes:
-            with refusing(place.path):
-                fields, body = _answer(reader, said, wish)
-            counts = b"" if is_known else reader.counts
+            with refusing(location.path):
+                fields, body = _answer(index, said, wish)
+            counts = b"" if is_known else index.counts
             return frames.pack([fields, body, counts])
 
         def done(data: bytes) -> None:
             fields, body, counts = frames.unpack(data)
             if not is_known:
-                self._keep(place.key, said["signature"], counts, fields["total"])
-            self._drop(reader.fd, place)
+                self._keep(location.key, said["signature"], counts, fields["total"])
+            self._drop(index.fd, location)
             request.reply(fields, body)
 
         def failed(refusal: Refusal) -> None:
-            self._drop(reader.fd, place)
+            self._drop(index.fd, location)
             request.refuse(refusal)
 
-        ticket = self.desk.crew.give(work, done, failed)
+        item = self.files.workers.submit(work, done, failed)
 
         def leave() -> None:
-            if not ticket.over:
-                ticket.stop()
-                self._drop(reader.fd, place)
+            if not item.over:
+                item.stop()
+                self._drop(index.fd, location)
 
         request.abandoned = leave
 
@@ -254,20 +254,20 @@ class Pages:
             del self.kept[next(iter(self.kept))]
 
     @staticmethod
-    def _drop(fd: int, place: Place) -> None:
+    def _drop(fd: int, location: SafePath) -> None:
         os.close(fd)
-        place.close()
+        location.close()
 
 
-def _answer(reader: Reader, said: Fields, wish: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
-    if reader.is_binary:
-        return dict(said, binary=True), reader.head
-    if not reader.counts:
-        reader.scan()
-    lines, cut = reader.page(*wish)
-    said = dict(said, total=reader.total, first=wish[0] + 1, lines=len(lines))
+def _answer(index: LineIndex, said: Fields, wish: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
+    if index.is_binary:
+        return dict(said, binary=True), index.head
+    if not index.counts:
+        index.scan()
+    lines, cut = index.page(*wish)
+    said = dict(said, total=index.total, first=wish[0] + 1, lines=len(lines))
     if cut:
         said["cut"] = cut
-    if reader.mark:
-        said.update(encoding=reader.encoding, mark=reader.mark)
-    return said, reader.newline.join(lines)
+    if index.mark:
+        said.update(encoding=index.encoding, mark=index.mark)
+    return said, index.newline.join(lines)

@@ -12,8 +12,8 @@ from ..wire import fields as take
 from ..wire import frames
 from . import batches, changes
 from .journal import Journal, directory_for
-from .safe_path import Rules
-from .worker import Crew
+from .safe_path import PathRules
+from .worker import WorkerPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..life.server import Request
     from ..wire.frames import Fields
     from ..wire.requests import Requests
-    from .safe_path import Place
+    from .safe_path import SafePath
 
-    Said = Union[Fields, list[Fields]]
+    Result = Union[Fields, list[Fields]]
 
 _ERRORS: dict[int | None, str] = {
     errno.ENOENT: "FileNotFoundError",
@@ -37,14 +37,14 @@ _ERRORS: dict[int | None, str] = {
 }
 
 
-class FileDesk:
+class FileRequests:
     """Serves requests about files. Made on first use."""
 
     def __init__(self, requests: Requests) -> None:
         self.resident, self.loop = requests.resident, requests.loop
-        self.rules = Rules(self.resident.environ.get("HOME", "/"))
-        self.turns = changes.Turns()
-        self.crew = Crew(self.loop)
+        self.rules = PathRules(self.resident.environ.get("HOME", "/"))
+        self.locks = changes.FileLocks()
+        self.workers = WorkerPool(self.loop)
         self.pages: Any = None
         self.searches: Any = None
 
@@ -57,14 +57,14 @@ class FileDesk:
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
         limit = take.number(request.fields, "limit", frames.FRAME_BODY, 0, frames.FRAME_BODY)
-        with self.place(request) as place, refusing(place.path):
-            fd = place.open()
+        with self.location(request) as location, refusing(location.path):
+            fd = location.open()
             try:
                 data = os.pread(fd, limit, offset)
-                said = changes.describe(place, os.fstat(fd))
+                result = changes.describe(location, os.fstat(fd))
             finally:
                 os.close(fd)
-        request.reply(dict(said, end=offset + len(data)), data)
+        request.reply(dict(result, end=offset + len(data)), data)
 
     def search_files(self, request: Request) -> None:
         if self.searches is None:
@@ -73,61 +73,61 @@ class FileDesk:
 
     def file_status(self, request: Request) -> None:
         try:
-            with self.place(request) as place, refusing(place.path):
-                status = place.status()
+            with self.location(request) as location, refusing(location.path):
+                status = location.status()
                 if status is None:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-                said = changes.describe(place, status)
+                result = changes.describe(location, status)
         except Refusal as refusal:
             if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
                 raise
             with refusing(self.path(request)):  # others may change the way there meanwhile
                 true = os.path.realpath(self.path(request))
-            said = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
-        request.reply(said)
+            result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
+        request.reply(result)
 
     def list_names(self, request: Request) -> None:
         most = take.number(request.fields, "most", 10000, 1, frames.FRAME_ITEMS)
-        with self.place(request) as place, refusing(place.path):
-            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        with self.location(request) as location, refusing(location.path):
+            fd = location.open(os.O_RDONLY | os.O_DIRECTORY)
             try:
                 names = sorted(os.listdir(fd))[:most]
-                said = changes.describe(place, os.fstat(fd))
+                result = changes.describe(location, os.fstat(fd))
             finally:
                 os.close(fd)
-        request.reply(said, frames.pack(names))
+        request.reply(result, frames.pack(names))
 
     # -- changing
     def write_file(self, request: Request) -> None:
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
         expect = _expected(request)
-        place = self.place(request, make=take.flag(request.fields, "parents", True))
+        location = self.location(request, make=take.flag(request.fields, "parents", True))
         try:
             source = content(request, blob)
         except Refusal:
-            place.close()
+            location.close()
             raise
 
         def work() -> Fields:
-            return changes.write(place, request.body, source, mode, expect)
+            return changes.write(location, request.body, source, mode, expect)
 
-        self._change(request, [place], work, source)
+        self._change(request, [location], work, source)
 
     def delete_file(self, request: Request) -> None:
         expect = _expected(request)
-        place = self.place(request, follow=False)
-        self._change(request, [place], lambda: changes.delete(place, expect))
+        location = self.location(request, follow=False)
+        self._change(request, [location], lambda: changes.delete(location, expect))
 
     def move_file(self, request: Request) -> None:
         expect, replace = _expected(request), take.flag(request.fields, "replace")
-        place = self.place(request, follow=False)
+        location = self.location(request, follow=False)
         try:
-            target = self.place(request, "target", make=True, follow=False)
+            target = self.location(request, "target", make=True, follow=False)
         except Refusal:
-            place.close()
+            location.close()
             raise
-        self._change(request, [place, target], lambda: changes.move(place, target, expect, replace))
+        self._change(request, [location, target], lambda: changes.move(location, target, expect, replace))
 
     def change_files(self, request: Request) -> None:
         """All of them or none. What they are is at the beginning of the body, what they hold in the rest or a blob."""
@@ -135,41 +135,41 @@ class FileDesk:
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         session = self.resident.session(take.text(request.fields, "session"))
 
-        def place(item: Fields, is_written: bool) -> Place:
+        def location(item: Fields, is_written: bool) -> SafePath:
             path = self.resident.resolve_path(session, take.path(item, "path", ""))
-            return self._settled(request, path, is_written, is_written)
+            return self._locate(request, path, is_written, is_written)
 
-        found = batches.read_changes(request.body[:named], place)
+        found = batches.read_changes(request.body[:named], location)
         try:
             source = content(request, blob)
         except Refusal:
-            batches.unmake(found)
+            batches.remove_made(found)
             batches.close(found)
             raise
         opened = in_memory(request.body[named:]) if source is None else source
-        places = [change.place for change in found]
-        journal = Journal(directory_for(places[0].path, self.resident.shared, self.resident.directory))
+        locations = [change.location for change in found]
+        journal = Journal(directory_for(locations[0].path, self.resident.shared, self.resident.directory))
 
         def work() -> list[Fields]:
             return batches.change_all(found, opened, refusing, journal)
 
-        self._change(request, places, work, opened, journal.recover)
+        self._change(request, locations, work, opened, journal.recover)
 
     def _change(
         self,
         request: Request,
-        places: list[Place],
-        work: Callable[[], Said],
+        locations: list[SafePath],
+        work: Callable[[], Result],
         source: int | None = None,
         recover: Callable[[], None] = lambda: None,
     ) -> None:
         """Do it when no other change of the same files is under way; a large one in a child, which may be killed."""
-        path = places[0].path
+        path = locations[0].path
 
         def begin(done: Callable[[], None]) -> None:
             def end() -> None:
-                for place in places:
-                    place.close()
+                for location in locations:
+                    location.close()
                 if source is not None:
                     os.close(source)
                 done()
@@ -181,7 +181,7 @@ class FileDesk:
                     end()
                 return
 
-            def told(data: bytes) -> None:
+            def finished(data: bytes) -> None:
                 end()
                 reply(request, frames.unpack(data))
 
@@ -194,27 +194,27 @@ class FileDesk:
                 with refusing(path):
                     return frames.pack(work())
 
-            self.crew.give(pack, told, failed)
+            self.workers.submit(pack, finished, failed)
 
-        self.turns.take([place.key for place in places], begin)
+        self.locks.take([location.key for location in locations], begin)
 
     # -- where
-    def place(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> Place:
+    def location(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> SafePath:
         """The place that a field names, inside the bounds that the request has. Raises Refusal."""
-        return self._settled(request, self.path(request, field), make, follow)
+        return self._locate(request, self.path(request, field), make, follow)
 
-    def _settled(self, request: Request, path: str, make: bool, follow: bool) -> Place:
+    def _locate(self, request: Request, path: str, make: bool, follow: bool) -> SafePath:
         root = take.path(request.fields, "root")
         deny = take.joined(request.fields, "deny")
         exact = path if take.flag(request.fields, "exact") else None
 
-        def allow(place: Place) -> None:
-            if exact is not None and place.path != exact:
+        def allow(location: SafePath) -> None:
+            if exact is not None and location.path != exact:
                 raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % exact)
-            self.rules.check(place, root, deny)
+            self.rules.check(location, root, deny)
 
         with refusing(path):
-            return changes.settle(path, allow, make, follow, quick=root is None and not make)
+            return changes.locate(path, allow, make, follow, quick=root is None and not make)
 
     def path(self, request: Request, field: str = "path") -> str:
         session = self.resident.session(take.text(request.fields, "session"))
@@ -243,23 +243,23 @@ def refusal_of(error: OSError, path: str) -> Refusal:
     )
 
 
-def answer(request: Request, path: str, work: Callable[[], Said]) -> None:
+def answer(request: Request, path: str, work: Callable[[], Result]) -> None:
     """Reply with what the work gives, or say why it gives nothing."""
     try:
         with refusing(path):
-            said = work()
+            result = work()
     except Refusal as refusal:
         request.refuse(refusal)
         return
-    reply(request, said)
+    reply(request, result)
 
 
-def reply(request: Request, said: Said) -> None:
+def reply(request: Request, result: Result) -> None:
     """What is said of one file goes in the header, of several in the body."""
-    if isinstance(said, list):
-        request.reply({}, frames.pack(said))
+    if isinstance(result, list):
+        request.reply({}, frames.pack(result))
     else:
-        request.reply(said)
+        request.reply(result)
 
 
 def content(request: Request, blob: str | None) -> int | None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 MOST_LINKS = 40  # as the kernel
 MOST_PATTERNS = 16  # that are kept compiled
-NOBODY = (-1, -1)  # no directory is this one
+NO_DIRECTORY = (-1, -1)  # no directory is this one
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Rules:
+class PathRules:
     """Where somebody may look or write. `root`: nowhere but below it. `deny`: patterns of true paths, NUL between them.
 
     A directory that is a root is held open from its first use: what later stands under its name is not it.
@@ -38,13 +38,13 @@ class Rules:
         self.roots: dict[str, int] = {}
         self.patterns: dict[bytes, re.Pattern[str] | None] = {b"": None}
 
-    def check(self, place: Place, root: str | None, deny: bytes) -> None:
+    def check(self, location: SafePath, root: str | None, deny: bytes) -> None:
         """Raises Refusal where the place is out of bounds."""
-        if root is not None and not place.is_below(self._root(root)):
+        if root is not None and not location.is_below(self._root(root)):
             message = "%s is outside of %s, and nothing may be written there; choose a path below it"
-            raise Refusal("NotPermitted", message % (place.path, root))
-        if self.is_denied(place.path, deny):
-            message = "%s is protected: ask the user to do it, or use another path" % place.path
+            raise Refusal("NotPermitted", message % (location.path, root))
+        if self.is_denied(location.path, deny):
+            message = "%s is protected: ask the user to do it, or use another path" % location.path
             raise Refusal("NotPermitted", message)
 
     def is_denied(self, path: str, deny: bytes) -> bool:
@@ -73,7 +73,7 @@ class Rules:
         return ".*".join(map(re.escape, pattern.split("*")))
 
 
-class Place:
+class SafePath:
     """A name in a directory that is held open. `close` it."""
 
     def __init__(self, way: list[Step] | None = None) -> None:
@@ -117,7 +117,7 @@ class Place:
         extra = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         return os.open(self.name, flags | extra, dir_fd=self.directory)
 
-    def keep_last(self) -> None:
+    def close_parents(self) -> None:
         """Hold only the directory itself open, not those above it: for who holds many places."""
         for at, (name, fd, identity) in enumerate(self.way[:-1]):
             if fd >= 0:
@@ -130,14 +130,14 @@ class Place:
                 os.close(fd)
         self.way = []
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> SafePath:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def find_at_once(path: str) -> Place | None:
+def find_quickly(path: str) -> SafePath | None:
     """The same place as `find` gives, in a few steps; None where that needs a look at every part of the way.
 
     The kernel walks to the directory and says which one it has come to. Of the directories above nothing is known.
@@ -157,40 +157,40 @@ def find_at_once(path: str) -> Place | None:
     if not names or names[0]:  # it has no path here any more
         os.close(fd)
         return None
-    place = Place([(above, -1, NOBODY) for above in names[:-1]] + [(names[-1], fd, identity)])
-    place.name = name
-    return place
+    location = SafePath([(above, -1, NO_DIRECTORY) for above in names[:-1]] + [(names[-1], fd, identity)])
+    location.name = name
+    return location
 
 
-def find(path: str, allow: Callable[[Place], None] | None = None, follow: bool = True) -> Place:
+def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: bool = True) -> SafePath:
     """The place that an absolute path leads to; its last name may be missing, or a link where that is not followed.
 
     With `allow` directories above it that are missing are made, each after `allow(place)` was called with the place
     that the path seems to lead to by then. Raises OSError, and what `allow` does.
     """
-    place = Place()
+    location = SafePath()
     try:
-        _walk(place, path, allow, follow)
+        _walk(location, path, allow, follow)
     except BaseException:
-        place.close()
+        location.close()
         raise
-    return place
+    return location
 
 
-def _walk(place: Place, path: str, allow: Callable[[Place], None] | None, follow: bool) -> None:
+def _walk(location: SafePath, path: str, allow: Callable[[SafePath], None] | None, follow: bool) -> None:
     names = _names(path)
     links = 0
     while names:
         name = names.pop()
         if name == "..":
-            place.leave()
+            location.leave()
             continue
-        fd = _open_step(place, name)
+        fd = _open_step(location, name)
         if fd is None and not names:
-            place.name = name
+            location.name = name
             return
         if fd is None:
-            fd = _make_step(place, name, names, allow)
+            fd = _make_step(location, name, names, allow)
         status = os.fstat(fd)
         if stat.S_ISLNK(status.st_mode) and (names or follow):
             target = _target(fd)
@@ -198,24 +198,24 @@ def _walk(place: Place, path: str, allow: Callable[[Place], None] | None, follow
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if target.startswith("/"):
-                while len(place.way) > 1:
-                    place.leave()
+                while len(location.way) > 1:
+                    location.leave()
             names += _names(target)
         elif stat.S_ISDIR(status.st_mode):
-            place.enter(name, fd, status)
+            location.enter(name, fd, status)
         else:
             os.close(fd)
             if names:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            place.name = name
+            location.name = name
             return
     # The last name is a directory: it is named in the one above it.
-    if len(place.way) > 1:
-        name = place.way[-1][0]
-        place.leave()
-        place.name = name
+    if len(location.way) > 1:
+        name = location.way[-1][0]
+        location.leave()
+        location.name = name
     else:
-        place.name = "."
+        location.name = "."
 
 
 def _root() -> Step:
@@ -228,26 +228,26 @@ def _names(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def _open_step(place: Place, name: str) -> int | None:
+def _open_step(location: SafePath, name: str) -> int | None:
     try:
-        return os.open(name, _STEP, dir_fd=place.directory)
+        return os.open(name, _STEP, dir_fd=location.directory)
     except FileNotFoundError:
         return None
 
 
-def _make_step(place: Place, name: str, rest: list[str], allow: Callable[[Place], None] | None) -> int:
+def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[SafePath], None] | None) -> int:
     """A directory that was missing; what stands there now is walked on as anything else."""
     if allow is None or ".." in rest:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    place.name = "/".join([name, *rest[::-1]])
-    allow(place)
-    place.name = ""
+    location.name = "/".join([name, *rest[::-1]])
+    allow(location)
+    location.name = ""
     try:
-        os.mkdir(name, dir_fd=place.directory)
-        place.made.append("/".join([step for step, _, _ in place.way] + [name]))
+        os.mkdir(name, dir_fd=location.directory)
+        location.made.append("/".join([step for step, _, _ in location.way] + [name]))
     except FileExistsError:  # somebody else was faster
         pass
-    return os.open(name, _STEP, dir_fd=place.directory)
+    return os.open(name, _STEP, dir_fd=location.directory)
 
 
 def _target(fd: int) -> str:

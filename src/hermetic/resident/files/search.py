@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
 
 
-class Wish:
+class SearchOptions:
     """What is looked for."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Wish:
         self.offset, self.limit, self.context = offset, limit, context
 
 
-class Tree:
+class SearchTree:
     """Where it is looked for: an open directory, and one file in it or all. `allows(path)`: it may be shown."""
 
     def __init__(self, directory: int, name: str | None, allows: Callable[[str], bool], path: str = "/") -> None:
@@ -152,53 +152,53 @@ def _text(name: str, directory: int) -> str:
         os.close(found[1])
 
 
-def search(tree: Tree, wish: Wish, program: str | None) -> Fields:
+def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fields:
     """The answer to a search."""
     pattern = None
-    if wish.target == "content":
+    if options.target == "content":
         try:
-            pattern = matching.Pattern(wish.pattern)
+            pattern = matching.Pattern(options.pattern)
         except Refusal:
-            if program is None or "\n" in wish.pattern or "\\n" in wish.pattern:
+            if program is None or "\n" in options.pattern or "\\n" in options.pattern:
                 raise
     if program is not None:
         try:
-            return _by_ripgrep(tree, wish, Ripgrep(program, tree))
+            return _by_ripgrep(tree, options, Ripgrep(program, tree))
         except Unfit:
-            if wish.target == "content" and pattern is None:
-                pattern = matching.Pattern(wish.pattern)  # says what is wrong with it
-    if wish.target == "files":
-        return _names(tree, wish, tree.filtered(tree.paths(None), Glob(wish.pattern)))
+            if options.target == "content" and pattern is None:
+                pattern = matching.Pattern(options.pattern)  # says what is wrong with it
+    if options.target == "files":
+        return _names(tree, options, tree.filtered(tree.paths(None), Glob(options.pattern)))
     assert pattern is not None, "it was made, or refused"
-    return by_python(wish, pattern, tree.files(tree.paths(wish.glob)))
+    return by_python(options, pattern, tree.files(tree.paths(options.glob)))
 
 
-def by_python(wish: Wish, pattern: matching.Pattern, files: Iterable[matching.File]) -> Fields:
+def by_python(options: SearchOptions, pattern: matching.Pattern, files: Iterable[matching.File]) -> Fields:
     """The same over any files, which come in order."""
-    if wish.mode != "content":
+    if options.mode != "content":
         counts = [(file.path, matching.count(file, pattern)) for file in files]
-        return _counted(wish, [(path, number) for path, number in counts if number])
-    page = Page(wish)
+        return _counted(options, [(path, number) for path, number in counts if number])
+    page = Page(options)
     for file in files:
-        for number, text, is_match in matching.lines(file, pattern, wish.context):
+        for number, text, is_match in matching.lines(file, pattern, options.context):
             page.add(file.path, number, text, is_match)
     return page.answer("python")
 
 
-def _by_ripgrep(tree: Tree, wish: Wish, ripgrep: Ripgrep) -> Fields:
-    if wish.target == "files":
-        return _names(tree, wish, tree.filtered(ripgrep.names(), Glob(wish.pattern)), "ripgrep")
-    counts = dict(ripgrep.counts(wish.pattern, wish.glob))
-    paths = [path for path in tree.filtered(counts, None if tree.name else wish.glob) if tree.is_text(path)]
-    if wish.mode != "content":
-        return _counted(wish, [(path, counts[path]) for path in paths], "ripgrep")
-    page = Page(wish)
+def _by_ripgrep(tree: SearchTree, options: SearchOptions, ripgrep: Ripgrep) -> Fields:
+    if options.target == "files":
+        return _names(tree, options, tree.filtered(ripgrep.names(), Glob(options.pattern)), "ripgrep")
+    counts = dict(ripgrep.counts(options.pattern, options.glob))
+    paths = [path for path in tree.filtered(counts, None if tree.name else options.glob) if tree.is_text(path)]
+    if options.mode != "content":
+        return _counted(options, [(path, counts[path]) for path in paths], "ripgrep")
+    page = Page(options)
     for path in paths:
-        if page.total + counts[path] <= wish.offset or page.is_full:
+        if page.total + counts[path] <= options.offset or page.is_full:
             page.total += counts[path]
             continue
         before = page.total
-        for number, text, is_match in ripgrep.lines(wish.pattern, path, wish.context):
+        for number, text, is_match in ripgrep.lines(options.pattern, path, options.context):
             page.add(path, number, text, is_match)
             if page.is_over:
                 break
@@ -209,8 +209,8 @@ def _by_ripgrep(tree: Tree, wish: Wish, ripgrep: Ripgrep) -> Fields:
 class Page:
     """Matches from an offset on, with the lines around them, and how many there are in all."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, options: SearchOptions) -> None:
+        self.options = options
         self.total = self.shown = self.size = 0
         self.matches: list[Any] = []
         self.waiting: list[Any] = []  # lines before a match that may come
@@ -218,30 +218,30 @@ class Page:
 
     @property
     def is_full(self) -> bool:
-        return self.shown >= self.wish.limit or self.size > SEARCH_ANSWER
+        return self.shown >= self.options.limit or self.size > SEARCH_ANSWER
 
     def add(self, path: str, number: int, text: str, is_match: bool) -> None:
         if is_match:
             self.total += 1
         shown = text[:SEARCH_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         entry = [path, number, shown, is_match]
-        if self.is_over or self.total < self.wish.offset or (self.total == self.wish.offset and is_match):
+        if self.is_over or self.total < self.options.offset or (self.total == self.options.offset and is_match):
             self.waiting = []
             return
         last = self.matches[-1] if self.matches else None
         if not is_match:
             # Behind a match that is shown it belongs to that one, else perhaps to the next.
-            near = last is not None and last[0] == path and number - self._last_match <= self.wish.context
+            near = last is not None and last[0] == path and number - self._last_match <= self.options.context
             if near:
                 self._take(entry)
             else:
-                self.waiting = [*self.waiting, entry][-self.wish.context :]
+                self.waiting = [*self.waiting, entry][-self.options.context :]
             return
         if self.is_full:
             self.is_over = True
             return
         for earlier in self.waiting:
-            if earlier[0] == path and number - earlier[1] <= self.wish.context:
+            if earlier[0] == path and number - earlier[1] <= self.options.context:
                 self._take(earlier)
         self.waiting = []
         self._take(entry)
@@ -255,37 +255,37 @@ class Page:
         self.size += len(entry[0]) + len(entry[2]) + 16
 
     def answer(self, engine: str) -> Fields:
-        more = self.total > self.wish.offset + self.shown
+        more = self.total > self.options.offset + self.shown
         return {"total": self.total, "matches": self.matches, "shown": self.shown, "truncated": more, "engine": engine}
 
 
-def _counted(wish: Wish, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
-    page = counts[wish.offset : wish.offset + wish.limit]
-    total = sum(number for _, number in counts) if wish.mode == "count" else len(counts)
+def _counted(options: SearchOptions, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
+    page = counts[options.offset : options.offset + options.limit]
+    total = sum(number for _, number in counts) if options.mode == "count" else len(counts)
     shown = _fitting([list(pair) for pair in page])
     return {
         "total": total,
         "counts": shown,
         "shown": len(shown),
         "engine": engine,
-        "truncated": len(counts) > wish.offset + len(shown),
+        "truncated": len(counts) > options.offset + len(shown),
     }
 
 
-def _names(tree: Tree, wish: Wish, paths: list[str], engine: str = "python") -> Fields:
+def _names(tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python") -> Fields:
     """Files by name, the one that changed last first."""
-    return newest(wish, [(path, tree.changed(path)) for path in paths], engine)
+    return newest(options, [(path, tree.changed(path)) for path in paths], engine)
 
 
-def newest(wish: Wish, files: list[tuple[str, float]], engine: str = "python") -> Fields:
+def newest(options: SearchOptions, files: list[tuple[str, float]], engine: str = "python") -> Fields:
     ordered = sorted(files, key=lambda found: (-found[1], os.fsencode(found[0])))
-    shown = _fitting([[path, 1] for path, _ in ordered[wish.offset : wish.offset + wish.limit]])
+    shown = _fitting([[path, 1] for path, _ in ordered[options.offset : options.offset + options.limit]])
     return {
         "total": len(files),
         "counts": shown,
         "shown": len(shown),
         "engine": engine,
-        "truncated": len(files) > wish.offset + len(shown),
+        "truncated": len(files) > options.offset + len(shown),
     }
 
 

@@ -10,18 +10,18 @@ from ..limits import LONGEST_SEARCH, SEARCH_CONTEXT, SEARCH_RESULTS
 from ..wire import fields as take
 from ..wire import frames
 from .requests import refusing
-from .search import Tree, Wish, is_directory, search
+from .search import SearchOptions, SearchTree, is_directory, search
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..life.server import Request
-    from .requests import FileDesk
-    from .safe_path import Place
+    from .requests import FileRequests
+    from .safe_path import SafePath
 
 
-def read_wish(request: Request) -> Wish:
+def read_options(request: Request) -> SearchOptions:
     fields = request.fields
-    return Wish(
+    return SearchOptions(
         take.text(fields, "pattern"),
         take.choice(fields, "target", "content", "content", "files"),
         take.choice(fields, "mode", "content", "content", "files_only", "count"),
@@ -37,30 +37,30 @@ def seconds_of(request: Request) -> float:
 
 
 class Searches:
-    def __init__(self, desk: FileDesk) -> None:
-        self.desk, self.resident = desk, desk.resident
+    def __init__(self, files: FileRequests) -> None:
+        self.files, self.resident = files, files.resident
 
     def search_files(self, request: Request) -> None:
-        wish, seconds = read_wish(request), seconds_of(request)
+        options, seconds = read_options(request), seconds_of(request)
         program = None
         if take.flag(request.fields, "ripgrep", True):
             found = find_program("rg", self.resident.environ.get("PATH", os.defpath))
             program = found if found.startswith("/") else None
-        place = self.desk.place(request)
+        location = self.files.location(request)
         try:
-            tree, fd = self._tree(request, place)
+            tree, fd = self._tree(request, location)
         except BaseException:
-            place.close()
+            location.close()
             raise
 
         def end() -> None:
-            place.close()
+            location.close()
             if fd is not None:
                 os.close(fd)
 
         def work() -> bytes:
-            with refusing(place.path):
-                return frames.pack(search(tree, wish, program))
+            with refusing(location.path):
+                return frames.pack(search(tree, options, program))
 
         def done(data: bytes) -> None:
             end()
@@ -70,35 +70,35 @@ class Searches:
             end()
             request.refuse(refusal)
 
-        ticket = self.desk.crew.give(work, done, failed, seconds)
+        item = self.files.workers.submit(work, done, failed, seconds)
 
         def leave() -> None:
-            if not ticket.over:
-                ticket.stop()
+            if not item.over:
+                item.stop()
                 end()
 
         request.abandoned = leave
 
-    def _tree(self, request: Request, place: Place) -> tuple[Tree, int | None]:
+    def _tree(self, request: Request, location: SafePath) -> tuple[SearchTree, int | None]:
         deny = take.joined(request.fields, "deny")
-        with refusing(place.path):
-            status = place.status()
+        with refusing(location.path):
+            status = location.status()
             if status is None:
                 raise FileNotFoundError(2, os.strerror(2))
             if not is_directory(status):
-                _check_file(place, status)
-                return Tree(place.directory, place.name, lambda path: True), None
-            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
-        base = place.path if place.name != "." else ""
-        rules = self.desk.rules
+                _check_file(location, status)
+                return SearchTree(location.directory, location.name, lambda path: True), None
+            fd = location.open(os.O_RDONLY | os.O_DIRECTORY)
+        base = location.path if location.name != "." else ""
+        rules = self.files.rules
         if rules.is_denied(base + "/.", deny):
             os.close(fd)
-            raise Refusal("NotPermitted", "%s is protected: use another path" % place.path)
-        return Tree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/"), fd
+            raise Refusal("NotPermitted", "%s is protected: use another path" % location.path)
+        return SearchTree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/"), fd
 
 
-def _check_file(place: Place, status: os.stat_result) -> None:
+def _check_file(location: SafePath, status: os.stat_result) -> None:
     """Raises Refusal for what a search would wait on without end."""
     if not stat.S_ISREG(status.st_mode):
-        message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % place.path
+        message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % location.path
         raise Refusal("InvalidArgument", message, argument="path")

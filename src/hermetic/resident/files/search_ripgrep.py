@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .search import Tree
+    from .search import SearchTree
     from .search_rules import Glob
 
 _OPTIONS = (
@@ -31,7 +31,7 @@ class Unfit(Exception):
 class Ripgrep:
     """Runs in the searched directory. Made in a process of its own, which changes its directory."""
 
-    def __init__(self, program: str, tree: Tree) -> None:
+    def __init__(self, program: str, tree: SearchTree) -> None:
         self.program, self.target = program, "./" + tree.name if tree.name is not None else "."
         os.fchdir(tree.directory)
 

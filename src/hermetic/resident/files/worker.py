@@ -16,59 +16,59 @@ if TYPE_CHECKING:
     from ..life.loop import Loop
 
 
-class Crew:
+class WorkerPool:
     """Gives work to children, not to too many at once."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.busy = 0
-        self.waiting: deque[Ticket] = deque()
+        self.waiting: deque[WorkItem] = deque()
 
-    def give(
+    def submit(
         self,
         work: Callable[[], bytes],
         done: Callable[[bytes], None],
         failed: Callable[[Refusal], None],
         seconds: float | None = None,
-    ) -> Ticket:
+    ) -> WorkItem:
         """`done(answer)` or `failed(refusal)`, once; neither after the ticket's `stop`."""
-        ticket = Ticket(self, work, done, failed, seconds)
-        self.waiting.append(ticket)
-        self.go_on()
-        return ticket
+        item = WorkItem(self, work, done, failed, seconds)
+        self.waiting.append(item)
+        self.start_next()
+        return item
 
-    def go_on(self) -> None:
+    def start_next(self) -> None:
         while self.waiting and self.busy < WORKERS:
             self.busy += 1
             self.waiting.popleft().start()
 
 
-class Ticket:
+class WorkItem:
     """Work that waits for a child, or has one. `over`: it is done, failed or stopped."""
 
     def __init__(
         self,
-        crew: Crew,
+        pool: WorkerPool,
         work: Callable[[], bytes],
         done: Callable[[bytes], None],
         failed: Callable[[Refusal], None],
         seconds: float | None,
     ) -> None:
-        self.crew, self.work, self.done, self.failed, self.seconds = crew, work, done, failed, seconds
+        self.workers, self.work, self.done, self.failed, self.seconds = pool, work, done, failed, seconds
         self.worker: Worker | None = None
         self.over = False
 
     def start(self) -> None:
         def done(answer: bytes) -> None:
-            self._leave()
+            self._release()
             self.done(answer)
 
         def failed(refusal: Refusal) -> None:
-            self._leave()
+            self._release()
             self.failed(refusal)
 
         try:
-            self.worker = Worker(self.crew.loop, self.work, done, failed, self.seconds)
+            self.worker = Worker(self.workers.loop, self.work, done, failed, self.seconds)
         except OSError as error:  # no process can be had
             failed(Refusal("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror))
 
@@ -78,15 +78,15 @@ class Ticket:
             return
         if self.worker is None:
             self.over = True
-            self.crew.waiting.remove(self)
+            self.workers.waiting.remove(self)
         else:
             self.worker.stop()
-            self._leave()
+            self._release()
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self.over = True
-        self.crew.busy -= 1
-        self.crew.loop.call_soon(self.crew.go_on)
+        self.workers.busy -= 1
+        self.workers.loop.call_soon(self.workers.start_next)
 
 
 class Worker:
@@ -145,15 +145,15 @@ class Worker:
             self.failed(Refusal("EnvironmentUnavailable", "the answer of a worker is too long"))
         elif not data:
             self._end()
-            self._tell(b"".join(self.parts))
+            self._deliver(b"".join(self.parts))
 
-    def _tell(self, answer: bytes) -> None:
+    def _deliver(self, answer: bytes) -> None:
         kind, rest = answer[:1], answer[1:]
         if kind == b"=":
             self.done(rest)
         elif kind == b"!":
-            said = frames.unpack(rest)
-            self.failed(Refusal(said["kind"], said["message"], **said["fields"]))
+            result = frames.unpack(rest)
+            self.failed(Refusal(result["kind"], result["message"], **result["fields"]))
         else:
             self.failed(Refusal("EnvironmentUnavailable", "a worker of the resident was ended before it had answered"))
 

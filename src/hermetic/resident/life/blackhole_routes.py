@@ -34,20 +34,20 @@ class Unfenced(Exception):
     """They cannot be put up here."""
 
 
-class Span:
+class AddressRange:
     """A range of addresses."""
 
     def __init__(self, family: int, address: bytes, length: int) -> None:
         self.family, self.address, self.length = family, address, length
 
-    def halves(self) -> Iterator[Span]:
+    def halves(self) -> Iterator[AddressRange]:
         """Two that together are the same, and go before it in a table of routes."""
         bits = 8 * len(self.address)
         first = int.from_bytes(self.address, "big")
         for half in (first, first | 1 << bits - self.length - 1):
-            yield Span(self.family, half.to_bytes(len(self.address), "big"), self.length + 1)
+            yield AddressRange(self.family, half.to_bytes(len(self.address), "big"), self.length + 1)
 
-    def holds(self, other: Span) -> bool:
+    def holds(self, other: AddressRange) -> bool:
         shift = 8 * len(self.address) - self.length
         one, two = (int.from_bytes(span.address, "big") >> shift for span in (self, other))
         return self.family == other.family and one == two
@@ -84,13 +84,13 @@ def put_up(kinds: list[str], outside: int) -> None:
         give_up_right()
 
 
-def only(address: str) -> Span:
+def only(address: str) -> AddressRange:
     family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
     packed = _socket.inet_pton(family, address)
-    return Span(family, packed, 8 * len(packed))
+    return AddressRange(family, packed, 8 * len(packed))
 
 
-def neighbours() -> list[tuple[str, Span]]:
+def neighbours() -> list[tuple[str, AddressRange]]:
     """What is reached without a gateway, each with its device."""
     found = []
     with open("/proc/net/route") as routes:
@@ -98,7 +98,7 @@ def neighbours() -> list[tuple[str, Span]]:
             device, address, gateway, _, _, _, _, mask = line.split()[:8]
             length = bin(int(mask, 16)).count("1")
             if gateway == "00000000" and 0 < length < 32:
-                found.append((device, Span(_socket.AF_INET, struct.pack("=I", int(address, 16)), length)))
+                found.append((device, AddressRange(_socket.AF_INET, struct.pack("=I", int(address, 16)), length)))
     try:
         with open("/proc/net/ipv6_route") as routes:
             lines = [line.split() for line in routes]
@@ -108,7 +108,7 @@ def neighbours() -> list[tuple[str, Span]]:
         address, length, device = fields[0], int(fields[1], 16), fields[9]
         is_near = fields[4] == "0" * 32 and not address.startswith(("fe8", "ff")) and device != "lo"
         if is_near and 0 < length < 128:
-            found.append((device, Span(_socket.AF_INET6, bytes.fromhex(address), length)))
+            found.append((device, AddressRange(_socket.AF_INET6, bytes.fromhex(address), length)))
     return found
 
 
@@ -122,7 +122,7 @@ def resolvers() -> list[str]:
     return [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1 and "%" not in line[1]]
 
 
-def change(kernel: _socket.socket, span: Span, kind: int, device: int | None = None) -> None:
+def change(kernel: _socket.socket, span: AddressRange, kind: int, device: int | None = None) -> None:
     """Makes one route. Raises Unfenced."""
     scope = ANYWHERE if device is None else ON_LINK
     route = struct.pack("=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)

@@ -51,9 +51,9 @@ class Lease:
             self.life.end(GRACE, lambda: None)
         else:
             # A background job of a session is nobody's process, yet it runs.
-            self.life.resident.ask_strays(self._strays_told)
+            self.life.resident.find_strays(self._strays_found)
 
-    def _strays_told(self, has_strays: bool) -> None:
+    def _strays_found(self, has_strays: bool) -> None:
         if self.life.is_attended() or self.life.ending or self.life.resident.running():
             return  # meanwhile somebody came or something was started: the clock runs anew
         if has_strays:

@@ -37,7 +37,7 @@ class Waiters:
     def add(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
             self.loop.call_soon(callback)
@@ -75,7 +75,7 @@ class Loop:
         # called with the pids of children that ended, known or not
         self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
-        self.wakefulness = SpinPolicy()
+        self.spin_policy = SpinPolicy()
         self._catch_child_signals()
 
     # -- descriptors
@@ -177,7 +177,7 @@ class Loop:
     def _pause(self) -> float | None:
         if self.soon:
             return 0
-        is_awake = self.wakefulness.until > 0 and self.wakefulness.goes_on()
+        is_awake = self.spin_policy.until > 0 and self.spin_policy.keeps_spinning()
         if self.before_sleep and (not is_awake or time.monotonic() >= self._sleep_due):
             self.soon.extend(self.before_sleep)
             self.before_sleep.clear()

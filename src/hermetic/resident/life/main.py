@@ -165,7 +165,7 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     resident = make_resident(loop, config, limits)
-    resident.check_place()
+    resident.check_cwd()
     guardian = os.getppid() if config["guardian"] else None
     weak = weaknesses(config) + list(resident.weak)
     if resident.hides and resident.holder is None:

@@ -7,13 +7,12 @@ import time
 
 from ..channels.askpass import Askpass
 from ..channels.bridge import Bridge
-from ..channels.scripts import Order as ScriptOrder
-from ..channels.scripts import Scripts
+from ..channels.scripts import ScriptOptions, Scripts
 from ..limits import SESSIONS, STANDBY_READY
 from ..processes import tree
-from ..processes.descriptor_limit import SecondMarks
+from ..processes.descriptor_limit import ProcessTags
 from ..processes.job import advised
-from ..processes.leftovers import left_over
+from ..processes.leftovers import leftover_counts
 from ..processes.memory import MemoryKills
 from ..processes.output_log import OutputLog
 from ..processes.process import Launch, Process
@@ -103,13 +102,13 @@ class Resident:
         self.label: str = config.get("label") or ""
         self.began = time.monotonic()
         self.descriptors_path = self._hide()
-        self.marks = SecondMarks()
-        self.room = ProcessQuota()
+        self.process_tags = ProcessTags()
+        self.quota = ProcessQuota()
         self.memory = MemoryKills() if config["own_cgroup"] else None
         self.has_subreaper: bool = config["has_subreaper"]
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.events, self.events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.orders = Orders(self.descriptors_path, self.events_in, self.id, self.marks.base)
+        self.orders = Orders(self.descriptors_path, self.events_in, self.id, self.process_tags.base)
         self.held = HeldDescriptors()
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
@@ -129,7 +128,7 @@ class Resident:
         self.look_after_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
         self.regain_directory: Callable[[], None] = lambda: None  # the same where no name can be made; raises OSError
 
-    def check_place(self) -> None:
+    def check_cwd(self) -> None:
         """Raises OSError where commands could not even begin."""
         if not os.path.exists(self.cwd) and self.make_cwd:
             try:
@@ -152,7 +151,7 @@ class Resident:
     def _holder_ended(self) -> None:
         """It was killed. Shells that know its path can neither print nor report: others take their place."""
         if not self.is_ending:
-            shells = [shell for session in self.sessions.values() for shell in session.flock.shells.values()]
+            shells = [shell for session in self.sessions.values() for shell in session.pool.shells.values()]
             tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
             self.descriptors_path = self._hide(again=True)
             self.orders.move(self.descriptors_path)
@@ -163,11 +162,11 @@ class Resident:
     def session(self, name: str) -> Session:
         found = self.sessions.get(name)
         if found is None:
-            self.check_room_for_session()
+            self.check_session_limit()
             found = self.sessions[name] = Session(self, name, self.cwd, self.login)
         return found
 
-    def check_room_for_session(self) -> None:
+    def check_session_limit(self) -> None:
         if len(self.sessions) >= SESSIONS:
             message = (
                 "%d sessions are open here, the most: end one that is not needed (Session.close, or "
@@ -300,7 +299,7 @@ class Resident:
                     del environ[name]
         environ.update(env or {})
         environ["PWD"] = cwd
-        environ[tree.MARK] = "%s.%d" % (self.id, number)
+        environ[tree.TAG_VARIABLE] = "%s.%d" % (self.id, number)
         tag = options.pop("tag")
         launch = Launch(argv, environ, cwd, number=number, **options)
         out, err = self.new_log(), self.new_log() if separate else None
@@ -327,7 +326,7 @@ class Resident:
             raise Refusal("InvalidArgument", message, argument="modules")
         environ = {name: exports[name] for name in script["keep"] if name in exports}
         environ.update(env or {})
-        order = ScriptOrder(argv, environ, modules)
+        order = ScriptOptions(argv, environ, modules)
         title = script["title"].encode("utf-8", "backslashreplace")
         job = self.scripts.launch(job_id, session_name, title, order, options["stdin_fd"], cwd, script["warm"])
         job.tag = options["tag"]
@@ -338,11 +337,11 @@ class Resident:
         """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
         if path == "~" or path.startswith("~/"):
             path = self.environ.get("HOME", "/") + path[1:]
-        return path if path.startswith("/") else os.path.join(session.living_cwd()[0], path)
+        return path if path.startswith("/") else os.path.join(session.existing_cwd()[0], path)
 
     def resolve_cwd(self, session: Session, cwd: str | None) -> str:
         if cwd is None:
-            return session.living_cwd()[0]
+            return session.existing_cwd()[0]
         path = self.resolve_path(session, cwd)
         if not os.path.isdir(path) or not os.access(path, os.X_OK):
             what = "is not a directory" if os.path.exists(path) else "does not exist"
@@ -372,7 +371,7 @@ class Resident:
 
     def _numbers_left(self) -> set[int]:
         try:
-            return set(left_over(self))
+            return set(leftover_counts(self))
         except OSError:  # no descriptor to look with
             return set()
 
@@ -399,33 +398,33 @@ class Resident:
             candidates = [pid for pid in tree.children(os.getpid()) if pid not in known]
             orphans = [pid for pid in candidates if pid not in stop and self._comes_from(pid, job)]
         else:
-            orphans = [pid for pid in tree.marked({job.mark}) if pid not in stop]
+            orphans = [pid for pid in tree.tagged({job.process_tag}) if pid not in stop]
         return tree.descendants(list(roots) + orphans, stop)
 
     def _comes_from(self, pid: int, job: Job) -> bool:
-        number = self.marks.number_of(pid, self.number)
+        number = self.process_tags.number_of(pid, self.number)
         if number is not None:
             return number == job.number  # before the environment, which is easily carried on or changed
-        mark = tree.mark_of(pid)
-        if mark is not None and mark.startswith(self.id + "."):
-            return mark == job.mark
+        tag = tree.tag_of(pid)
+        if tag is not None and tag.startswith(self.id + "."):
+            return tag == job.process_tag
         if tree.holds_open(pid, job.inodes):
             return True
         return pid not in self.orphans and self.running() == [job]
 
-    def ask_left(self, answer: Callable[[dict[int, int]], None]) -> None:
+    def count_leftovers(self, answer: Callable[[dict[int, int]], None]) -> None:
         """Call `answer` with how many processes still run of each ended job, by its number."""
 
         def look() -> None:
             try:
-                found = left_over(self)
+                found = leftover_counts(self)
             except OSError:  # no descriptor to look with
                 found = {}
             answer(found)
 
-        self.once_reported(look)
+        self.when_reported_or_late(look)
 
-    def once_reported(self, callback: Callable[[], None]) -> None:
+    def when_reported_or_late(self, callback: Callable[[], None]) -> None:
         """Call it when every forked shell has told its pid, or soon: until then a shell looks like an orphan."""
         is_over = False
 
@@ -438,8 +437,8 @@ class Resident:
 
         def look() -> None:
             for session in self.sessions.values():
-                if session.flock.has_unreported():
-                    session.flock.when_reported.add(look)
+                if session.pool.has_unreported():
+                    session.pool.when_reported.add(look)
                     return
             go()
 
@@ -455,12 +454,12 @@ class Resident:
             done(survivors)
             if not self.sweeps:
                 for session in list(self.sessions.values()):
-                    session.sweeps_done()
+                    session.sweeps_ended()
 
         def start() -> None:
             tree.Sweep(self.loop, members, grace, over)
 
-        self.once_reported(start)
+        self.when_reported_or_late(start)
         return over
 
     def everything(self) -> list[int]:
@@ -472,9 +471,9 @@ class Resident:
         # The holder takes no TERM, and ends with us.
         tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
 
-    def ask_strays(self, answer: Callable[[bool], None]) -> None:
+    def find_strays(self, answer: Callable[[bool], None]) -> None:
         """Whether anything runs here besides the shells, known as a job or not."""
-        ours = {shell.pid for session in self.sessions.values() for shell in session.flock.shells.values()}
+        ours = {shell.pid for session in self.sessions.values() for shell in session.pool.shells.values()}
         ours |= self.scripts.pids()
         ours.add(self.holder)
         answer(any(pid not in ours for pid in self.everything()))

@@ -19,7 +19,7 @@ class SpinPolicy:
         self.until = 0.0
         self._answered = 0.0  # when the last command was
         self._patience = 0.0
-        self._gives_way = False
+        self._yields = False
         self._can = len(os.sched_getaffinity(0)) > 1  # on one processor it would only be in the way
         # Looking uses up a share that is limited, and then all that runs here stands still until there is more of it.
         self._is_free = processors() >= 2
@@ -34,20 +34,20 @@ class SpinPolicy:
             is_near = self._is_free and now - self._answered < SPIN_BETWEEN
             self._patience = SPIN_BETWEEN if is_near else 0.0
             self.until = now + SPIN
-            self._gives_way = False
+            self._yields = False
 
-    def expect_question(self) -> None:
+    def expect_request(self) -> None:
         """A command was answered: its caller may ask again at once. Nobody else waits for a processor meanwhile."""
         self._answered = time.monotonic()
         self.until = self._answered + self._patience if self._patience else 0.0
-        self._gives_way = True
+        self._yields = True
 
-    def goes_on(self) -> bool:
+    def keeps_spinning(self) -> bool:
         """Whether to look once more; the one we wait for may have been put on our processor, and is let by."""
         now = time.monotonic()
         if now < self.until:
             os.sched_yield()
-            if not self._gives_way or time.monotonic() - now < CROWDED_SECONDS:
+            if not self._yields or time.monotonic() - now < CROWDED_SECONDS:
                 return True
         self.until = 0.0
         return False

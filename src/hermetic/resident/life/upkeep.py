@@ -104,7 +104,7 @@ class Upkeep:
     def _restore_channels(self) -> None:
         try:
             for session in self.resident.sessions.values():
-                for shell in session.flock.shells.values():
+                for shell in session.pool.shells.values():
                     shell.restore(self.resident.descriptors_path)
         except FileNotFoundError:
             self._move_channels()
@@ -113,7 +113,7 @@ class Upkeep:
         """Into another private directory: ours cannot be made anew, such as one that is mounted from outside."""
         self.resident.channel_directory = _another_directory(self.resident.id)
         for session in self.resident.sessions.values():
-            session.flock.move_channels(self.resident.channel_directory)
+            session.pool.move_channels(self.resident.channel_directory)
 
     def _keep_record(self) -> None:
         """Remember the host's record while it is there; write it again once it is gone."""

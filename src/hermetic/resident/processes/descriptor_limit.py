@@ -9,7 +9,7 @@ try:
 except ImportError:  # Debian's python3-minimal
     resource = None  # type: ignore[assignment]  # looked at before each use
 
-__all__ = ["DescriptorLimit", "SecondMarks", "resource"]
+__all__ = ["DescriptorLimit", "ProcessTags", "resource"]
 
 
 class DescriptorLimit:
@@ -39,7 +39,7 @@ class DescriptorLimit:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.own)
 
 
-class SecondMarks:
+class ProcessTags:
     """A number that every descendant of a command carries, whatever it does to its environment, parent or session.
 
     It is the soft limit on POSIX message queues: inherited by fork and exec, changed by nothing but setrlimit, and
@@ -62,7 +62,7 @@ class SecondMarks:
         if self.base:
             resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, self.hard))
 
-    def put_on(self, pid: int | None, number: int) -> bool:
+    def apply_to(self, pid: int | None, number: int) -> bool:
         """Mark another process and all that comes of it from now on; False where only it can do that itself."""
         if not self.base:
             return True

@@ -38,7 +38,7 @@ FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
 F_SETPIPE_SZ = 1031
 
 
-class Nowhere:
+class NullSink:
     """Takes what nobody wants any more."""
 
     total = 0
@@ -87,11 +87,11 @@ class Drain:
             if count < 4096:
                 return
             if count == PIPE_BYTES:
-                self._widen()
+                self._enlarge_pipe()
 
     def discard(self) -> None:
         """Go on reading, and keep nothing."""
-        self.log = Nowhere()
+        self.log = NullSink()
         self.read()
         self.listen()
 
@@ -102,7 +102,7 @@ class Drain:
             self.watch = None
             self.log.when_released.append(self.listen)
 
-    def _widen(self) -> None:
+    def _enlarge_pipe(self) -> None:
         """A flood: a larger pipe lets the two sides run beside each other instead of by turns."""
         self.full_reads += 1
         if self.full_reads == FULL_READS:
@@ -167,7 +167,7 @@ class Job:
         self.yield_listeners: list[Callable[[], None]] = []
 
     @property
-    def mark(self) -> str:
+    def process_tag(self) -> str:
         return "%s.%d" % (self.resident.id, self.number)
 
     @property
@@ -234,7 +234,7 @@ class Job:
         else:
             self.end_listeners.append(callback)
 
-    def tell_yielded(self) -> None:
+    def notify_yielded(self) -> None:
         self.has_yielded = True
         listeners, self.yield_listeners = self.yield_listeners, []
         for listener in listeners:

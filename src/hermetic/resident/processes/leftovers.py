@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from ..life.resident import Resident
 
 
-def left_over(resident: Resident) -> dict[int, int]:
+def leftover_counts(resident: Resident) -> dict[int, int]:
     """How many processes still run of each ended job, by its number. Raises OSError where it cannot be looked.
 
     While a shell is being forked, no fork of a shell is counted: it may be that one.
     """
     known = set(resident.loop.children)
-    is_forking = any(session.flock.has_unreported() for session in resident.sessions.values())
+    is_forking = any(session.pool.has_unreported() for session in resident.sessions.values())
     parents = [os.getpid()]
     for session in resident.sessions.values():
-        parents += session.flock.pids()
+        parents += session.pool.pids()
     found: dict[int, list[int]] = {}
     for parent in parents:
         for pid in tree.children(parent):
             is_ours = pid in known or (is_forking and _is_fork(resident, pid))
-            number = None if is_ours else job_of(resident, pid)
+            number = None if is_ours else owner_of(resident, pid)
             if number is not None:
                 found.setdefault(number, []).append(pid)
     ended = {job.number for job in resident.jobs.values() if job.has_ended}
@@ -41,14 +41,14 @@ def _is_fork(resident: Resident, pid: int) -> bool:
         return False
 
 
-def job_of(resident: Resident, pid: int) -> int | None:
+def owner_of(resident: Resident, pid: int) -> int | None:
     """The number of the job that a process came from, by its marks or by the output that it holds open."""
-    number = resident.marks.number_of(pid, resident.number)
+    number = resident.process_tags.number_of(pid, resident.number)
     if number is not None:
         return number
-    mark = tree.mark_of(pid)
-    if mark is not None:
-        owner, _, number_text = mark.rpartition(".")
+    tag = tree.tag_of(pid)
+    if tag is not None:
+        owner, _, number_text = tag.rpartition(".")
         return int(number_text) if owner == resident.id and number_text.isdigit() else None
     for job in resident.jobs.values():
         if job.has_ended and tree.holds_open(pid, job.inodes):

@@ -42,17 +42,17 @@ class LookingRequests:
     def do_readers(self, request: Request) -> None:
         """The programs that read what is typed into a process now."""
         job: Job = self.resident.job(take.text(request.fields, "process"))
-        if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_place is None:
+        if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_identity is None:
             request.reply({"readers": [], "programs": []})
             return
-        terminal = job.feed.fd if job.pty and job.feed is not None else None
+        terminal = job.writer.fd if job.pty and job.writer is not None else None
         members = job.members()
         request.reply(
             {
                 "programs": programs_of(members),
                 "readers": [
                     {"pid": pid, "program": program, "argv": [os.fsdecode(word) for word in argv]}
-                    for pid, program, argv in readers_of(members, job.input_place, terminal)
+                    for pid, program, argv in readers_of(members, job.input_identity, terminal)
                 ],
             }
         )

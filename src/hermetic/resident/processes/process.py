@@ -11,7 +11,7 @@ from ..limits import PENDING_INPUT
 from ..shells.login import prologue
 from .job import Drain, Job, ending_of
 from .stdin_writer import InputClosed, StdinWriter
-from .waiting import place_of
+from .waiting import identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Process(Job):
         super().__init__(resident, job_id, number, session, text, out, err)
         self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
         self.cwd = launch.cwd
-        self.feed: StdinWriter | None = None
-        self.input_place: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
+        self.writer: StdinWriter | None = None
+        self.input_identity: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
         try:
             self._begin(launch, self._open_streams(launch))
         except OSError:
@@ -73,9 +73,9 @@ class Process(Job):
             launch.opened.append(slave)
             os.set_blocking(master, False)
             set_size(master, launch.rows, launch.cols)
-            self.input_place = place_of(os.fstat(slave))
+            self.input_identity = identity_of(os.fstat(slave))
             self.drains.append(Drain(loop, master, self.out))
-            self.feed = StdinWriter(loop, os.dup(master))
+            self.writer = StdinWriter(loop, os.dup(master))
             if launch.stdin_fd is not None:
                 self._type(launch.stdin_fd)
             return slave, slave, slave
@@ -101,8 +101,8 @@ class Process(Job):
             return self.resident.null
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         launch.opened.append(read_end)
-        self.feed = StdinWriter(self.resident.loop, write_end)
-        self.input_place = place_of(os.fstat(read_end))
+        self.writer = StdinWriter(self.resident.loop, write_end)
+        self.input_identity = identity_of(os.fstat(read_end))
         return read_end
 
     def _close_parents_ends(self) -> None:
@@ -111,12 +111,12 @@ class Process(Job):
         self._drop_input()
 
     def _drop_input(self) -> None:
-        if self.feed is not None:
-            self.feed.drop()
+        if self.writer is not None:
+            self.writer.drop()
 
     @property
     def inodes(self) -> set[int | None]:
-        return super().inodes | {self.input_place[1] if self.input_place else None}
+        return super().inodes | {self.input_identity[1] if self.input_identity else None}
 
     def members(self) -> list[int]:
         """The process, all below it, and its orphans."""
@@ -130,24 +130,24 @@ class Process(Job):
     # -- input
     @property
     def input_open(self) -> bool:
-        return self.feed is not None and self.feed.is_open
+        return self.writer is not None and self.writer.is_open
 
     def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
         """Queue bytes; `taken(error)` is called once the process has taken them in, or cannot."""
-        if self.feed is None:
+        if self.writer is None:
             raise InputClosed()
-        self.feed.write(data, taken)
+        self.writer.write(data, taken)
 
     def close_input(self) -> None:
         if self.pty:
             self.write(END_OF_FILE, lambda error: None)
-        elif self.feed is not None:
-            self.feed.close()
+        elif self.writer is not None:
+            self.writer.close()
 
     # -- terminal
     def resize(self, rows: int, cols: int) -> None:
-        if self.feed is not None and self.feed.fd is not None:
-            set_size(self.feed.fd, rows, cols)
+        if self.writer is not None and self.writer.fd is not None:
+            set_size(self.writer.fd, rows, cols)
             self.rows, self.cols = rows, cols
 
 
@@ -191,7 +191,7 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
         prepare_child(streams, resident)
         if controlling_terminal:
             fcntl.ioctl(0, TIOCSCTTY, 0)
-        resident.marks.set(launch.number)
+        resident.process_tags.set(launch.number)
         os.chdir(launch.cwd)
         os.execvpe(launch.argv[0], launch.argv, launch.environ)
     except FileNotFoundError:
@@ -211,7 +211,7 @@ def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: 
     try:
         os.chdir(launch.cwd)
         resident.limits.restore()
-        resident.marks.set(launch.number)
+        resident.process_tags.set(launch.number)
         return os.posix_spawn(
             launch.argv[0],
             launch.argv,
@@ -222,7 +222,7 @@ def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: 
             setsigdef=INHERITED_SIGNALS,
         )
     finally:
-        resident.marks.unset()
+        resident.process_tags.unset()
         resident.limits.widen()
         os.chdir("/")
 

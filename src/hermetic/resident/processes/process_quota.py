@@ -25,7 +25,7 @@ class ProcessQuota:
             if most is not None and (self.current is None or most < self.most):
                 self.most, self.current = most, folder + "/pids.current"
 
-    def has_room(self) -> bool:
+    def has_headroom(self) -> bool:
         try:
             self.check()
         except OSError:

@@ -7,7 +7,7 @@ import os
 import struct
 
 from .tree import stat_fields
-from .waiting import place_of
+from .waiting import identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def programs_of(pids: Iterable[int]) -> list[str]:
     return sorted({_described(pid)[1] for pid in pids})[:READERS]
 
 
-def readers_of(pids: Iterable[int], place: tuple[int, int], terminal: int | None) -> list[Reader]:
+def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | None) -> list[Reader]:
     """Each process that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
     group = None if terminal is None else _foreground(terminal)
     found = []
@@ -36,7 +36,7 @@ def readers_of(pids: Iterable[int], place: tuple[int, int], terminal: int | None
             continue
         if group is not None and fields[2] != str(group):
             continue
-        if terminal is None and not _has_as_input(pid, place):
+        if terminal is None and not _has_as_input(pid, identity):
             continue
         found.append(_described(pid))
     return found[:READERS]
@@ -51,9 +51,9 @@ def _foreground(terminal: int) -> int | None:
     return group if group > 0 else None
 
 
-def _has_as_input(pid: int, place: tuple[int, int]) -> bool:
+def _has_as_input(pid: int, identity: tuple[int, int]) -> bool:
     try:
-        return place_of(os.stat("/proc/%d/fd/0" % pid)) == place
+        return identity_of(os.stat("/proc/%d/fd/0" % pid)) == identity
     except OSError:
         return False
 

@@ -302,11 +302,11 @@ class Waited:
         elif not job.has_ended:
             if isinstance(job, Command):
                 job.home.yield_command(job)
-            job.tell_yielded()
+            job.notify_yielded()
 
 
 def waiting(job: Job) -> bool | None:
     """Whether it waits for input, as far as can be told."""
     if job.has_ended or not isinstance(job, Process) or not job.input_open:
         return False
-    return None if job.input_place is None else waits_for_input(job.members(), job.input_place)
+    return None if job.input_identity is None else waits_for_input(job.members(), job.input_identity)

@@ -42,7 +42,7 @@ class StdinWriter:
             raise InputClosed()
         self.pending.append([data, taken])
         self.pending_bytes += len(data)
-        self._feed()
+        self._write_pending()
 
     def pour(self, source: int) -> None:
         """The rest of a file, then the end. The file is closed by us."""
@@ -52,7 +52,7 @@ class StdinWriter:
     def close(self) -> None:
         """The end, after what is queued."""
         self.closing = True
-        self._feed()
+        self._write_pending()
 
     def drop(self) -> None:
         """The end, now: nobody reads any more."""
@@ -65,7 +65,7 @@ class StdinWriter:
         for item in pending:
             self._accept(item, InputClosed())
 
-    def _feed(self) -> None:
+    def _write_pending(self) -> None:
         while self.fd is not None and (self.pending or self._take_piece()):
             item = self.pending[0]
             try:
@@ -87,7 +87,7 @@ class StdinWriter:
             return
         if self.pending:
             if self.watch is None:
-                self.watch = self.loop.watch(self.fd, self._feed, WRITE)
+                self.watch = self.loop.watch(self.fd, self._write_pending, WRITE)
         else:
             self._unwatch()
             if self.closing:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..life.loop import Loop
 
-MARK = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
+TAG_VARIABLE = "HERMETIC_COMMAND"  # environment variable: RESIDENT_ID.NUMBER
 PIECE_BYTES = 65536
 CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
 
@@ -106,20 +106,20 @@ def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> li
     return found
 
 
-def mark_of(pid: int) -> str | None:
+def tag_of(pid: int) -> str | None:
     """The value of the mark in the environment a process was started with, or None."""
     try:
         environ = b"\0" + _read("/proc/%d/environ" % pid)
     except OSError:
         return None
-    key = b"\0" + MARK.encode() + b"="
+    key = b"\0" + TAG_VARIABLE.encode() + b"="
     _, found, rest = environ.rpartition(key)
     return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
 
 
-def marked(marks: Collection[str]) -> list[int]:
+def tagged(tags: Collection[str]) -> list[int]:
     """Every process on this machine that carries one of the marks: for places without a subreaper."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark_of(pid) in marks]
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if tag_of(pid) in tags]
 
 
 def holds_open(pid: int, inodes: Collection[int | None]) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     Call = tuple[str, list[int]]  # name and arguments
-    Place = tuple[int, int]  # device and inode
+    InputIdentity = tuple[int, int]  # device and inode
 
 _X86_64 = {
     0: "read",
@@ -37,7 +37,7 @@ DEV_TTY = os.makedev(5, 0)
 _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
 
 
-def waits_for_input(pids: Iterable[int], place: Place) -> bool | None:
+def waits_for_input(pids: Iterable[int], identity: InputIdentity) -> bool | None:
     """True, False, or None where the kernel does not tell. `place` is the job's terminal or input pipe."""
     if not _CALLS:
         return None
@@ -48,7 +48,7 @@ def waits_for_input(pids: Iterable[int], place: Place) -> bool | None:
             if call is None:
                 continue
             told = True
-            if call and _is_input_wait(pid, call, place):
+            if call and _is_input_wait(pid, call, identity):
                 return True
     return False if told else None
 
@@ -73,27 +73,27 @@ def _blocked_in(pid: int, thread: str) -> Call | tuple[()] | None:
     return (name, [int(word, 16) for word in words[1:7]]) if name else ()
 
 
-def _is_input_wait(pid: int, call: Call, place: Place) -> bool:
+def _is_input_wait(pid: int, call: Call, identity: InputIdentity) -> bool:
     name, arguments = call
     if name in ("read", "readv"):
-        return _is_input(pid, arguments[0] & 0xFFFFFFFF, place)
+        return _is_input(pid, arguments[0] & 0xFFFFFFFF, identity)
     if name in ("poll", "ppoll"):
         endless = arguments[2] & 0xFFFFFFFF == _ENDLESS if name == "poll" else arguments[2] == 0
-        return endless and any(_is_input(pid, fd, place) for fd in _polled(pid, arguments[0], arguments[1]))
+        return endless and any(_is_input(pid, fd, identity) for fd in _polled(pid, arguments[0], arguments[1]))
     if name in ("select", "pselect6"):
         endless = arguments[4] == 0
-        return endless and any(_is_input(pid, fd, place) for fd in _selected(pid, arguments[0], arguments[1]))
+        return endless and any(_is_input(pid, fd, identity) for fd in _selected(pid, arguments[0], arguments[1]))
     endless = arguments[3] & 0xFFFFFFFF == _ENDLESS if name != "epoll_pwait2" else arguments[3] == 0
-    return endless and any(_is_input(pid, fd, place) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
+    return endless and any(_is_input(pid, fd, identity) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
 
 
-def _is_input(pid: int, fd: int, place: Place) -> bool:
+def _is_input(pid: int, fd: int, identity: InputIdentity) -> bool:
     try:
         status = os.stat("/proc/%d/fd/%d" % (pid, fd))
     except OSError:
         return False
     # A password prompt opens the terminal by its general name.
-    return place_of(status) == place or (status.st_rdev == DEV_TTY and _has_terminal(pid))
+    return identity_of(status) == identity or (status.st_rdev == DEV_TTY and _has_terminal(pid))
 
 
 def _has_terminal(pid: int) -> bool:
@@ -102,7 +102,7 @@ def _has_terminal(pid: int) -> bool:
     return len(fields) > 4 and fields[4] != "0"
 
 
-def place_of(status: os.stat_result) -> Place:
+def identity_of(status: os.stat_result) -> InputIdentity:
     """What tells a terminal or pipe from all others: the device and the inode."""
     return status.st_dev, status.st_ino
 

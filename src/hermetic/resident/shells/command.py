@@ -7,7 +7,7 @@ import os
 from ..life.fast_stdlib import pattern
 from ..limits import PIPED_COMMAND, READABLE_COMMAND
 from ..processes.job import Drain, Job, advised, ending_of
-from ..processes.leftovers import job_of
+from ..processes.leftovers import owner_of
 from ..processes.tree import children
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
 from .shell import in_memory, sealed
@@ -41,19 +41,19 @@ _MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source
 YIELDED = "state not kept: the command was yielded and goes on as a process"
 
 
-def needs_exactness(text: bytes) -> bool:
+def may_change_shell(text: bytes) -> bool:
     """Whether a text may set traps or keep descriptors. A wrong guess shows: a higher number, a trap that runs late."""
     return len(text) > READABLE_COMMAND or _EXACT.search(text) is not None
 
 
 def prepare() -> None:
     """Take the time that the first look at a text takes."""
-    needs_exactness(b"")
-    Vocabulary().learn(b"")
-    Vocabulary().last_word(b"")
+    may_change_shell(b"")
+    Redefinitions().learn(b"")
+    Redefinitions().last_word(b"")
 
 
-class Vocabulary:
+class Redefinitions:
     """The names that commands of one session may have given another meaning."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Vocabulary:
             self.names.update(filter(None, groups))
         self.open = self.open or _OPENS_TEXT.search(text) is not None
 
-    def leaves_traps_alone(self, text: bytes) -> bool:
+    def keeps_traps(self, text: bytes) -> bool:
         """Whether a text can be seen to set no trap and to define no function."""
         if self.open or len(text) > READABLE_COMMAND or _OPEN_TEXT.fullmatch(text) is None:
             return False
@@ -92,7 +92,7 @@ class Command(Job):
 
     kind = "command"
     shell: Shell | None = None
-    in_lane = True  # False: beside the lane or yielded; its state is dropped at the end
+    in_primary = True  # False: beside the lane or yielded; its state is dropped at the end
     left_cwd = ""  # where the session stood before it
     is_plain = False  # one plain program: it cannot change the shell
     last_word = b""  # of such a text
@@ -189,18 +189,18 @@ class Command(Job):
 
     def _jobs_of_others(self, pid: int) -> set[int]:
         """What hangs below its shell and was started by an earlier command."""
-        if self.home.is_unmarked:
+        if self.home.is_untagged:
             return self.home.protected
         return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
 
     def _left_behind(self) -> list[int]:
         """What it has left running below a shell of the session, where that can be told."""
         known = self.resident.loop.children
-        jobs = [job for pid in self.home.flock.pids() for job in children(pid) if job not in known]
-        return [job for job in jobs if job_of(self.resident, job) == self.number]
+        jobs = [job for pid in self.home.pool.pids() for job in children(pid) if job not in known]
+        return [job for job in jobs if owner_of(self.resident, job) == self.number]
 
     def _number_of(self, pid: int) -> int | None:
-        return self.resident.marks.number_of(pid, self.resident.number)
+        return self.resident.process_tags.number_of(pid, self.resident.number)
 
     def end(self, grace: float, ending: Ending | None) -> None:
         if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
@@ -211,7 +211,7 @@ class Command(Job):
         super().end(grace, ending)
 
     def note_yield(self) -> None:
-        if self.in_lane and YIELDED not in self.notes:
+        if self.in_primary and YIELDED not in self.notes:
             self.notes.append(YIELDED)
 
     def cannot_begin(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .orders import Told
+    from .orders import StateReport
     from .session import Session
     from .shell import Shell
 
@@ -36,19 +36,19 @@ class Exports:
             answer(self.known)
             return
 
-        def told(shell: Shell | None, data: Told | None) -> None:
+        def reported(shell: Shell | None, data: StateReport | None) -> None:
             if shell is None or data is None:
                 answer(dict(session.resident.environ))
             else:
-                self._told(shell, data.text, answer)
+                self._reported(shell, data.text, answer)
 
-        ask_newest(session, EXPORTS, told)
+        request_newest(session, EXPORTS, reported)
 
-    def _told(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
+    def _reported(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
         session = self.session
         exports = parse_exports(data) or dict(session.resident.environ)
         exports.pop("HERMETIC_COMMAND", None)
-        if shell is session.lane:
+        if shell is session.primary:
             self.known = exports
         answer(exports)
 
@@ -60,47 +60,49 @@ class Definitions:
         self.session = session
 
     def ask(self, answer: Callable[[bytes], None]) -> None:
-        def told(shell: Shell | None, data: Told | None) -> None:
+        def reported(shell: Shell | None, data: StateReport | None) -> None:
             if shell is None or data is None:
                 answer(b"")
             else:
                 answer(data.text + trap_texts({**shell.held_traps, **shell.unset_traps, **data.traps}))
 
-        ask_newest(self.session, DEFINITIONS, told)
+        request_newest(self.session, DEFINITIONS, reported)
 
 
 def trap_texts(traps: dict[bytes, bytes]) -> bytes:
     return b"".join(b"%s\0%s\0" % trap for trap in traps.items())
 
 
-def ask_newest(session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, Told | None], None]) -> None:
+def request_newest(
+    session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, StateReport | None], None]
+) -> None:
     """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
 
     def again() -> None:
-        ask_newest(session, words, answer)
+        request_newest(session, words, answer)
 
     if session.is_starting and not session.closed:
         session.when_started.add(again)
         return
-    shell = session.lane
+    shell = session.primary
     if shell is None or shell.command is not None:
-        if session.flock.ordered and not session.closed:  # the newest state is in a copy that has still to report
-            session.flock.when_reported.add(again)
-            session.await_proof()
+        if session.pool.pending and not session.closed:  # the newest state is in a copy that has still to report
+            session.pool.when_reported.add(again)
+            session.await_reports()
             return
-        shell = session.flock.copies[-1] if session.flock.copies else None
+        shell = session.pool.standbys[-1] if session.pool.standbys else None
     if shell is None or session.closed:
         answer(None, None)
         return
 
-    def told(data: Told | None) -> None:
+    def reported(data: StateReport | None) -> None:
         if data is None:
             session.loop.call_soon(again)  # the shell died before it told
         else:
             answer(shell, data)
 
     try:
-        session.flock.ask(shell, words, told)
+        session.pool.request(shell, words, reported)
     except OSError:  # no descriptors now
         session.loop.call_later(AGAIN_SECONDS, again)
 

@@ -24,9 +24,9 @@ class FirstShell:
 
     def start(self, login: bool) -> None:
         session = self.session
-        session.covered = session.has_null_input = False
+        session.has_standby = session.has_null_stdin = False
         try:
-            session.lane = shell = session.spawn(login)
+            session.primary = shell = session.spawn(login)
         except OSError as error:
             session.give_up("bash cannot be started here: %s" % error.strerror)
             return
@@ -48,7 +48,7 @@ class FirstShell:
             send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # what the profile waits for
         except OSError:  # no descriptor to look with
             pass
-        session.flock.forget(shell)
+        session.pool.forget(shell)
         self.done()
         if killed and before + 1 < STARTS:
             self.killed = before + 1

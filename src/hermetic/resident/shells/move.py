@@ -12,7 +12,7 @@ from .state import reload_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .orders import Told
+    from .orders import StateReport
     from .session import Session
     from .shell import Shell
 
@@ -24,14 +24,14 @@ class Move:
     commands back until it is over (`must`).
     """
 
-    def __init__(self, session: Session, lane: Shell, must: bool) -> None:
-        self.session, self.lane, self.must = session, lane, must
-        self.handed = session.handed
+    def __init__(self, session: Session, primary: Shell, must: bool) -> None:
+        self.session, self.primary, self.must = session, primary, must
+        self.commands_sent = session.commands_sent
         self.state_fd: int | None = None
         self.shell: Shell | None = None
         self.timer = session.loop.call_later(SESSION_MOVE, self._too_late)
         try:
-            session.flock.ask(lane, STATE, self._state_told)
+            session.pool.request(primary, STATE, self._state_reported)
         except OSError:  # no descriptors
             session.loop.call_soon(self._fail)
 
@@ -42,30 +42,30 @@ class Move:
     def _fail(self) -> None:
         """Without a subreaper the lane's death is seen here alone."""
         self.abandon()
-        if self.must and is_reaped(self.lane.pid or 0):
-            self.session.flock.forget(self.lane, kill=False)
-        self.session.move_over(None)
+        if self.must and is_reaped(self.primary.pid or 0):
+            self.session.pool.forget(self.primary, kill=False)
+        self.session.move_ended(None)
 
     def is_void(self) -> bool:
         session = self.session
-        return session.closed or session.lane is not self.lane or session.handed != self.handed
+        return session.closed or session.primary is not self.primary or session.commands_sent != self.commands_sent
 
-    def _state_told(self, told: Told | None) -> None:
+    def _state_reported(self, told: StateReport | None) -> None:
         if told is None or self.session.move is not self:
             return  # the lane died, or it took too long: the session has dropped this attempt
         if self.is_void():
             self.abandon()
-            self.session.move_over(None)
+            self.session.move_ended(None)
             return
         try:
             # Of this shell, whatever became of it meanwhile: one that is gone has no directory.
-            text = reload_text(told, os.readlink("/proc/%d/cwd" % (self.lane.pid or 0)))
+            text = reload_text(told, os.readlink("/proc/%d/cwd" % (self.primary.pid or 0)))
             if text is None:
                 self._fail()
                 return
             self.state_fd = sealed(text)
             self.shell = self.session.spawn(False, self.state_fd)
-            self.shell.held_traps, self.shell.statuses = self.lane.held_traps, self.lane.statuses
+            self.shell.held_traps, self.shell.statuses = self.primary.held_traps, self.primary.statuses
         except OSError:  # no descriptors, no process, no directory
             self._fail()
 
@@ -75,13 +75,13 @@ class Move:
         if shell is not None:
             self.shell = None
         self.abandon()
-        self.session.move_over(shell)
+        self.session.move_ended(shell)
 
     def abandon(self) -> None:
         """Give back what the attempt holds."""
         self.timer.cancel()
         if self.shell is not None:
-            self.session.flock.forget(self.shell)
+            self.session.pool.forget(self.shell)
             self.shell = None
         if self.state_fd is not None:
             os.close(self.state_fd)

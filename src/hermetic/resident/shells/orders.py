@@ -34,9 +34,9 @@ INNER_LINES = 1024
 STATUSES = 64  # of a pipeline, that are kept for the next command
 # Set while a command's text runs, and only then: they would see our own commands.
 HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
-_TELLING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that tell
+_REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that tell
 _LAST_TRAP = b"trap -- ':' EXIT\n"
-_END_OF_TELLING = b"\0."
+_END_OF_REPORT = b"\0."
 _NAMES = b" ".join(HELD_TRAPS)
 # Behind a command's text. Where that may have set either, a trace of it and what a DEBUG trap prints are not seen.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
@@ -70,21 +70,21 @@ def read_traps(data: bytes) -> dict[bytes, bytes] | None:
     return None if rest else found
 
 
-def read_told_traps(data: bytes) -> dict[bytes, bytes] | None:
+def read_forked_traps(data: bytes) -> dict[bytes, bytes] | None:
     """The same of a fork, which ends its list with one that it has set itself: else it could not tell."""
     return read_traps(data[: -len(_LAST_TRAP)]) if data.endswith(_LAST_TRAP) else None
 
 
-class Told:
+class StateReport:
     """What a shell told of itself. Raises ValueError where it could not."""
 
     def __init__(self, data: bytes) -> None:
         first, _, rest = data.partition(b"\0")
         self.traps, disabled = _take_traps(first)
-        if not (_DISABLED.fullmatch(disabled) and rest.endswith(_END_OF_TELLING)):
+        if not (_DISABLED.fullmatch(disabled) and rest.endswith(_END_OF_REPORT)):
             raise ValueError("not what bash prints")
         self.disabled = disabled.splitlines()
-        self.text = rest[: -len(_END_OF_TELLING)]
+        self.text = rest[: -len(_END_OF_REPORT)]
 
 
 def _take_traps(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -130,9 +130,9 @@ def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
     return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
 
 
-def fork_order(number: int, copy: Shell) -> tuple[bytes, ...]:
+def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
     """A copy of a shell whose traps are known."""
-    return b"16", b"%d" % number, copy.name, os.fsencode(copy.path), b"-" if b"m" in copy.flags else b"+", b""
+    return b"16", b"%d" % number, standby.name, os.fsencode(standby.path), b"-" if b"m" in standby.flags else b"+", b""
 
 
 class Report:
@@ -155,9 +155,9 @@ def read_report(record: bytes) -> Report | None:
 class Orders:
     """The texts of one resident: where it finds descriptors, who it is."""
 
-    def __init__(self, path: str, events: int, resident_id: str, mark_base: int) -> None:
+    def __init__(self, path: str, events: int, resident_id: str, tag_base: int) -> None:
         self.path, self.events, self.id = b"", events, resident_id.encode()
-        self.mark_base = mark_base
+        self.tag_base = tag_base
         self.inner_fd = sealed(_TURN * INNER_LINES)
         self.program_fd = os.dup(self.inner_fd)  # its number is part of its text
         self.move(path)
@@ -220,7 +220,7 @@ class Orders:
         )
 
     @staticmethod
-    def _place(shell: Shell) -> bytes:
+    def _identity(shell: Shell) -> bytes:
         return b"__h[13]=%d __h[14]=%s" % (shell.age, quote(os.fsencode(shell.path)))
 
     # -- starting
@@ -233,45 +233,45 @@ class Orders:
             self.id,
             state,
             b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s %s);%s;%s'
-            % (*map(quote, self._codes()), self._place(shell), self._turns()),
+            % (*map(quote, self._codes()), self._identity(shell), self._turns()),
         )
 
-    def fork_and_tell(self, copy: Shell, fd: int) -> bytes:
+    def fork_and_report(self, standby: Shell, fd: int) -> bytes:
         """A copy, and the traps that it would have to set.
 
         A function named `builtin` could forge all that is read back later: what is told then is not a list of traps.
         """
-        tell = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
+        report = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
             self.path,
             fd,
             self.path,
             fd,
-            self.spoil_forgery(fd),
+            self.invalidate_forged(fd),
         )
-        monitor = b"\\builtin set %sm" % (b"-" if b"m" in copy.flags else b"+")
-        return self._fork(monitor, self._place(copy), tell)
+        monitor = b"\\builtin set %sm" % (b"-" if b"m" in standby.flags else b"+")
+        return self._fork(monitor, self._identity(standby), report)
 
-    def _fork(self, monitor: bytes, place: bytes, tell: bytes) -> bytes:
+    def _fork(self, monitor: bytes, identity: bytes, report: bytes) -> bytes:
         """Forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its own,
         where a `kill 0` that ends the other shell does not reach it."""
-        first = b"%s;__h= __h[1]=0 __h[5]=0 %s;%s" % (monitor, place, self._turns())
-        return b"( \\builtin set -m;( %s )&%s )" % (first, tell)
+        first = b"%s;__h= __h[1]=0 __h[5]=0 %s;%s" % (monitor, identity, self._turns())
+        return b"( \\builtin set -m;( %s )&%s )" % (first, report)
 
-    def spoil_forgery(self, fd: int) -> bytes:
+    def invalidate_forged(self, fd: int) -> bytes:
         """In a subshell in POSIX mode: where there is a function named `builtin`, what was told is no list of traps."""
         return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
 
-    def tell(self, fd: int, *words: bytes) -> bytes:
-        return tell(b"%s%d" % (self.path, fd), *words)
+    def report_state(self, fd: int, *words: bytes) -> bytes:
+        return state_report(b"%s%d" % (self.path, fd), *words)
 
 
-def tell(target: bytes, *words: bytes) -> bytes:
+def state_report(target: bytes, *words: bytes) -> bytes:
     """A subshell that writes its traps, the builtins it does without, what these commands print, and a dot."""
     told = b";".join([*words, b"\\builtin printf '\\0.'"])
     return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
         _ALONE % target,
         target,
-        b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _TELLING,
+        b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _REPORTING,
         told,
     )
 
@@ -329,8 +329,8 @@ class Run:
 
     def _take_traps(self, fd: int) -> bytes:
         """Tell all traps and unset those that our own commands would set off."""
-        tell = b"\\builtin trap -p >|%s%d;\\builtin trap - %s" % (self.orders.path, fd, _NAMES)
-        return b"%s;( POSIXLY_CORRECT=1 %s )" % (tell, self.orders.spoil_forgery(fd))
+        report = b"\\builtin trap -p >|%s%d;\\builtin trap - %s" % (self.orders.path, fd, _NAMES)
+        return b"%s;( POSIXLY_CORRECT=1 %s )" % (report, self.orders.invalidate_forged(fd))
 
     def exit_trap(self, body: bytes, status: int) -> bytes:
         """A command's EXIT trap, once its text has ended."""
@@ -351,8 +351,8 @@ class Run:
             # A subshell drops its traps and, in the background, ignores INT and QUIT.
             said.append(b"\\builtin trap - INT QUIT")
             said += [b"\\builtin trap -- %s %s" % (quote(body), name) for name, body in shell.unset_traps.items()]
-        if self.orders.mark_base:
-            said.append(b"\\builtin ulimit -S -q %d||\\builtin :" % (self.orders.mark_base - self.number % 400000))
+        if self.orders.tag_base:
+            said.append(b"\\builtin ulimit -S -q %d||\\builtin :" % (self.orders.tag_base - self.number % 400000))
         said.append(b"__h[3]=" + quote(self.text))
         if order.cwd:
             said.append(

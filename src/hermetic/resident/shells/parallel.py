@@ -22,33 +22,35 @@ class ParallelShells:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.login = session.login  # of a fresh bash; False once the profile has failed
-        self.coming: dict[Shell, tuple[Command, Shell | None]] = {}  # shell: its command, the standby it is forked from
+        self.pending: dict[
+            Shell, tuple[Command, Shell | None]
+        ] = {}  # shell: its command, the standby it is forked from
 
     def commands(self) -> list[Command]:
-        return [command for command, _ in self.coming.values()]
+        return [command for command, _ in self.pending.values()]
 
     def run(self, command: Command) -> None:
         """Order a shell for the command. Raises OSError where none can be had."""
         session = self.session
-        standbys = session.flock.copies
+        standbys = session.pool.standbys
         source = standbys[-1] if standbys else None
         if source is not None:
-            shell, seconds = session.flock.fork(source), float(PARALLEL_READY)
+            shell, seconds = session.pool.fork(source), float(PARALLEL_READY)
         else:
             shell, seconds = session.spawn(self.login), session.resident.login_timeout
             shell.starting = self.login
-        self.coming[shell] = command, source
+        self.pending[shell] = command, source
         session.loop.call_later(seconds, lambda: self._too_late(shell))
 
     def take(self, shell: Shell) -> Command | None:
         """The command of a shell that has reported or is gone; None for any other shell."""
-        command, _ = self.coming.pop(shell, (None, None))
+        command, _ = self.pending.pop(shell, (None, None))
         return command
 
     def _too_late(self, shell: Shell) -> None:
         """It has not reported: its standby has died, or the profile hangs. The command waits for another one."""
-        if shell in self.coming:
-            self.session.flock.forget(shell)
+        if shell in self.pending:
+            self.session.pool.forget(shell)
             self.died(shell, 9)
             self.session.advance()
 
@@ -61,14 +63,14 @@ class ParallelShells:
             self.session.waiting.appendleft(command)
         if shell.starting:
             self.login = False
-        for fork, (waiting, source) in list(self.coming.items()):
+        for fork, (waiting, source) in list(self.pending.items()):
             if source is shell:
-                del self.coming[fork]
-                self.session.flock.forget(fork)
+                del self.pending[fork]
+                self.session.pool.forget(fork)
                 self.session.waiting.appendleft(waiting)
 
     def withdraw(self, command: Command) -> None:
-        for shell, (waiting, _) in list(self.coming.items()):
+        for shell, (waiting, _) in list(self.pending.items()):
             if waiting is command:
-                del self.coming[shell]
-                self.session.flock.forget(shell)
+                del self.pending[shell]
+                self.session.pool.forget(shell)

@@ -8,7 +8,7 @@ from ..life.loop import Waiters
 from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone
 from . import traps
-from .orders import Told, fork_order, long_order, quote, read_told_traps, short_order
+from .orders import StateReport, fork_order, long_order, quote, read_forked_traps, short_order
 from .shell import Shell, in_memory, sealed
 
 TYPE_CHECKING = False
@@ -24,10 +24,10 @@ class ShellPool:
     def __init__(self, resident: Resident, session: Session) -> None:
         self.resident, self.session = resident, session
         self.shells: dict[bytes, Shell] = {}  # name in reports: shell
-        self.copies: list[Shell] = []  # proven, oldest first
-        self.ordered: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
+        self.standbys: list[Shell] = []  # proven, oldest first
+        self.pending: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
         self.when_reported = Waiters(resident.loop)  # called once no shell is being forked any more
-        self.proof_timer: Timer | None = None
+        self.report_timer: Timer | None = None
 
     def new(self, depth: int) -> Shell:
         """A shell that is to come, and its channel. Raises OSError."""
@@ -44,11 +44,11 @@ class ShellPool:
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
         """Drop a shell: it is not part of the session any more, nor its lane. Its command ends with its death."""
-        if self.session.lane is shell:
-            self.session.lane = None
+        if self.session.primary is shell:
+            self.session.primary = None
         self.shells.pop(shell.name, None)
         self.resident.channels.pop(shell.name, None)
-        for group in (self.ordered, self.copies):
+        for group in (self.pending, self.standbys):
             if shell in group:
                 group.remove(shell)
         if kill and shell.pid is not None:
@@ -58,9 +58,9 @@ class ShellPool:
         answers, shell.answers = shell.answers, {}
         for answer in answers.values():
             answer(False)
-        self.tell_reported()
+        self.notify_reported()
 
-    def keep_name(self, shell: Shell) -> None:
+    def ensure_channel(self, shell: Shell) -> None:
         """Before an order: a shell whose channel has no name any more would not come back from it."""
         if not os.access(shell.path, os.F_OK):
             self.resident.look_after_directory()
@@ -74,13 +74,13 @@ class ShellPool:
             if shell.pid is None:  # it is still to come, and would look for the old name
                 self.forget(shell)
                 self.session.parallel.died(shell, 9)
-                self.session.covered = False
+                self.session.has_standby = False
                 self.resident.loop.call_soon(self.session.advance)
                 continue
             shell.move(directory, self.resident.descriptors_path)
             if shell.command is None and not shell.answers:
-                place = b"__h[14]=" + quote(os.fsencode(shell.path))
-                shell.send(*short_order(0, self.resident.null, place, []))
+                name = b"__h[14]=" + quote(os.fsencode(shell.path))
+                shell.send(*short_order(0, self.resident.null, name, []))
 
     def pids(self) -> list[int]:
         return [shell.pid for shell in self.shells.values() if shell.pid is not None]
@@ -89,47 +89,47 @@ class ShellPool:
         """Whether a shell is being forked: it, and what forks it, look like processes of a command."""
         return any(shell.pid is None or shell.answers for shell in self.shells.values())
 
-    def tell_reported(self) -> None:
+    def notify_reported(self) -> None:
         if not self.has_unreported():
-            self.when_reported.tell()
+            self.when_reported.notify()
 
     def fork(self, source: Shell) -> Shell:
         """Order a copy of a shell; it counts once it has itself reported."""
-        copy = self.new(source.depth + 2)
-        copy.flags, copy.statuses = source.flags, source.statuses
-        copy.held_traps, copy.unset_traps = source.held_traps, source.unset_traps
+        standby = self.new(source.depth + 2)
+        standby.flags, standby.statuses = source.flags, source.statuses
+        standby.held_traps, standby.unset_traps = source.held_traps, source.unset_traps
 
         if source.known_traps is not None:
-            copy.unset_traps = copy.known_traps = source.known_traps
+            standby.unset_traps = standby.known_traps = source.known_traps
         changes = source.changes
 
         def forked(data: bytes | None) -> None:
             if data is not None:
-                traps.told(self.session, source, copy, read_told_traps(data))
+                traps.reported(self.session, source, standby, read_forked_traps(data))
                 if source.changes == changes and not source.is_distrusted:
-                    source.known_traps = copy.known_traps = copy.unset_traps
+                    source.known_traps = standby.known_traps = standby.unset_traps
 
         # Those of a copy that has run nothing are still to be set there, and known.
         has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
             if has_traps:
-                self.order(source, b"F", lambda fd: self.resident.orders.fork_and_tell(copy, fd), forked)
+                self.order(source, b"F", lambda fd: self.resident.orders.fork_and_report(standby, fd), forked)
             else:
                 number = self.resident.next_number()
-                source.send(*fork_order(number, copy))
+                source.send(*fork_order(number, standby))
                 source.answers[number] = lambda alive: None
         except OSError:
-            self.forget(copy)
+            self.forget(standby)
             raise
-        return copy
+        return standby
 
     def take_newest(self) -> Shell | None:
         """The newest proven copy that lives, which is no copy from then on."""
-        while self.copies:
-            copy = self.copies.pop()
-            if copy.pid is not None and self._lives(copy.pid):
-                return copy
-            self.forget(copy, kill=False)
+        while self.standbys:
+            standby = self.standbys.pop()
+            if standby.pid is not None and self._lives(standby.pid):
+                return standby
+            self.forget(standby, kill=False)
         return None
 
     @staticmethod
@@ -139,21 +139,21 @@ class ShellPool:
         except OSError:  # no descriptor to look with
             return True
 
-    def ask(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[Told | None], None]) -> None:
+    def request(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[StateReport | None], None]) -> None:
         """Call `answer` with what the shell tells, or with None when it dies first; one that cannot tell dies."""
 
-        def told(data: bytes | None) -> None:
+        def reported(data: bytes | None) -> None:
             if data is None:
                 answer(None)
                 return
             try:
-                found: Told | None = Told(data)
+                found: StateReport | None = StateReport(data)
             except ValueError:
                 traps.distrust(self.session, shell)
                 found = None
             answer(found)
 
-        self.order(shell, b"S", lambda fd: self.resident.orders.tell(fd, *words), told)
+        self.order(shell, b"S", lambda fd: self.resident.orders.report_state(fd, *words), reported)
 
     def order(
         self, shell: Shell, verb: bytes, code: Callable[[int], bytes], answer: Callable[[bytes | None], None]
@@ -162,7 +162,7 @@ class ShellPool:
         number = self.resident.next_number()
         opened: list[int] = []
 
-        def told(alive: bool) -> None:
+        def reported(alive: bool) -> None:
             if not alive:
                 self.resident.held.add(opened)
                 answer(None)
@@ -180,28 +180,30 @@ class ShellPool:
             for fd in opened:
                 os.close(fd)
             raise
-        shell.answers[number] = told
+        shell.answers[number] = reported
 
-    def prove(self, copy: Shell) -> None:
+    def add_standby(self, standby: Shell) -> None:
         """A copy has reported: it can be relied on. The oldest beyond STANDBYS go."""
-        self.ordered.remove(copy)
-        if not self.ordered and self.proof_timer is not None:
-            self.proof_timer.cancel()
-            self.proof_timer = None
-        self.copies.append(copy)
-        self.copies.sort(key=lambda shell: shell.age)  # reports of two copies may cross
-        while len(self.copies) > STANDBYS:
-            self.forget(self.copies[0])
+        self.pending.remove(standby)
+        if not self.pending and self.report_timer is not None:
+            self.report_timer.cancel()
+            self.report_timer = None
+        self.standbys.append(standby)
+        self.standbys.sort(key=lambda shell: shell.age)  # reports of two copies may cross
+        while len(self.standbys) > STANDBYS:
+            self.forget(self.standbys[0])
 
-    def await_proof(self, over: Callable[[bool], None]) -> None:
+    def await_reports(self, over: Callable[[bool], None]) -> None:
         """Give copies that were forked a moment to report; who does not is not counted on. `over(missing)` then."""
-        if self.proof_timer is None and self.ordered:
-            awaited = self.ordered[:]
-            self.proof_timer = self.resident.loop.call_later(STANDBY_READY, lambda: self._proof_over(awaited, over))
+        if self.report_timer is None and self.pending:
+            awaited = self.pending[:]
+            self.report_timer = self.resident.loop.call_later(
+                STANDBY_READY, lambda: self._reports_overdue(awaited, over)
+            )
 
-    def _proof_over(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
-        self.proof_timer = None
-        missing = [shell for shell in awaited if shell in self.ordered]
+    def _reports_overdue(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
+        self.report_timer = None
+        missing = [shell for shell in awaited if shell in self.pending]
         for shell in missing:
             self.forget(shell)
         over(bool(missing))

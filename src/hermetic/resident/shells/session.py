@@ -2,7 +2,7 @@
 
 The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from
 yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command
-that is yielded keeps its shell, and a copy takes its place. Commit or roll back is one rule: a command that ends its
+that is yielded keeps its shell, and a copy takes its cwd. Commit or roll back is one rule: a command that ends its
 shell leaves the state as it was before it.
 """
 
@@ -17,15 +17,15 @@ from ..processes.job import ending_of
 from ..processes.process import spawn_bash
 from ..processes.tree import children, is_reaped, send
 from . import traps
-from .command import STALE, Vocabulary, needs_exactness
+from .command import STALE, Redefinitions, may_change_shell
 from .exports import Definitions, Exports
 from .first_shell import FirstShell
 from .move import Move
 from .orders import is_unclosed, short_order
 from .parallel import FRESH, PARALLEL, ParallelShells
 from .pool import ShellPool
-from .proc_state import has_null_input, nearest_living, standing
-from .state import can_be_carried, quote_cd
+from .proc_state import existing_cwd, has_null_stdin, nearest_existing
+from .state import can_move, cd_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .orders import Report
     from .shell import Shell
 
-UNCOVERED = "a command that ends its shell takes the state back further than itself"
+NO_STANDBY = "a command that ends its shell takes the state back further than itself"
 EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
 
 
@@ -44,32 +44,32 @@ class Session:
         self.resident, self.loop, self.name = resident, resident.loop, name
         self.base_cwd, self.login = cwd, login
         self.waiting: deque[Command] = deque()  # commands without a shell
-        self.flock = ShellPool(resident, self)
-        self.lane: Shell | None = None
+        self.pool = ShellPool(resident, self)
+        self.primary: Shell | None = None
         self.parallel = ParallelShells(self)
-        self.covered = False  # a copy of the lane's state exists or is ordered
-        self.newest_copy = 0  # age of the last copy that was ordered
+        self.has_standby = False  # a copy of the lane's state exists or is ordered
+        self.newest_standby = 0  # age of the last copy that was ordered
         self.shortage = ""  # why no copy could be ordered
-        self.needs_copy = False
-        self.has_null_input = False  # the lane's own standard input is the null device
-        self.vocabulary = Vocabulary()
-        self.is_unmarked = not resident.marks.base  # its processes carry no second mark
+        self.needs_standby = False
+        self.has_null_stdin = False  # the lane's own standard input is the null device
+        self.redefinitions = Redefinitions()
+        self.is_untagged = not resident.process_tags.base  # its processes carry no second mark
         self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.definitions = Definitions(self)
         self.closed = self.move_soon = self.must_move = False
         self.move: Move | None = None
-        self.handed = 0  # commands given to the lane so far
+        self.commands_sent = 0  # commands given to the lane so far
         self.first = FirstShell(self)
-        self.when_lane = Waiters(self.loop)  # called once a lane that died is replaced
+        self.when_primary = Waiters(self.loop)  # called once a lane that died is replaced
         self.when_started = Waiters(self.loop)  # called once the first shell is there
         self.first.start(login)
 
     @property
     def is_idle(self) -> bool:
-        is_busy = any(shell.command for shell in self.flock.shells.values())
-        return not (is_busy or self.waiting or self.parallel.coming)
+        is_busy = any(shell.command for shell in self.pool.shells.values())
+        return not (is_busy or self.waiting or self.parallel.pending)
 
     @property
     def is_starting(self) -> bool:
@@ -79,10 +79,10 @@ class Session:
     @property
     def cwd(self) -> str:
         """Where the next command starts: the kernel's word, not the shell's."""
-        lane = self.lane
-        if lane is not None and lane.pid is not None and not self.is_starting:
+        primary = self.primary
+        if primary is not None and primary.pid is not None and not self.is_starting:
             try:
-                return os.readlink("/proc/%d/cwd" % lane.pid)
+                return os.readlink("/proc/%d/cwd" % primary.pid)
             except OSError:
                 pass
         return self.base_cwd
@@ -90,11 +90,11 @@ class Session:
     # -- starting
     def spawn(self, login: bool, state_fd: int | None = None) -> Shell:
         """A fresh bash, with the profile or with a state to take in. Raises OSError where none can be had."""
-        shell = self.flock.new(0)
+        shell = self.pool.new(0)
         try:
             pid = shell.pid = spawn_bash(self.resident, shell, self.base_cwd, login, state_fd)
         except OSError:
-            self.flock.forget(shell)
+            self.pool.forget(shell)
             raise
         self.loop.on_exit(pid, lambda status: self._died(shell, status))
         return shell
@@ -102,14 +102,14 @@ class Session:
     def give_up(self, why: str) -> None:
         """No shell can be had: the commands that wait are refused, and the next one tries anew."""
         self._refuse_waiting(why)
-        self.when_started.tell()
-        self.when_lane.tell()
+        self.when_started.notify()
+        self.when_primary.notify()
 
     def _refuse_waiting(self, why: str) -> None:
         """Commands that never began."""
         waiting = [*self.waiting, *self.parallel.commands()]
         self.waiting.clear()
-        self.parallel.coming.clear()
+        self.parallel.pending.clear()
         for command in waiting:
             command.conclude(["lost", why])
 
@@ -133,49 +133,49 @@ class Session:
     def advance(self) -> None:
         """Give every waiting command a shell, as far as shells can be had now."""
         while self.waiting and not self.closed:
-            if self.lane is None and not self._promote():
+            if self.primary is None and not self._promote():
                 return
             is_moving = self.move is not None and self.move.must
-            if self.lane is None or self.lane.pid is None or self.is_starting or is_moving:
+            if self.primary is None or self.primary.pid is None or self.is_starting or is_moving:
                 return
             if self.waiting[0].order.is_stale(self.exports.changes):
                 self.waiting.popleft().conclude(["lost", STALE])
                 continue
-            if self.lane.command is not None:
+            if self.primary.command is not None:
                 if not self.resident.has_subreaper:
                     return  # the end of a shell beside the lane would not be seen: one after the other
-                if self.flock.ordered or not self.resident.room.has_room():
-                    self.await_proof()
+                if self.pool.pending or not self.resident.quota.has_headroom():
+                    self.await_reports()
                     return
-                self._give(self.waiting.popleft(), None)
+                self._dispatch(self.waiting.popleft(), None)
             else:
-                self._give(self.waiting.popleft(), self.lane)
+                self._dispatch(self.waiting.popleft(), self.primary)
 
-    def _give(self, command: Command, shell: Shell | None) -> None:
+    def _dispatch(self, command: Command, shell: Shell | None) -> None:
         """Hand a command to a shell, or order one; where the system refuses what that takes, the command is lost."""
         try:
             if shell is None:
                 self.parallel.run(command)
             else:
-                self._hand(command, shell)
+                self._send(command, shell)
         except Exception as error:
             command.shell = None
             if shell is not None:
                 shell.command = None
             command.cannot_begin(error)
 
-    def _hand(self, command: Command, shell: Shell) -> None:
-        command.in_lane = shell is self.lane
-        if command.in_lane:
-            self.flock.keep_name(shell)
-            if not self.covered:
-                self._cover(shell)
-            if not self.covered:
-                command.notes.append("no copy of the state: %s; %s" % (self.shortage, UNCOVERED))
-            cwd = command.left_cwd = self._mend_cwd(command)
+    def _send(self, command: Command, shell: Shell) -> None:
+        command.in_primary = shell is self.primary
+        if command.in_primary:
+            self.pool.ensure_channel(shell)
+            if not self.has_standby:
+                self._order_standby(shell)
+            if not self.has_standby:
+                command.notes.append("no copy of the state: %s; %s" % (self.shortage, NO_STANDBY))
+            cwd = command.left_cwd = self._repair_cwd(command)
             command.notes[:0] = self.notes
             self.notes = []
-            self.handed += 1
+            self.commands_sent += 1
         else:
             cwd = self.cwd
             command.notes += [PARALLEL, FRESH] if shell.depth == 0 else [PARALLEL]
@@ -187,56 +187,56 @@ class Session:
         shell.send(*fields)
         # It runs by now. What its text tells is needed at its end.
         shell.has_run = True
-        if shell is self.lane and not command.is_plain:
+        if shell is self.primary and not command.is_plain:
             self._learn(command)
         command.listen_soon()
-        if not self.flock.ordered:
-            self.loop.wakefulness.expect_answer()
+        if not self.pool.pending:
+            self.loop.spin_policy.expect_answer()
         if command.has_yielded:
             self.yield_command(command)
 
     def _verb(self, command: Command, shell: Shell) -> bytes:
-        last_word = self.vocabulary.last_word(command.text) if shell is self.lane else None
+        last_word = self.redefinitions.last_word(command.text) if shell is self.primary else None
         command.is_plain, command.last_word = last_word is not None, last_word or b""
         # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
-        if shell.held_traps or (not command.is_plain and needs_exactness(command.text)):
-            if shell is self.lane and not command.is_plain:
+        if shell.held_traps or (not command.is_plain and may_change_shell(command.text)):
+            if shell is self.primary and not command.is_plain:
                 self._learn(command)
-            return b"T" if b"command" not in self.vocabulary.names else b"Q"
-        is_ready = shell is self.lane and self.has_null_input and shell.has_run
+            return b"T" if b"command" not in self.redefinitions.names else b"Q"
+        is_ready = shell is self.primary and self.has_null_stdin and shell.has_run
         # A copy that is still to be forked would carry the mark, and be ended with this command.
-        is_quick = is_ready and command.is_simple and not (self.flock.ordered or shell.is_traced)
-        return b"R" if is_quick and self.resident.marks.put_on(shell.pid, command.number) else b"Q"
+        is_quick = is_ready and command.is_simple and not (self.pool.pending or shell.is_traced)
+        return b"R" if is_quick and self.resident.process_tags.apply_to(shell.pid, command.number) else b"Q"
 
     def _learn(self, command: Command) -> None:
-        if command.shell is not None and not self.vocabulary.leaves_traps_alone(command.text):
+        if command.shell is not None and not self.redefinitions.keeps_traps(command.text):
             command.shell.may_have_changed_traps()
-        self.vocabulary.learn(command.text)
-        self.is_unmarked = self.is_unmarked or b"ulimit" in command.text  # it may take the mark's limit away
+        self.redefinitions.learn(command.text)
+        self.is_untagged = self.is_untagged or b"ulimit" in command.text  # it may take the mark's limit away
 
-    def _look_at_input(self) -> None:
+    def _check_stdin(self) -> None:
         """A command may have given the lane another standard input, with exec in a function, say: not for the next."""
-        lane = self.lane
-        if lane is not None and lane.pid is not None and lane.fd is not None and lane.command is None:
-            self.has_null_input = has_null_input(lane.pid, lane.fd)
+        primary = self.primary
+        if primary is not None and primary.pid is not None and primary.fd is not None and primary.command is None:
+            self.has_null_stdin = has_null_stdin(primary.pid, primary.fd)
 
-    def living_cwd(self) -> tuple[str, str | None]:
+    def existing_cwd(self) -> tuple[str, str | None]:
         """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
-        return standing(self.cwd, self.lane.pid if self.lane is not None else None)
+        return existing_cwd(self.cwd, self.primary.pid if self.primary is not None else None)
 
-    def _mend_cwd(self, command: Command) -> str:
+    def _repair_cwd(self, command: Command) -> str:
         """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
-        place, lost = self.living_cwd()
+        cwd, lost = self.existing_cwd()
         if lost is not None:
             self._fall_back(lost, command.notes)
-        return place
+        return cwd
 
     def _fall_back(self, lost: str, notes: list[str]) -> None:
         """Let the lane stand in the nearest living ancestor of a directory."""
-        place = nearest_living(lost)
-        if self.lane is not None and place != lost:
-            self.lane.send(*short_order(0, self.resident.null, quote_cd(place), []))
-            notes.append("cwd fell back to %s: %s no longer exists" % (place, lost))
+        cwd = nearest_existing(lost)
+        if self.primary is not None and cwd != lost:
+            self.primary.send(*short_order(0, self.resident.null, cd_command(cwd), []))
+            notes.append("cwd fell back to %s: %s no longer exists" % (cwd, lost))
 
     # -- reports
     def reported(self, shell: Shell, report: Report) -> None:
@@ -262,27 +262,27 @@ class Session:
                     self._command_ended(shell, shell.command, ["exited", status])
         elif number in shell.answers:
             shell.answers.pop(number)(True)
-        elif shell is self.lane and self.is_starting:
+        elif shell is self.primary and self.is_starting:
             self.first.done()
-            self._settle()
-            self.when_started.tell()
-        elif shell in self.flock.ordered:
-            self.flock.prove(shell)
-            if self.lane is None:
+            self._settle_idle()
+            self.when_started.notify()
+        elif shell in self.pool.pending:
+            self.pool.add_standby(shell)
+            if self.primary is None:
                 self._promote()
-        elif shell in self.parallel.coming:
+        elif shell in self.parallel.pending:
             self._begin_parallel(shell)
         elif self.move is not None and shell is self.move.shell:
             self.move.arrived()
-        self.flock.tell_reported()
+        self.pool.notify_reported()
         self.advance()
 
     def _begin_parallel(self, shell: Shell) -> None:
         command = self.parallel.take(shell)
         if command is not None:
-            self._give(command, shell)
+            self._dispatch(command, shell)
             if shell.command is None:
-                self.flock.forget(shell)
+                self.pool.forget(shell)
 
     def _missed_death(self, shell: Shell) -> None:
         if shell.pid is not None and self.loop.children.pop(shell.pid, None) is not None:
@@ -290,96 +290,96 @@ class Session:
 
     def _command_ended(self, shell: Shell, command: Command, ending: Ending) -> None:
         shell.command = None
-        if command.is_plain and command.in_lane:
+        if command.is_plain and command.in_primary:
             command.cwd_after = command.left_cwd
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
-        if not command.in_lane:
-            self.flock.forget(shell)
+        if not command.in_primary:
+            self.pool.forget(shell)
             return
         if not command.is_plain:
-            self.covered = self.has_null_input = False
+            self.has_standby = self.has_null_stdin = False
             self.exports.changed()
         self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
         self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_COMMAND
         if command.order.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
-        self._settle()
+        self._settle_idle()
         self.resident.pipes.prepare()
-        if not self.flock.ordered:
-            self.loop.wakefulness.expect_question()
+        if not self.pool.pending:
+            self.loop.spin_policy.expect_request()
 
-    def _settle(self) -> None:
+    def _settle_idle(self) -> None:
         """Idle work after a command: a copy of the new state, and who lives on below the lane."""
-        lane = self.lane
-        if lane is None or lane.pid is None or lane.command is not None or traps.is_distrusted(self, lane):
+        primary = self.primary
+        if primary is None or primary.pid is None or primary.command is not None or traps.is_distrusted(self, primary):
             return
-        if not self.has_null_input:
-            self.loop.call_before_sleep(self._look_at_input)  # the next command need not wait for it
+        if not self.has_null_stdin:
+            self.loop.call_before_sleep(self._check_stdin)  # the next command need not wait for it
         # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
-        if (lane.depth > NESTING or self.move_soon) and self.move is None and can_be_carried(lane.pid):
-            self.move = Move(self, lane, self.must_move)
-        if not self.covered:
+        if (primary.depth > NESTING or self.move_soon) and self.move is None and can_move(primary.pid):
+            self.move = Move(self, primary, self.must_move)
+        if not self.has_standby:
             if self.resident.sweeps:
-                self.needs_copy = True  # a copy that has not reported looks like an orphan of what is being ended
+                self.needs_standby = True  # a copy that has not reported looks like an orphan of what is being ended
             else:
-                self._cover(lane)
-        if self.is_unmarked:
+                self._order_standby(primary)
+        if self.is_untagged:
             try:
-                self.protected = set(children(lane.pid)) | (self.protected & self.resident.note_orphans())
+                self.protected = set(children(primary.pid)) | (self.protected & self.resident.note_orphans())
             except OSError:  # no descriptor to look with
                 pass
 
-    def sweeps_done(self) -> None:
-        if self.needs_copy:
-            self.needs_copy = False
-            self._settle()
+    def sweeps_ended(self) -> None:
+        if self.needs_standby:
+            self.needs_standby = False
+            self._settle_idle()
 
     # -- copies
-    def _cover(self, lane: Shell) -> None:
+    def _order_standby(self, primary: Shell) -> None:
         """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
         try:
-            self.resident.room.check()
-            copy = self.flock.fork(lane)
+            self.resident.quota.check()
+            standby = self.pool.fork(primary)
         except OSError as error:
             self.shortage = error.strerror or str(error)
             return
-        self.flock.ordered.append(copy)
-        self.newest_copy = copy.age
-        self.covered, self.needs_copy = True, False
+        self.pool.pending.append(standby)
+        self.newest_standby = standby.age
+        self.has_standby, self.needs_standby = True, False
 
     def _promote(self) -> bool:
         """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
         if self.is_starting or self.closed:
             return False
-        if self.flock.ordered:
-            self.await_proof()
+        if self.pool.pending:
+            self.await_reports()
             return False
-        standby = self.flock.take_newest()
+        standby = self.pool.take_newest()
         if standby is None:
             self._restart("all shells of this session were killed")
             return False
-        if standby.age < self.newest_copy:
+        if standby.age < self.newest_standby:
             self.note(EARLIER)
-        self.lane = standby
-        self.covered = self.has_null_input = False
+        self.primary = standby
+        self.has_standby = self.has_null_stdin = False
         self.exports.changed()
         if not self.resident.has_subreaper:
-            self.move = Move(self, self.lane, must=True)  # a copy is not our child: its end would not be seen
-        elif self.lane.depth > 2 * NESTING and self.move is None and can_be_carried(self.lane.pid or 0):
-            self.move = Move(self, self.lane, must=True)  # exits in a row: no idle moment came
+            self.move = Move(self, self.primary, must=True)  # a copy is not our child: its end would not be seen
+        elif self.primary.depth > 2 * NESTING and self.move is None and can_move(self.primary.pid or 0):
+            self.move = Move(self, self.primary, must=True)  # exits in a row: no idle moment came
         if self.resident.has_subreaper and self.resident.sweeps:
-            self.needs_copy = True
+            self.needs_standby = True
         elif self.resident.has_subreaper:
-            self._cover(self.lane)
-        self.when_lane.tell()
+            self._order_standby(self.primary)
+        self.when_primary.notify()
         return True
 
     def _restart(self, why: str) -> None:
         self.note("session lost: %s; it was started afresh, from the login state" % why)
-        self.vocabulary, self.protected = Vocabulary(), set()
+        self.redefinitions, self.protected = Redefinitions(), set()
         self.first.start(self.login)
-        self.when_lane.tell()
+        self.when_primary.notify()
 
     # -- deaths
     def _died(self, shell: Shell, status: int) -> None:
@@ -390,27 +390,27 @@ class Session:
             return
         # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
         self.resident.take_events()
-        if shell.name not in self.flock.shells:
+        if shell.name not in self.pool.shells:
             return
         command, unread = shell.command, shell.unread_bytes()
-        was_lane = shell is self.lane
-        was_copy = shell in self.flock.ordered or shell in self.flock.copies[-1:]
-        self.flock.forget(shell, kill=False)
+        was_primary = shell is self.primary
+        was_standby = shell in self.pool.pending or shell in self.pool.standbys[-1:]
+        self.pool.forget(shell, kill=False)
         self.parallel.died(shell, status)
         if self.move is not None and shell is self.move.shell:
             self.move.abandon()
-            self.move_over(None)
-        elif was_lane:
-            self._lane_died(shell, status, command, unread)
+            self.move_ended(None)
+        elif was_primary:
+            self._primary_died(shell, status, command, unread)
         elif command is not None:
             shell.command = None
             if unread and not command.is_ending:
                 self._wait_again(command)  # the order was never read
             else:
                 command.conclude(ending_of(status))
-        elif was_copy:
-            self.covered = False
-            self._settle()
+        elif was_standby:
+            self.has_standby = False
+            self._settle_idle()
         self.advance()
 
     def _wait_again(self, command: Command) -> None:
@@ -418,7 +418,7 @@ class Session:
         command.shell = None
         self.waiting.appendleft(command)
 
-    def _lane_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
+    def _primary_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
         self.exports.changed()
         if self.is_starting:
             ending = ending_of(status)
@@ -428,14 +428,14 @@ class Session:
         if self.move is not None:
             self.move.abandon()
             self.move = None
-        if self.flock.ordered and unread > (shell.last_order_bytes if command else 0):
-            self.flock.forget(self.flock.ordered[-1])  # the order to fork it is among those never read
+        if self.pool.pending and unread > (shell.last_order_bytes if command else 0):
+            self.pool.forget(self.pool.pending[-1])  # the order to fork it is among those never read
         if command is None or unread:
             self.note(EARLIER)
         if command is None:
             self._promote()
         elif unread and command.is_ending:
-            self.when_lane.add(lambda: command.conclude(ending_of(status)))  # it never began, and shall not
+            self.when_primary.add(lambda: command.conclude(ending_of(status)))  # it never began, and shall not
             self._promote()
         elif unread:
             self._wait_again(command)
@@ -443,42 +443,42 @@ class Session:
             command.notes.append(
                 "state restored: the command ended its shell, so variables, functions and directory are as before it"
             )
-            self.when_lane.add(lambda: command.conclude(ending_of(status)))
+            self.when_primary.add(lambda: command.conclude(ending_of(status)))
             self._promote()
 
-    def await_proof(self) -> None:
-        self.flock.await_proof(self._proof_over)
+    def await_reports(self) -> None:
+        self.pool.await_reports(self._reports_overdue)
 
-    def _proof_over(self, missing: bool) -> None:
+    def _reports_overdue(self, missing: bool) -> None:
         if missing:
-            self.covered = False
-        if self.lane is None:
+            self.has_standby = False
+        if self.primary is None:
             self._promote()
         else:
-            self._settle()
+            self._settle_idle()
         self.advance()
 
     # -- yielding
     def yield_command(self, command: Command) -> None:
-        """The command goes on in its shell; a copy takes the shell's place in the session. One that waits: later."""
+        """The command goes on in its shell; a copy takes the shell's cwd in the session. One that waits: later."""
         command.note_yield()
-        if command.in_lane and command.shell is not None and command.shell is self.lane:
-            command.in_lane = False
-            self.lane = None
+        if command.in_primary and command.shell is not None and command.shell is self.primary:
+            command.in_primary = False
+            self.primary = None
             self._promote()
             self.advance()
 
     # -- moving to a fresh bash
-    def move_over(self, shell: Shell | None) -> None:
+    def move_ended(self, shell: Shell | None) -> None:
         """An attempt to move has ended; with a shell, that is the lane now."""
         self.move, self.must_move = None, False
         if shell is not None:
             self.move_soon = False
-            for other in list(self.flock.shells.values()):
-                if other is not shell and other.command is None and other not in self.parallel.coming:
-                    self.flock.forget(other)
-            self.lane, self.covered, self.has_null_input = shell, False, False
-            self._settle()
+            for other in list(self.pool.shells.values()):
+                if other is not shell and other.command is None and other not in self.parallel.pending:
+                    self.pool.forget(other)
+            self.primary, self.has_standby, self.has_null_stdin = shell, False, False
+            self._settle_idle()
         self.advance()
 
     # -- ending
@@ -486,14 +486,14 @@ class Session:
         """Drop every shell. What background jobs are left is for the resident's own sweep."""
         self.closed = True
         self.first.done()
-        for shell in list(self.flock.shells.values()):
+        for shell in list(self.pool.shells.values()):
             command = shell.command
-            self.flock.forget(shell)
+            self.pool.forget(shell)
             if command is not None:
                 command.conclude(["signalled", 9])
-        self.lane = None
+        self.primary = None
         if self.move is not None:
             self.move.abandon()
         self._refuse_waiting("the session was ended before the command began")
-        self.when_started.tell()
-        self.when_lane.tell()
+        self.when_started.notify()
+        self.when_primary.notify()

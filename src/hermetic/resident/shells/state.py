@@ -6,7 +6,7 @@ import os
 
 from ..life.fast_stdlib import pattern
 from ..processes.tree import children
-from .orders import LIMITS, Told, quote
+from .orders import LIMITS, StateReport, quote
 from .proc_state import is_closed_on_exec
 
 # Read-only, or set by bash itself: assigning them fails or means nothing in another process.
@@ -31,7 +31,7 @@ _LIMIT = pattern(rb"unlimited|[0-9]+")
 _OPTION = pattern(rb"([a-z0-9_]+)[ \t]+(?:on|off)")
 
 
-class ToldState:
+class SavedState:
     """A state, from what the words of `STATE` print. Raises ValueError where it is not what bash prints."""
 
     def __init__(self, data: bytes, disabled: list[bytes]) -> None:
@@ -54,10 +54,10 @@ class ToldState:
         self.text += b"".join(b"builtin %s\n" % line for line in lines)
 
 
-def reload_text(told: Told, cwd: str) -> bytes | None:
+def reload_text(told: StateReport, cwd: str) -> bytes | None:
     """What to source in a fresh bash; None where a state is not what bash prints."""
     try:
-        return quote_cd(cwd) + b"\n" + ToldState(told.text, told.disabled).text + trap_lines(told.traps)
+        return cd_command(cwd) + b"\n" + SavedState(told.text, told.disabled).text + trap_lines(told.traps)
     except (ValueError, IndexError):
         return None
 
@@ -100,7 +100,7 @@ def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
     return {found.group(2) for found in kept}, b"".join(found.group(0) for found in kept)
 
 
-def can_be_carried(pid: int) -> bool:
+def can_move(pid: int) -> bool:
     """Jobs and descriptors of the user's cannot be. bash's own, besides 0 to 2, are closed on exec."""
     try:
         descriptors = [fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd > 2]
@@ -109,5 +109,5 @@ def can_be_carried(pid: int) -> bool:
         return False
 
 
-def quote_cd(path: str) -> bytes:
+def cd_command(path: str) -> bytes:
     return b"\\builtin cd -- " + quote(os.fsencode(path))

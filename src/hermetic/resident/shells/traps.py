@@ -31,18 +31,18 @@ def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
     return report.status
 
 
-def told(session: Session, source: Shell, copy: Shell, traps: dict[bytes, bytes] | None) -> None:
+def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes] | None) -> None:
     """The traps of a shell that was forked. Its copy sets them before its first command."""
     if traps is None:
-        session.flock.forget(copy)
+        session.pool.forget(standby)
         distrust(session, source)
         return
     held = {name: traps.pop(name) for name in HELD_TRAPS[:-1] if name in traps}
-    copy.unset_traps = traps
+    standby.unset_traps = traps
     if held:  # set by a text that did not look like it
-        copy.held_traps = {**source.held_traps, **held}
+        standby.held_traps = {**source.held_traps, **held}
         if source.command is None:
-            source.held_traps = copy.held_traps
+            source.held_traps = standby.held_traps
             source.send(*short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), []))
 
 

@@ -81,7 +81,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
     def _open_files(self) -> Any:
         """What serves files: imported when the first one is asked for, so that opening need not wait for it."""
         module = __import__("files.requests", globals(), None, ["FileDesk"], 2)
-        return module.FileDesk(self)
+        return module.FileRequests(self)
 
     def do_hello(self, request: Request) -> None:
         versions, token = request.fields.get("versions"), request.fields.get("token")
@@ -132,7 +132,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
                 body = frames.pack(infos[-LISTED:])
             request.reply({"processes": len(self.resident.jobs)}, body)
 
-        self.resident.ask_left(answer)
+        self.resident.count_leftovers(answer)
 
     def do_status(self, request: Request) -> None:
         self._describe(request, self._job(request))
@@ -146,7 +146,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
         def answer(left: dict[int, int]) -> None:
             request.reply({"process": dict(job.describe(), left=left.get(job.number, 0)), "waiting": False})
 
-        self.resident.ask_left(answer)
+        self.resident.count_leftovers(answer)
 
     def do_wait(self, request: Request) -> None:
         job = self._job(request)
@@ -281,7 +281,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     # -- the environment
     def do_info(self, request: Request) -> None:
-        self.resident.ask_left(lambda left: self._tell_info(request, len(left)))
+        self.resident.count_leftovers(lambda left: self._tell_info(request, len(left)))
 
     def _tell_info(self, request: Request, left: int) -> None:
         resident = self.resident
@@ -334,7 +334,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
                         "name": session.name,
                         "cwd": session.cwd,
                         "busy": not session.is_idle,
-                        "shells": len(session.flock.shells),
+                        "shells": len(session.pool.shells),
                     }
                     for session in self.resident.sessions.values()
                 ]

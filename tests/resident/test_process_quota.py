@@ -21,13 +21,13 @@ def test_the_nearest_limit_above_counts(tmp_path: Path) -> None:
     (inner.parent / "pids.current").write_text("50\n")
     (tmp_path / "cgroup").write_text("0::/outer/inner\n")
     room = ProcessQuota(str(tmp_path / "cgroup"), str(tmp_path / "sys"))
-    assert room.has_room()
+    assert room.has_headroom()
     (inner.parent / "pids.current").write_text("99\n")
-    assert not room.has_room()
+    assert not room.has_headroom()
 
 
 def test_without_a_limit_there_is_room(tmp_path: Path) -> None:
-    assert ProcessQuota(str(tmp_path / "none"), str(tmp_path)).has_room()
+    assert ProcessQuota(str(tmp_path / "none"), str(tmp_path)).has_headroom()
 
 
 @pytest.fixture

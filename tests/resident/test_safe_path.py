@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.files.safe_path import find, find_at_once
+from hermetic.resident.files.safe_path import find, find_quickly
 
 PATHS = ("plain", "below/deep/file", "link/deep/file", "below/../plain", "below//./deep/file", "below/missing", "loose")
 
@@ -23,7 +23,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("path", PATHS)
 def test_one_step_finds_what_every_step_by_itself_finds(tree: Path, path: str) -> None:
     with find(f"{tree}/{path}", follow=False) as slow:
-        quick = find_at_once(f"{tree}/{path}")
+        quick = find_quickly(f"{tree}/{path}")
         assert quick is not None
         with quick:
             assert (quick.path, quick.key) == (slow.path, slow.key)
@@ -31,12 +31,12 @@ def test_one_step_finds_what_every_step_by_itself_finds(tree: Path, path: str) -
 
 @pytest.mark.parametrize("path", ["/", "/tmp/..", "/tmp/.", "/tmp/", "/nowhere/at/all"])
 def test_what_has_no_name_of_its_own_is_walked_to(path: str) -> None:
-    assert find_at_once(path) is None
+    assert find_quickly(path) is None
 
 
 def test_no_descriptor_stays_open(tree: Path) -> None:
     before = os.listdir("/proc/self/fd")
     for path in PATHS:
-        if (place := find_at_once(f"{tree}/{path}")) is not None:
+        if (place := find_quickly(f"{tree}/{path}")) is not None:
             place.close()
     assert os.listdir("/proc/self/fd") == before

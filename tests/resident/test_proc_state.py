@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.resident.shells.proc_state import has_null_input
+from hermetic.resident.shells.proc_state import has_null_stdin
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def at_channel(pid: int, path: Path) -> bool:
 
 def test_the_null_device_is_seen_behind_the_channel_that_a_shell_reads_from(tmp_path: Path) -> None:
     with shell_at_its_channel(tmp_path) as (pid, channel):
-        assert has_null_input(pid, channel)
+        assert has_null_stdin(pid, channel)
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_the_null_device_is_seen_behind_the_channel_that_a_shell_reads_from(tmp_
 )
 def test_another_input_is_seen_behind_it_too(tmp_path: Path, before: str) -> None:
     with shell_at_its_channel(tmp_path, before) as (pid, channel):
-        assert not has_null_input(pid, channel)
+        assert not has_null_stdin(pid, channel)
 
 
 def test_a_shell_between_two_orders_is_taken_by_its_word(tmp_path: Path) -> None:
     with open(os.devnull) as null, subprocess.Popen(["sleep", "60"], stdin=null) as program:
         channel = os.open(tmp_path, os.O_RDONLY)
-        assert has_null_input(program.pid, channel)
+        assert has_null_stdin(program.pid, channel)
         os.close(channel)
         program.kill()
 
 
 def test_nobody_has_no_input(tmp_path: Path) -> None:
-    assert not has_null_input(2**22 + 1, 0)
+    assert not has_null_stdin(2**22 + 1, 0)
 
 
 async def test_every_command_reads_the_end_at_once_whatever_the_one_before_made_of_its_input() -> None:

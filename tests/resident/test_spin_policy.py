@@ -19,7 +19,7 @@ BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True:
 
 
 @pytest.fixture
-def wakefulness() -> SpinPolicy:
+def spin_policy() -> SpinPolicy:
     if len(os.sched_getaffinity(0)) < 2:
         unavailable("one processor: nobody looks instead of sleeping there; run the tests on a machine with two")
     return SpinPolicy()
@@ -42,54 +42,54 @@ def crowded() -> Iterator[None]:
         program.communicate()
 
 
-def looks(wakefulness: SpinPolicy) -> float:
+def looks(spin_policy: SpinPolicy) -> float:
     """How long it goes on looking, in seconds."""
     began = time.monotonic()
-    while wakefulness.until and wakefulness.goes_on():
+    while spin_policy.until and spin_policy.keeps_spinning():
         pass
     return time.monotonic() - began
 
 
-def test_an_answer_is_looked_for_a_moment(wakefulness: SpinPolicy) -> None:
+def test_an_answer_is_looked_for_a_moment(spin_policy: SpinPolicy) -> None:
     began = time.monotonic()
-    wakefulness.expect_answer()
-    looks(wakefulness)
+    spin_policy.expect_answer()
+    looks(spin_policy)
     assert time.monotonic() - began >= SPIN
-    assert not wakefulness.goes_on()
+    assert not spin_policy.keeps_spinning()
 
 
-def test_who_thinks_before_asking_again_is_not_waited_for(wakefulness: SpinPolicy) -> None:
+def test_who_thinks_before_asking_again_is_not_waited_for(spin_policy: SpinPolicy) -> None:
     for _ in range(2):
-        wakefulness.expect_answer()
-        wakefulness.expect_question()
-        assert wakefulness.until == 0
+        spin_policy.expect_answer()
+        spin_policy.expect_request()
+        assert spin_policy.until == 0
         time.sleep(SPIN_BETWEEN)
 
 
-def test_who_asks_again_at_once_is_waited_for(wakefulness: SpinPolicy) -> None:
-    wakefulness.expect_question()
-    wakefulness.expect_answer()
-    wakefulness.expect_question()
-    assert 0 < wakefulness.until - time.monotonic() <= SPIN_BETWEEN
+def test_who_asks_again_at_once_is_waited_for(spin_policy: SpinPolicy) -> None:
+    spin_policy.expect_request()
+    spin_policy.expect_answer()
+    spin_policy.expect_request()
+    assert 0 < spin_policy.until - time.monotonic() <= SPIN_BETWEEN
 
 
-def test_not_where_somebody_else_wants_the_processor(wakefulness: SpinPolicy) -> None:
-    wakefulness.expect_question()
-    wakefulness.expect_answer()
+def test_not_where_somebody_else_wants_the_processor(spin_policy: SpinPolicy) -> None:
+    spin_policy.expect_request()
+    spin_policy.expect_answer()
     with crowded():
-        wakefulness.expect_question()
-        wakefulness.until += 30
-        assert looks(wakefulness) < 10
+        spin_policy.expect_request()
+        spin_policy.until += 30
+        assert looks(spin_policy) < 10
 
 
-def test_not_where_a_cgroup_allows_too_little(wakefulness: SpinPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_where_a_cgroup_allows_too_little(spin_policy: SpinPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hermetic.resident.life.spin_policy.processors", lambda: 1.0)
     limited = SpinPolicy()
-    for each in (wakefulness, limited):
-        each.expect_question()
+    for each in (spin_policy, limited):
+        each.expect_request()
         each.expect_answer()
-        each.expect_question()
-    assert wakefulness.until > 0
+        each.expect_request()
+    assert spin_policy.until > 0
     assert limited.until == 0
 
 

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from hermetic.resident.life.blackhole_routes import Span, neighbours, only
+from hermetic.resident.life.blackhole_routes import AddressRange, neighbours, only
 from tests.programs import need
 
 SETUP = """
@@ -94,7 +94,7 @@ def test_the_right_is_given_up_for_good() -> None:
 
 def test_two_halves_are_the_whole() -> None:
     for text, length in (("172.17.0.0", 16), ("10.0.0.0", 8), ("192.168.1.4", 31), ("fd00::", 64)):
-        whole = Span(only(text).family, only(text).address, length)
+        whole = AddressRange(only(text).family, only(text).address, length)
         first, second = whole.halves()
         assert first.address == whole.address != second.address
         assert first.length == second.length == length + 1

@@ -1,7 +1,8 @@
-"""A password that a program asks for: the question goes to a client, the answer straight to the one who asked.
+"""Password prompts: a program's prompt goes to a client, and the answer goes directly to that program.
 
-sudo runs the program that SUDO_ASKPASS names. Ours asks here, by a socket of its own. The answer is given only to a
-child of a running sudo, which nobody without its rights can pretend to be: what a command runs itself gets nothing.
+sudo runs the program that SUDO_ASKPASS names. Ours connects to a socket of the resident. Only a child of a running sudo
+gets the answer, and no process without sudo's privileges can pass for one: programs that a command runs itself get
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..life.loop import Loop, Watch
 
 
-# Run as `PROGRAM PROMPT`; prints the answer, or fails.
+# Run as `PROGRAM PROMPT`. Prints the answer, or fails.
 _PROGRAM = """\
 #!/bin/sh
 exec '%s' -I -S -c '
@@ -42,7 +43,7 @@ sys.exit(not answer)
 
 
 class Askpass:
-    """Listens for questions, as long as somebody wants to answer them."""
+    """Listens for prompts while a client is registered to answer them."""
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop, self.directory = loop, directory
@@ -56,14 +57,14 @@ class Askpass:
     def listen(self) -> None:
         if self.socket is not None:
             return
-        place = self.directory + "/a"
+        socket_path = self.directory + "/a"
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
-            file.write(_PROGRAM % (_quoted(sys.executable), PROMPT, _quoted(place)))
-        self.socket = stream.listen(place, 0o600, PASSWORD_QUESTIONS)
+            file.write(_PROGRAM % (_quoted(sys.executable), PROMPT, _quoted(socket_path)))
+        self.socket = stream.listen(socket_path, 0o600, PASSWORD_QUESTIONS)
         self.watch = self.loop.watch(self.socket.fileno(), self._accept)
 
     def restore(self) -> None:
-        """Listen under its names again, once a cleaner has removed one. Raises OSError."""
+        """Listens again after one of its files was removed. Raises OSError."""
         names = (self.path, self.directory + "/a")
         if self.socket is not None and self.watch is not None and not all(map(os.path.lexists, names)):
             for name in filter(os.path.lexists, names):
@@ -114,12 +115,12 @@ class Question:
                 self.close()
 
     def answer(self, data: bytes) -> None:
-        """Give the answer to the one who asked; empty: there is none."""
+        """Sends the answer to the program; empty: no answer."""
         try:
             if data:
                 self.connection.send(data + b"\n")  # shorter than any socket's buffer
         except OSError:
-            pass  # whoever asked has gone
+            pass  # the program has gone
         self.close()
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Question:
 
 
 def asking_sudo(pid: int) -> int | None:
-    """The pid of the sudo that has started this process, if one has: its rights are the kernel's word."""
+    """The pid of the sudo that started this process, or None. Name and effective user come from /proc."""
     fields = stat_fields(pid)
     if len(fields) < 2:
         return None
@@ -144,5 +145,5 @@ def asking_sudo(pid: int) -> int | None:
 
 
 def _quoted(path: str) -> str:
-    """For between single quotes."""
+    """Escapes a path for single quotes."""
     return path.replace("'", "'\\''")

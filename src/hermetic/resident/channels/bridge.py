@@ -1,7 +1,7 @@
-"""The way from programs here to the client that serves them: bytes both ways, and nobody here reads what they mean.
+"""Bridge between programs inside and the client that serves them: it forwards bytes both ways.
 
-A program connects to a socket of ours and first says a token that it was started with. From then on what it sends is an
-event of the request that has opened the bridge under that token, and what that client says goes to the program.
+A program connects to a socket of the resident and sends the token that it was started with. From then on its bytes are
+events of the request that opened the bridge under that token, and the client's bytes go to the program.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ TOKEN_BYTES = 32
 
 
 class Bridge:
-    """Listens from its first use on. `spans` are the requests that are open, by their token."""
+    """Listens from its first use on. `clients` maps tokens to open requests."""
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop, self.path = loop, directory + "/b"
         self.clients: dict[bytes, BridgeClient] = {}
         self.channels: dict[int, Channel] = {}
-        self.unidentified: dict[int, Channel] = {}  # the oldest first
+        self.unidentified: dict[int, Channel] = {}  # oldest first
         self.number = 0
         self.socket: Stream | None = None
         self.watch: Watch | None = None
 
     def open(self, token: bytes, request: Request) -> None:
-        """From now on programs that know the token speak with this request's client."""
+        """Connects programs that know the token to this request's client."""
         if self.socket is None:
             self._listen()
         old = self.clients.get(token)
-        if old is not None:  # its client has come back by another connection
+        if old is not None:  # the client has reconnected
             old.close()
         owner = self.clients[token] = BridgeClient(self, token, request)
         request.abandoned = owner.close
@@ -56,7 +56,7 @@ class Bridge:
         self.watch = self.loop.watch(self.socket.fileno(), self._accept)
 
     def restore(self) -> None:
-        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        """Listens again after its file was removed. Raises OSError."""
         if self.socket is not None and self.watch is not None and not lexists(self.path):
             self.loop.unwatch(self.watch)
             self.socket.close()
@@ -82,7 +82,7 @@ class Bridge:
 
 
 def nothing(*_: object) -> None:
-    """Nobody waits for it."""
+    """Ignores a completed write."""
 
 
 class BridgeClient:
@@ -93,12 +93,12 @@ class BridgeClient:
         self.channels: set[Channel] = set()
 
     def resume(self) -> None:
-        """The client has room again."""
+        """Reads on after the client has room again."""
         for channel in self.channels:
             channel.listen()
 
     def receive(self, fields: Fields, data: bytes) -> None:
-        """The client says something short to a program, and does not wait until it is taken in."""
+        """Forwards a short message to a program without waiting until it is read."""
         number = fields.get("channel")
         channel = self.bridge.channels.get(number) if type(number) is int else None
         if channel is None or channel.owner is not self:
@@ -111,7 +111,7 @@ class BridgeClient:
             channel.close()
 
     def close(self) -> None:
-        """The client is gone: whoever waits for an answer of its sees the end of the stream."""
+        """Closes its channels: programs that wait for an answer see the end of the stream."""
         if self.bridge.clients.get(self.token) is self:
             del self.bridge.clients[self.token]
         for channel in list(self.channels):
@@ -176,7 +176,7 @@ class Channel:
             self._pause()
 
     def send(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
-        """Give bytes to the program; `taken(error)` once it has taken them in, or nearly."""
+        """Sends bytes to the program; calls `taken(error)` once it has read nearly all of them."""
         self.writer.write(data, taken)
         self.bridge.loop.spin_policy.expect_request()
 

@@ -1,11 +1,11 @@
-"""Python scripts: processes whose whole tree ends with them, forked by an interpreter that is ready.
+"""Python scripts: processes whose whole tree ends with them, forked from a warm interpreter.
 
-An interpreter reads from its standard input: the modules that scripts import, a directory to go to, the script; each
-with its length before it. The modules are kept here, so that they are sent once.
+An interpreter reads from stdin the modules that scripts import, a directory, and the script; each has its length before
+it. The resident keeps the modules, so a client sends them once.
 
-The first script starts an interpreter of its own. After it a *parent* is started: an interpreter that has imported
-what many scripts need and runs none itself. For each script it forks twice, so that the script becomes our child; it
-gets the script's standard streams by a socket and answers with the script's pid.
+The first script starts an interpreter of its own. Then a *parent* is started: an interpreter that has imported what
+many scripts need and runs none itself. For each script it forks twice, so that the script becomes the resident's child.
+It receives the script's standard streams through a socket and answers with the pid.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from ..processes.output_log import OutputLog
 
 SHIMS = 16  # whose interpreters are remembered
-WARM = "warm"  # the argument by which an interpreter knows that it is a parent
-ASKED = "asked"  # the argument by which an interpreter knows that it is to say where it is, behind a shim
-REQUEST_BYTES = 128  # of what a parent is asked: a variable of the copy's environment
-READY = 0xFFFFFFFF  # what a parent says first; then pids, 0 for a copy that could not be made
+WARM = "warm"  # argument of an interpreter that is a parent
+ASKED = "asked"  # argument of an interpreter that reports its path, behind a shim
+REQUEST_BYTES = 128  # of one fork request: a variable of the fork's environment
+READY = 0xFFFFFFFF  # first message of a parent; then pids, 0 for a failed fork
 
 
 class ScriptOptions:
-    """What a script is to be started with, besides the script itself."""
+    """Options of a script besides its source."""
 
     cwd = "/"  # of its script
-    shim: tuple[Any, ...] | None = None  # what decides which interpreter a shim starts; None: it is started itself
+    shim: tuple[Any, ...] | None = None  # key of the interpreter that a shim selects; None: no shim
 
     def __init__(self, argv: list[str], environ: dict[str, str], modules: bytes) -> None:
         self.argv = [interpreter(argv[0], environ), *argv[1:]]
         self.environ, self.modules = environ, modules
 
     def resolve_shim(self, interpreters: dict[tuple[Any, ...], str], cwd: str) -> None:
-        """Name the interpreter itself where a shim stands before it and it is known which that starts there."""
+        """Replaces a shim by its interpreter if that is known for this directory and these variables."""
         self.cwd = cwd
         if self.shim is None and is_shim(self.argv[0]):
             self.shim = (self.argv[0], cwd, tuple(sorted(self.environ.items())))
@@ -59,7 +59,7 @@ class ScriptOptions:
             self.argv[0] = interpreters[self.shim]
 
     def matches(self, other: ScriptOptions | None) -> bool:
-        """Whether an interpreter that was started for the other one will do."""
+        """Whether an interpreter that was started with the other options can serve."""
         return other is not None and (self.argv, self.environ, self.modules) == (
             other.argv,
             other.environ,
@@ -68,16 +68,16 @@ class ScriptOptions:
 
 
 class Script(Process):
-    """Ended when its own process has, and all that it started.
+    """A process that has ended when all that it started has ended too.
 
-    Its input is a socket: the last thing that an interpreter does is to say there what it exits with. That is its
-    ending when nothing else of it lives, for the kernel takes a millisecond to clear such a process away.
+    Its input is a socket. An interpreter's last act is to write its exit code there. If no other process of the script
+    is alive, that is the ending: the kernel takes a millisecond to remove the process.
     """
 
     is_spare = False
     exit_watch: Watch | None = None
-    pid = 0  # until the parent has said it
-    order: ScriptOptions | None = None  # of an interpreter that a shim starts, until it has said which it is
+    pid = 0  # until the parent reports it
+    order: ScriptOptions | None = None  # of an interpreter behind a shim, until it reports its path
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Script(Process):
             self.parent.fork(self, streams, self.process_tag)
 
     def forked(self, pid: int) -> None:
-        """Its parent has made its process; 0: it could not, or has ended."""
+        """Handles the parent's answer: the pid, or 0 if the fork failed or the parent has ended."""
         self.pid = pid
         if pid:
             self.resident.loop.on_exit(pid, self._exited)
             self.resident.process_tags.apply_to(pid, self.number)
-        if not pid or not os.path.exists("/proc/%d" % pid):  # ended, and cleared away before anybody waited for it
+        if not pid or not os.path.exists("/proc/%d" % pid):  # already ended and reaped
             self.resident.loop.children.pop(pid, None)
             self._exited(signal.SIGKILL)
         elif self.is_ending:
@@ -116,7 +116,7 @@ class Script(Process):
                 self.sweep = self.end_members(0, self._swept)
 
     def is_usable(self) -> bool:
-        """Whether a copy that waits can still be given a script."""
+        """Whether an idle fork can still take a script."""
         return self.input_open and not (self.pid and tree.is_gone(self.pid))
 
     def _open_input(self, launch: Launch) -> int:
@@ -148,10 +148,8 @@ class Script(Process):
         self._drop_input()
         if len(data) != 1 or self.is_spare or self.sweep is not None or self.has_ended:
             return
-        if (
-            self.pid and self.members() == [self.pid] and self.members() == [self.pid]
-        ):  # nobody is believed only the second time
-            tree.send([self.pid], signal.SIGKILL)  # it is about to end, or says what is not true
+        if self.pid and self.members() == [self.pid] and self.members() == [self.pid]:  # one empty answer may be a race
+            tree.send([self.pid], signal.SIGKILL)  # it is about to end, or reported a false code
             self.own_ending = ["exited", data[0]]
             self._maybe_finish()
 
@@ -169,46 +167,46 @@ class Script(Process):
 
     def _has_members(self) -> bool:
         try:
-            return bool(self.members() or self.members())  # nobody is believed only the second time
-        except OSError:  # no descriptor to look with
+            return bool(self.members() or self.members())  # one empty answer may be a race
+        except OSError:  # no descriptor available
             return True
 
     def adopt(self, job_id: str, session: str, text: bytes, cwd: str) -> None:
-        """Become the process of a script that has come."""
+        """Takes over the identity of a script's job."""
         self.is_spare = False
         self.id, self.session, self.text, self.cwd = job_id, session, text, cwd
         self.started, self._clock = time.time(), time.monotonic()
 
     def give(self, part: bytes) -> None:
-        """A part of its input, with its length before it."""
+        """Sends one part of its input, prefixed with its length."""
         assert self.writer is not None, "it has a pipe"
         self.writer.write(struct.pack(">I", len(part)) + part)
 
     def give_script(self, cwd: bytes, source: int) -> None:
-        """The rest: the script is read from `source`, which is ours from now on."""
+        """Sends the rest of its input. The script is read from `source`, which is closed here."""
         assert self.writer is not None, "it has a pipe"
         size = struct.pack(">I", os.fstat(source).st_size)
         self.writer.write(struct.pack(">I", len(cwd)) + cwd + size)
         self.writer.pour(source)
 
     def discard(self) -> None:
-        """Nobody has used it, and its process is gone."""
+        """Releases an unused fork whose process is gone."""
         self._close_parents_ends()
         for log in self.logs():
             log.close()
 
 
 class Parent:
-    """An interpreter that forks one script after the other. Raises OSError when no process or descriptor can be had."""
+    """An interpreter that forks scripts. Raises OSError if the system refuses a process or descriptor."""
 
     def __init__(self, resident: Resident, order: ScriptOptions, when_ready: Callable[[], None]) -> None:
         self.resident, self.order, self.when_ready = resident, order, when_ready
         self.is_ready = False
-        self.is_retired = False  # it forks what was asked for, and ends
-        self.asked: deque[Script] = deque()  # scripts whose pids are to come, in this order
+        self.is_retired = False  # it serves the open requests, and ends
+        self.asked: deque[Script] = deque()  # scripts without a pid, in the order of their requests
         self._received = b""
         ours, theirs = stream.pair()
-        unread, printed = os.pipe2(os.O_CLOEXEC)  # as a script's output, it cannot be sought in
+        unread, printed = os.pipe2(os.O_CLOEXEC)  # not seekable, as a script's output
         try:
             launch = Launch([*order.argv, WARM], dict(order.environ), "/", number=resident.next_number())
             self.pid = spawn(launch, (theirs, printed, printed), False, resident)
@@ -225,13 +223,13 @@ class Parent:
         self._watch = resident.loop.watch(ours, self._receive)
 
     def fork(self, script: Script, streams: tuple[int, int, int], tag: str) -> None:
-        """Ask for a copy with these standard streams; `script.forked(pid)` is called when it is there."""
+        """Requests a fork with these standard streams; `script.forked(pid)` follows."""
         text = ("%s=%s" % (tree.TAG_VARIABLE, tag)).encode().ljust(REQUEST_BYTES, b"\0")
         self._control.sendmsg([text], [(stream.SOL_SOCKET, stream.SCM_RIGHTS, struct.pack("3i", *streams))])
         self.asked.append(script)
 
     def retire(self) -> None:
-        """No more is asked for: it ends when it has forked what was."""
+        """Closes the request side: the parent ends after the open requests."""
         self.is_retired = True
         try:
             self._control.shutdown(SHUT_WR)
@@ -256,7 +254,7 @@ class Parent:
                 self.asked.popleft().forked(pid)
 
     def _exited(self, status: int) -> None:
-        self._receive()  # what it said last
+        self._receive()  # its last message
         self.resident.loop.unwatch(self._watch)
         self._writer.drop()
         self._control.close()
@@ -266,17 +264,17 @@ class Parent:
 
 
 class Scripts:
-    """Starts scripts; where they are wanted fast, as copies of an interpreter that is there already."""
+    """Starts scripts, from a warm interpreter where the caller wants that."""
 
     def __init__(self, resident: Resident) -> None:
         self.resident = resident
-        self.modules: dict[str, bytes] = {}  # by name, the last used at the end
+        self.modules: dict[str, bytes] = {}  # by name, most recently used last
         self.parent: Parent | None = None
-        self.spare: Script | None = None  # a copy that waits for the next script
+        self.spare: Script | None = None  # an idle fork for the next script
         self.timer: Timer | None = None
         self.interpreters: dict[
             tuple[Any, ...], str
-        ] = {}  # the interpreters behind shims, by shim, directory and variables
+        ] = {}  # interpreters behind shims, by shim, directory and variables
 
     def keep(self, name: str, modules: bytes) -> None:
         self.modules[name] = modules
@@ -289,13 +287,13 @@ class Scripts:
         return self.modules.get(name)
 
     def pids(self) -> set[int]:
-        """Of the processes that are no script's."""
+        """Pids of the parent and of the idle fork."""
         return {one.pid for one in (self.parent, self.spare) if one is not None}
 
     def launch(
         self, job_id: str, session: str, title: bytes, order: ScriptOptions, source: int, cwd: str, is_warm: bool
     ) -> Script:
-        """Raises OSError when no process or descriptor can be had."""
+        """Starts a script. Raises OSError if the system refuses a process or descriptor."""
         order.resolve_shim(self.interpreters, cwd)
         job = self._take_spare(order) if is_warm else None
         if job is not None:
@@ -323,7 +321,7 @@ class Scripts:
         return job
 
     def learn_interpreter(self, order: ScriptOptions, path: str) -> None:
-        """The interpreter that a shim has started: the next is started without the shim."""
+        """Remembers the interpreter that a shim has started, to start it directly next time."""
         if order.shim is not None and os.path.isabs(path) and os.access(path, os.X_OK) and not is_shim(path):
             self.interpreters[order.shim] = path
             while len(self.interpreters) > SHIMS:
@@ -331,7 +329,7 @@ class Scripts:
 
     # -- the interpreter that forks
     def _take_spare(self, order: ScriptOptions) -> Script | None:
-        """The copy that waits, or a new one; None where there is no parent for it, or none yet."""
+        """The idle fork, or a new one; None without a ready parent."""
         parent = self.parent
         if parent is None or not parent.is_ready:
             return None
@@ -357,7 +355,7 @@ class Scripts:
         return job
 
     def _refill(self) -> None:
-        """Have a copy ready for the next script, unless there is one or no process to spare."""
+        """Forks an idle interpreter for the next script if none exists and the process quota allows it."""
         parent = self.parent
         if self.spare is None and parent is not None and parent.is_ready and self.resident.quota.has_headroom():
             try:
@@ -366,12 +364,12 @@ class Scripts:
                 pass
 
     def _prepare_after(self, job: Script, order: ScriptOptions) -> None:
-        """One that was ended by somebody may be the last of all that is ended."""
+        """Prepares for the next script, unless this one was killed: everything may be ending."""
         if not job.is_ending:
             self.resident.loop.call_soon(lambda: self._prepare(order))
 
     def _prepare(self, order: ScriptOptions) -> None:
-        """Have a copy ready for the next script, and a parent where its copies can be told apart and there is room."""
+        """Starts a parent if forks can be told apart and the process quota allows it, else refills."""
         resident = self.resident
         if self.parent is not None:
             self._refill()
@@ -406,19 +404,19 @@ class Scripts:
             tree.send([spare.pid], signal.SIGKILL)
 
     def drop_parent(self, parent: Parent) -> None:
-        """Its process has ended."""
+        """Handles the end of a parent."""
         if self.parent is parent:
             self.end_spare()
 
     def drop(self, spare: Script) -> None:
-        """The process of a copy that nobody has used has ended."""
+        """Handles the end of an unused fork."""
         if self.spare is spare:
             self.spare = None
         spare.discard()
 
 
 def is_shim(path: str) -> bool:
-    """True for a script that starts the interpreter, as version managers have them in front of PATH."""
+    """Whether a path is a script that starts the interpreter, as version managers put in front of PATH."""
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
@@ -427,7 +425,7 @@ def is_shim(path: str) -> bool:
 
 
 def interpreter(name: str, environ: dict[str, str]) -> str:
-    """Where the Python of that name is, by the PATH a script gets; ours where there is none."""
+    """Path of the named Python on the script's PATH; else the resident's own."""
     for folder in (environ.get("PATH") or os.defpath).split(os.pathsep):
         candidate = os.path.join(folder, name)
         if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):

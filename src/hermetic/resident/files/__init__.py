@@ -1,1 +1,1 @@
-"""Files: paths that no link redirects, reading, writing, the journal of a patch, search."""
+"""Files: safe paths, reading, atomic writes, the patch journal, and search."""

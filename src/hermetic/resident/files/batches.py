@@ -1,8 +1,8 @@
-"""Several files changed together: all of them, or none.
+"""Changes of several files: all of them, or none.
 
-First everything new is written aside, where it can still fail without anybody seeing it. Then names change hands, each
-old file kept under another name until the last one is done; going back needs no room on the disk. A note tells whoever
-comes after us how far it is.
+First all new content is written to temporary files, where a failure changes nothing. Then the files are renamed, each
+old file keeping a second name until the last rename; a rollback needs no disk space. A journal records the progress for
+recovery.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Change:
-    """One file: what it is to hold, or that it goes. `place` is held open until `close`."""
+    """The change of one file: its new content, or its removal. `location` stays open until `close`."""
 
     def __init__(self, location: SafePath, size: int | None, mode: int | None, expect: str | None) -> None:
         self.location, self.size, self.mode, self.expect = location, size, mode, expect
@@ -41,7 +41,7 @@ class Change:
         self.result: Fields = {}
 
     def prepare(self, source: int, offset: int) -> None:
-        """Write what is new aside; nobody sees it."""
+        """Writes the new content to a temporary file."""
         self.old = changes.check_expected(self.location, self.expect)
         if self.old is None and self.size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -62,7 +62,7 @@ class Change:
             os.close(fd)
 
     def commit(self) -> None:
-        """Let the name change hands, unless it is another file's by now."""
+        """Renames the temporary file, unless the target has changed."""
         where = self.location.directory
         changes.check_expected(self.location, self.expect)
         if self.old is not None:
@@ -72,7 +72,7 @@ class Change:
         self.is_aside, self.is_done = False, True
 
     def _keep(self, where: int) -> None:
-        """Give the old file a second name; where there are no hard links, or it is to go, another name instead."""
+        """Gives the old file a second name. Without hard links, or for a removal, renames it instead."""
         if self.size is not None:
             try:
                 os.link(self.location.name, self.kept, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
@@ -85,11 +85,11 @@ class Change:
         self.is_kept = True
 
     def undo(self) -> None:
-        """Make it as it was."""
+        """Restores the old file."""
         where = self.location.directory
         if self.is_kept:
             os.rename(self.kept, self.location.name, src_dir_fd=where, dst_dir_fd=where)
-            # Two names of one file: a rename between them does nothing, and the second name stays.
+            # A rename between two names of one file does nothing, so the second name is removed.
             discard(self.kept, where)
         elif self.is_done:
             discard(self.location.name, where)
@@ -97,13 +97,13 @@ class Change:
             discard(self.aside, where)
 
     def entry(self) -> Entry:
-        """What has to be known to go back after us."""
+        """The journal entry that recovery needs."""
         folder = os.fsencode(os.path.dirname(self.location.path) or "/")
         name = os.fsencode(self.location.name)
         return folder, self.location.key[:2], name, self.aside, self.kept, self.size is not None
 
     def finish(self) -> None:
-        """Let go of what it was."""
+        """Removes the old file's second name, and completes the result."""
         if self.is_kept:
             discard(self.kept, self.location.directory)
         self.result = dict(
@@ -112,7 +112,7 @@ class Change:
 
 
 def read_changes(named: bytes, location: Callable[[Fields, bool], SafePath]) -> list[Change]:
-    """What a request asks for, in places that are held open. Raises Refusal, with nothing left open or made."""
+    """The changes that a request lists, with open locations. Raises Refusal, with nothing left open or created."""
     try:
         items = frames.unpack(named)
     except frames.FrameError:
@@ -140,7 +140,7 @@ def read_changes(named: bytes, location: Callable[[Fields, bool], SafePath]) -> 
 def change_all(
     found: Sequence[Change], source: int, naming: Callable[[str], AbstractContextManager[None]], journal: Journal
 ) -> list[Fields]:
-    """Do it; an error is raised inside `naming(path)`, with every file as it was."""
+    """Performs the changes. An error is raised inside `naming(path)`, after all files are restored."""
     try:
         made = [os.fsencode(path) for change in found for path in change.location.made]
         journal.begin([change.entry() for change in found], made)
@@ -157,7 +157,7 @@ def change_all(
         for change in reversed(found):
             try:
                 change.undo()
-            except OSError:  # the others are made as they were all the same
+            except OSError:  # the other files are restored anyway
                 pass
         remove_made(found)
         journal.end()
@@ -170,17 +170,17 @@ def change_all(
 
 
 def remove_made(found: Sequence[Change]) -> None:
-    """Take directories away that were made for nothing."""
+    """Removes directories that were created for a failed change."""
     for change in reversed(found):
         for path in reversed(change.location.made):
             try:
                 os.rmdir(path)
-            except OSError:  # somebody else uses it by now
+            except OSError:  # in use by another program
                 break
 
 
 def close(found: Sequence[Change]) -> None:
-    """Let go of the places."""
+    """Closes the locations."""
     for change in found:
         change.location.close()
 

@@ -1,4 +1,4 @@
-"""What changes files: each change is done in one step that others see whole or not at all."""
+"""Atomic changes of single files: other programs see the old file or the new one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from .safe_path import SafePath
 
 CHANGED = "%s has changed since it was read: read it again, then decide anew"
-MISSING = ""  # the signature of no file
-NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of a file system that has no hard links
-TURNS = 16  # tries to get hold of a name that others keep changing
+MISSING = ""  # signature of a missing file
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # errors of a file system without hard links
+TURNS = 16  # attempts on a name that other programs keep changing
 
 
 class FileLocks:
-    """One change at a time for each file. `work(done)` begins when nobody else works on any of its files."""
+    """Serialises changes of the same file. `work(done)` starts when no other change of its files runs."""
 
     def __init__(self) -> None:
         self.busy: set[object] = set()
@@ -32,13 +32,13 @@ class FileLocks:
         self.looking = self.again = False
 
     def take(self, keys: list[object], work: Callable[[Callable[[], None]], None]) -> None:
-        """Who came first is first; `work` calls `done` once, at once or later."""
+        """Queues work in order of arrival. `work` calls `done` once, now or later."""
         self.waiting.append((frozenset(keys), work))
         self._look()
 
     def _look(self) -> None:
         self.again = True
-        if self.looking:  # one that is done at once lets the next one begin, and does not wait for it
+        if self.looking:  # called from a callback: the outer call starts the next work
             return
         self.looking = True
         try:
@@ -67,7 +67,7 @@ class FileLocks:
 
 
 def signature(status: os.stat_result | None) -> str:
-    """Differs when a file was replaced or changed."""
+    """A text that differs after a file was replaced or changed."""
     if status is None:
         return MISSING
     return "%x-%x-%x" % (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -86,7 +86,7 @@ def describe(location: SafePath, status: os.stat_result) -> Fields:
 
 
 def check_expected(location: SafePath, expect: str | None) -> os.stat_result | None:
-    """What is there now. Raises Refusal when it is not what the caller has seen."""
+    """The file's current status. Raises Refusal if the caller expects another signature."""
     status = location.status()
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -96,17 +96,19 @@ def check_expected(location: SafePath, expect: str | None) -> os.stat_result | N
 
 
 def check_writable(location: SafePath) -> None:
-    """Raises OSError where a program could not open the file for writing: replacing it needs the directory's rights
-    alone, and would go round the file's own."""
+    """Raises OSError if a program could not open the file for writing.
+
+    A replacement needs only the directory's permissions, and would bypass the file's own.
+    """
     try:
         os.close(location.open(os.O_WRONLY))
     except OSError as error:
-        if error.errno != errno.ETXTBSY:  # a program that runs can be replaced, though not written
+        if error.errno != errno.ETXTBSY:  # a running program can be replaced, though not written
             raise
 
 
 def write(location: SafePath, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
-    """Write the body or all of `source` aside and rename it: a reader sees the old or the new, never half of one."""
+    """Writes the body or all of `source` to a temporary file and renames it: readers never see half of it."""
     old = check_expected(location, expect)
     if old is not None and not stat.S_ISREG(old.st_mode):
         what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
@@ -145,9 +147,9 @@ def _fill(fd: int, body: bytes, source: int | None) -> None:
 
 
 def copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None:
-    """Owner and mode of the file that is replaced. Another owner's rights are not given to a file that is ours."""
-    # The kernel's own stamp may be milliseconds coarse, and inode numbers are used again: two files of the same size
-    # that replaced each other within that time would have one signature.
+    """Copies owner and mode of the replaced file. If the owner cannot be kept, special bits are dropped."""
+    # The kernel's timestamp may be milliseconds coarse, and inode numbers are reused: two files of the same size that
+    # replaced each other within that time would have the same signature.
     os.utime(fd, ns=(time.time_ns(), time.time_ns()))
     if old is None:
         umask = os.umask(0o022)
@@ -163,7 +165,7 @@ def copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None
 
 
 def _write_in_place(location: SafePath, old: os.stat_result, body: bytes, source: int | None) -> Fields:
-    """A file that something is mounted on, such as a container's /etc/hosts, cannot be replaced."""
+    """Writes a mount point in place, such as a container's /etc/hosts, which cannot be replaced."""
     fd = location.open(os.O_WRONLY)
     try:
         if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (old.st_dev, old.st_ino):
@@ -177,7 +179,7 @@ def _write_in_place(location: SafePath, old: os.stat_result, body: bytes, source
 
 
 def delete(location: SafePath, expect: str | None) -> Fields:
-    """Take a file away; a link goes itself, not what it leads to."""
+    """Removes a file. A symbolic link is removed itself, not its target."""
     if check_expected(location, expect) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     os.unlink(location.name, dir_fd=location.directory)
@@ -185,7 +187,7 @@ def delete(location: SafePath, expect: str | None) -> Fields:
 
 
 def move(location: SafePath, target: SafePath, expect: str | None, replace: bool) -> Fields:
-    """Give a file another name; one that has it already is replaced only where that is asked for."""
+    """Renames a file. An existing target is replaced only with `replace`."""
     old = check_expected(location, expect)
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -196,7 +198,7 @@ def move(location: SafePath, target: SafePath, expect: str | None, replace: bool
 
 
 def rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
-    """Without `replace` it fails where there is something by then, also what came in the last moment."""
+    """Renames. Without `replace` it fails if the target exists, even if it was created at the last moment."""
     if not replace:
         try:
             os.link(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory, follow_symlinks=False)
@@ -211,9 +213,9 @@ def rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
 def locate(
     path: str, allow: Callable[[SafePath], None], make: bool, follow: bool = True, quick: bool = False
 ) -> SafePath:
-    """The place of a path, checked: not a link, which others may put there while we look.
+    """The checked location of a path. It is not a symbolic link, which another program may create meanwhile.
 
-    `quick`: `allow` does not ask about the directories above it.
+    `quick`: `allow` does not depend on the parent directories.
     """
     for turn in range(TURNS):
         first = find_quickly(path) if quick and turn == 0 else None

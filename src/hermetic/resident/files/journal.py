@@ -1,10 +1,10 @@
-"""Journal of a change of several files, written before it begins: recovery makes a half-done change whole.
+"""Journal of a change of several files, written before the change; recovery completes or reverts a partial change.
 
-The journal's file name says how far the change is. WRITING: new content is being written aside. CHANGING: names change
-hands; recovery takes all of it back. DONE: only the old files' second names are still to be removed.
+The journal's file name holds its state. WRITING: new content goes to temporary files. CHANGING: files are being
+renamed; recovery reverts all of them. DONE: only the old files' second names remain to be removed.
 
-The writer holds a lock on the file as long as it lives. A journal of files that outlive the resident lies beside them,
-where the next resident finds it; others lie in the resident's own directory, where the guardian finds them.
+The writer holds a lock on the file while it lives. A journal of files that outlive the resident is stored beside them,
+where the next resident finds it; others are in the resident's own directory, where the guardian finds them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Tuple
 
-    # Of each file: its directory, the device and inode of that, its name, where new and old content are kept
-    # meanwhile, and whether there is new content.
+    # Per file: its directory, the directory's device and inode, its name, the temporary names of new and old content,
+    # and whether there is new content.
     Entry = Tuple[bytes, Tuple[int, int], bytes, str, str, bool]
 
-TEMPORARY = ".hermetic-"  # begins the name of every file that is ours
+TEMPORARY = ".hermetic-"  # prefix of all our temporary files
 WRITING, CHANGING, DONE = (TEMPORARY + "patch-%s." % state for state in ("writing", "changing", "done"))
-NEW = TEMPORARY + "patch-new."  # not complete: nothing was changed yet
+NEW = TEMPORARY + "patch-new."  # incomplete: nothing was changed yet
 
 
 class Journal:
@@ -37,14 +37,14 @@ class Journal:
         self.lock: int | None = None
 
     def begin(self, entries: Sequence[Entry], made: Sequence[bytes]) -> None:
-        """Raises OSError, with nothing begun. `made` are directories that were made for the change."""
+        """Creates the journal. Raises OSError, with nothing begun. `made` are directories created for the change."""
         self.lock = os.open(self._path(NEW), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.state = NEW
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # a file system without locks: nothing of it is recovered later
+        except OSError:  # file system without locks: the journal is not recovered later
             pass
-        # Its own inode is part of it: a journal that came with an archive or a repository is not obeyed.
+        # The journal holds its own inode: a journal from an archive or a repository is ignored.
         view = memoryview(frames.pack([os.fstat(self.lock).st_ino, entries, made]))
         while view:
             view = view[os.write(self.lock, view) :]
@@ -55,7 +55,7 @@ class Journal:
         self.state = now
 
     def end(self) -> None:
-        """Nothing is left to do."""
+        """Removes the journal."""
         if self.state:
             os.unlink(self._path(self.state))
             self.state = ""
@@ -64,7 +64,7 @@ class Journal:
             self.lock = None
 
     def recover(self) -> None:
-        """Makes the change whole after its writer, another process, was killed."""
+        """Recovers the change after its writer, another process, was killed."""
         for state in (CHANGING, WRITING, DONE, NEW):
             _recover(self._path(state), state)
 
@@ -73,13 +73,13 @@ class Journal:
 
 
 def directory_for(path: str, shared: Sequence[str], own: str) -> str:
-    """Where the journal of a change belongs: the shared directory that the path lies in, else our own."""
+    """The directory of a change's journal: the shared directory that contains the path, else our own."""
     above = [one for one in shared if path.startswith(one.rstrip("/") + "/") and os.access(one, os.W_OK | os.X_OK)]
     return max(above, key=len) if above else own
 
 
 def recover_all(directory: str) -> None:
-    """Makes every change whole whose journal lies there and whose writer is dead."""
+    """Recovers every change in a directory whose writer is dead."""
     for name in os.listdir(directory):
         for state in (CHANGING, WRITING, DONE, NEW):
             if name.startswith(state):
@@ -93,7 +93,7 @@ def _recover(path: str, state: str) -> None:
         return
     try:
         fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.stat(path).st_ino != os.fstat(journal).st_ino:  # another one made it whole meanwhile
+        if os.stat(path).st_ino != os.fstat(journal).st_ino:  # another process recovered it meanwhile
             return
         if state == NEW:
             os.unlink(path)
@@ -103,7 +103,7 @@ def _recover(path: str, state: str) -> None:
         if inode == os.fstat(journal).st_ino:
             _recover_entries(state, entries, made)
             os.unlink(path)
-    except (OSError, frames.FrameError, TypeError, ValueError):  # its writer lives, or it is none of ours
+    except (OSError, frames.FrameError, TypeError, ValueError):  # its writer is alive, or it is not our journal
         return
     finally:
         os.close(journal)
@@ -115,12 +115,12 @@ def _recover_entries(state: str, entries: Sequence[Entry], made: Sequence[bytes]
             raise ValueError("no journal of ours")
         try:
             where = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # it is gone with everything in it
+        except OSError:  # removed with its content
             continue
         try:
-            if os.fstat(where).st_ino == identity[1]:  # the device's number may change from mount to mount
+            if os.fstat(where).st_ino == identity[1]:  # the device number may differ between mounts
                 _make_whole(where, state, name, aside, kept, is_written)
-        except OSError:  # the others are made whole all the same
+        except OSError:  # the other files are recovered anyway
             pass
         finally:
             os.close(where)
@@ -128,7 +128,7 @@ def _recover_entries(state: str, entries: Sequence[Entry], made: Sequence[bytes]
         for directory in reversed(made):
             try:
                 os.rmdir(directory)
-            except OSError:  # in use by now
+            except OSError:  # in use
                 pass
 
 
@@ -136,7 +136,7 @@ def _make_whole(where: int, state: str, name: bytes, aside: str, kept: str, is_w
     old, new, now = (inode_of(one, where) for one in (kept, aside, name))
     if state == CHANGING and old is not None:
         os.rename(kept, name, src_dir_fd=where, dst_dir_fd=where)
-    elif state == CHANGING and is_written and new in (None, now):  # a file that was not there before
+    elif state == CHANGING and is_written and new in (None, now):  # a newly created file
         discard(name, where)
     discard(kept, where)
     discard(aside, where)

@@ -1,7 +1,7 @@
-"""Pages of a file by line numbers, with exact totals, however large the file is.
+"""Pages of a file by line numbers, with exact totals, for files of any size.
 
-A scan counts the lines of each block once; what it found is kept for the files that were last asked about. From then on
-a page costs a look at the block it begins in. Files that take long are scanned by a forked child.
+A scan counts the lines of each block once, and the counts of the last files are cached. After that a page needs only
+the block in which it begins. A forked child scans large files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n"
 
 
 class LineIndex:
-    """Where the lines of an open file are."""
+    """Line index of an open file."""
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
@@ -41,21 +41,21 @@ class LineIndex:
             self.start = 2
         elif sample[:3] == b"\xef\xbb\xbf":
             self.start = 3
-        self.mark = sample[: self.start]
+        self.bom = sample[: self.start]
         self.head = sample[:64]
         self.is_binary = b"\0" in sample and len(self.newline) == 1
         blocks = -(-self.size // SCAN_BLOCKS)
         self.block = max(SCAN_BLOCK, -(-blocks // SCAN_BLOCK) * SCAN_BLOCK)
-        self.counts = b""  # of newlines before each block, and of all at the end: 8 bytes each
+        self.counts = b""  # newlines before each block, and in total at the end: 8 bytes each
         self.total = 0  # lines
 
     def scan(self) -> None:
-        """Count the lines of each block."""
+        """Counts the lines of each block."""
         counts, count, at, last = [], 0, self.start, b""
         while at < self.size:
             counts.append(count)
             data = self._read(self.block, at)
-            if not data:  # it became shorter meanwhile
+            if not data:  # the file was truncated meanwhile
                 break
             count += self._count(data)
             at += len(data)
@@ -67,7 +67,7 @@ class LineIndex:
         self.total = count + (at > self.start and last != self.newline)
 
     def _read(self, size: int, at: int) -> bytes:
-        """Bytes of the file; one that the sample holds whole is read once."""
+        """Bytes of the file; from the sample if that holds the whole file."""
         if self.size <= len(self.sample):
             return self.sample[at : min(at + size, self.size)]
         return os.pread(self.fd, size, at)
@@ -81,7 +81,7 @@ class LineIndex:
         return int(struct.unpack_from("<Q", self.counts, 8 * block)[0])
 
     def offset(self, line: int) -> int:
-        """Where a line begins, counted from 0; the end of the file for those beyond."""
+        """Offset of a line, counted from 0; the end of the file for lines beyond it."""
         if line <= 0:
             return self.start
         low, high = 0, len(self.counts) // 8 - 1  # blocks; the newline before the line is in one of [low, high)
@@ -97,7 +97,7 @@ class LineIndex:
         return at + self._after(self._read(self.block, at), line - self._before(low))
 
     def _after(self, data: bytes, number: int) -> int:
-        """What comes behind the newline with this number."""
+        """Offset after the newline with this number."""
         if len(self.newline) == 1:
             return len(data) - len(data.split(self.newline, number)[-1])
         for count, at in enumerate(_aligned(data, self.newline), 1):
@@ -106,11 +106,11 @@ class LineIndex:
         return len(data)
 
     def page(self, first: int, most: int, width: int, budget: int) -> tuple[list[bytes], list[list[int]]]:
-        """Lines from `first` on, each cut to `width` bytes, and of those that were cut which and how long they are."""
+        """Lines from `first` on, each cut to `width` bytes; and `[line, full length]` of the cut ones."""
         lines: list[bytes] = []
         cut: list[list[int]] = []
         most = max(0, min(most, self.total - first))
-        if self.size <= min(len(self.sample), width, budget):  # nothing of it has to be left out
+        if self.size <= min(len(self.sample), width, budget):  # nothing is cut
             return self._split(self.sample[self.start : self.size])[first : first + most], cut
         start, stop = self.offset(first), self.offset(first + most)
         whole = self._read(stop - start, start) if stop - start <= PAGE else None
@@ -151,7 +151,7 @@ class LineIndex:
 
 
 def _measured(fd: int, sample: bytes) -> int:
-    """The size of what says that it has none: files of the kernel are written when they are read."""
+    """Size of a file that reports size 0: kernel files are generated when they are read."""
     size = len(sample)
     while size < FILE_SCAN and (data := os.pread(fd, FILE_SCAN - size, size) if size else b""):
         size += len(data)
@@ -159,7 +159,7 @@ def _measured(fd: int, sample: bytes) -> int:
 
 
 def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
-    """Where newlines of two bytes begin."""
+    """Offsets of two-byte newlines."""
     at = data.find(newline)
     while at >= 0:
         if at % 2 == 0:
@@ -168,14 +168,14 @@ def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
 
 
 class Pages:
-    """Serves `read_lines`. Keeps what scans have found of the files that were last asked about."""
+    """Serves `read_lines`, and caches the scans of the last files."""
 
     def __init__(self, files: FileRequests) -> None:
         self.files = files
         self.kept: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
 
     def read_lines(self, request: Request) -> None:
-        wish = (
+        page = (
             take.number(request.fields, "first", 1, 1) - 1,
             take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS),
             take.number(request.fields, "width", 8000, 2) // 2 * 2,
@@ -185,52 +185,52 @@ class Pages:
         try:
             with refusing(location.path):
                 fd = location.open()
-                said = changes.describe(location, os.fstat(fd))
+                status = changes.describe(location, os.fstat(fd))
         except Refusal:
             location.close()
             raise
-        if said["kind"] != "file":
+        if status["kind"] != "file":
             self._drop(fd, location)
-            request.reply(said)
+            request.reply(status)
             return
         try:
             with refusing(location.path):
-                index = LineIndex(fd, said["size"])
+                index = LineIndex(fd, status["size"])
         except Refusal:
             self._drop(fd, location)
             raise
         known = self.kept.get(location.key)
-        if known is not None and known[0] == said["signature"]:
+        if known is not None and known[0] == status["signature"]:
             _, index.counts, index.total = known
         small = index.size <= FILE_SCAN
-        if index.is_binary or small or (index.counts and index.block == SCAN_BLOCK and self._is_near(index, wish)):
+        if index.is_binary or small or (index.counts and index.block == SCAN_BLOCK and self._is_near(index, page)):
             try:
                 with refusing(location.path):
-                    fields, body = _answer(index, said, wish)
+                    fields, body = _answer(index, status, page)
             finally:
                 self._drop(fd, location)
             request.reply(fields, body)
             return
-        self._by_worker(request, location, index, said, wish)
+        self._by_worker(request, location, index, status, page)
 
-    def _is_near(self, index: LineIndex, wish: tuple[int, int, int, int]) -> bool:
-        return index.offset(wish[0] + wish[1]) - index.offset(wish[0]) <= FILE_SCAN
+    def _is_near(self, index: LineIndex, page: tuple[int, int, int, int]) -> bool:
+        return index.offset(page[0] + page[1]) - index.offset(page[0]) <= FILE_SCAN
 
     def _by_worker(
-        self, request: Request, location: SafePath, index: LineIndex, said: Fields, wish: tuple[int, int, int, int]
+        self, request: Request, location: SafePath, index: LineIndex, status: Fields, page: tuple[int, int, int, int]
     ) -> None:
         is_known = bool(index.counts)
 
         def work() -> bytes:
             with refusing(location.path):
-                fields, body = _answer(index, said, wish)
+                fields, body = _answer(index, status, page)
             counts = b"" if is_known else index.counts
             return frames.pack([fields, body, counts])
 
         def done(data: bytes) -> None:
             fields, body, counts = frames.unpack(data)
             if not is_known:
-                self._keep(location.key, said["signature"], counts, fields["total"])
+                self._keep(location.key, status["signature"], counts, fields["total"])
             self._drop(index.fd, location)
             request.reply(fields, body)
 
@@ -259,15 +259,15 @@ class Pages:
         location.close()
 
 
-def _answer(index: LineIndex, said: Fields, wish: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
+def _answer(index: LineIndex, status: Fields, page: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
     if index.is_binary:
-        return dict(said, binary=True), index.head
+        return dict(status, binary=True), index.head
     if not index.counts:
         index.scan()
-    lines, cut = index.page(*wish)
-    said = dict(said, total=index.total, first=wish[0] + 1, lines=len(lines))
+    lines, cut = index.page(*page)
+    status = dict(status, total=index.total, first=page[0] + 1, lines=len(lines))
     if cut:
-        said["cut"] = cut
-    if index.mark:
-        said.update(encoding=index.encoding, mark=index.mark)
-    return said, index.newline.join(lines)
+        status["cut"] = cut
+    if index.bom:
+        status.update(encoding=index.encoding, mark=index.bom)
+    return status, index.newline.join(lines)

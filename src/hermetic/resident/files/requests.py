@@ -1,4 +1,4 @@
-"""Plain files of the environment: read a range, look at one, write one whole, delete and move."""
+"""File operations: read, inspect, write, delete and move single files, and change several at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ERRORS: dict[int | None, str] = {
 
 
 class FileRequests:
-    """Serves requests about files. Made on first use."""
+    """Serves the file operations. Created on first use."""
 
     def __init__(self, requests: Requests) -> None:
         self.resident, self.loop = requests.resident, requests.loop
@@ -81,7 +81,7 @@ class FileRequests:
         except Refusal as refusal:
             if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
                 raise
-            with refusing(self.path(request)):  # others may change the way there meanwhile
+            with refusing(self.path(request)):  # other programs may change the path meanwhile
                 true = os.path.realpath(self.path(request))
             result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
         request.reply(result)
@@ -130,7 +130,7 @@ class FileRequests:
         self._change(request, [location, target], lambda: changes.move(location, target, expect, replace))
 
     def change_files(self, request: Request) -> None:
-        """All of them or none. What they are is at the beginning of the body, what they hold in the rest or a blob."""
+        """Changes all files or none. The body starts with the list; the content follows, or is in a blob."""
         named = take.number(request.fields, "named", 0, 0, len(request.body))
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         session = self.resident.session(take.text(request.fields, "session"))
@@ -163,7 +163,7 @@ class FileRequests:
         source: int | None = None,
         recover: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do it when no other change of the same files is under way; a large one in a child, which may be killed."""
+        """Performs a change when no other change of the same files runs. A killable child performs a large one."""
         path = locations[0].path
 
         def begin(done: Callable[[], None]) -> None:
@@ -200,7 +200,7 @@ class FileRequests:
 
     # -- where
     def location(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> SafePath:
-        """The place that a field names, inside the bounds that the request has. Raises Refusal."""
+        """The location that a field names, checked against the request's limits. Raises Refusal."""
         return self._locate(request, self.path(request, field), make, follow)
 
     def _locate(self, request: Request, path: str, make: bool, follow: bool) -> SafePath:
@@ -221,8 +221,8 @@ class FileRequests:
         return self.resident.resolve_path(session, take.path(request.fields, field, ""))
 
 
-class refusing:  # read as a verb: `with refusing(path):`
-    """Turns an OSError in its block into a refusal that names the path."""
+class refusing:  # reads as a verb: `with refusing(path):`
+    """Turns an OSError in its block into a Refusal that names the path."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -236,7 +236,7 @@ class refusing:  # read as a verb: `with refusing(path):`
 
 
 def refusal_of(error: OSError, path: str) -> Refusal:
-    """What a client gets as the same error: its number by name, since numbers differ between machines."""
+    """The same error for the client, with the symbolic errno: numbers differ between machines."""
     name = errno.errorcode.get(error.errno or 0, "")
     return Refusal(
         _ERRORS.get(error.errno, "OSError"), "%s: %s" % (path, error.strerror or error), errno=name, path=path
@@ -244,7 +244,7 @@ def refusal_of(error: OSError, path: str) -> Refusal:
 
 
 def answer(request: Request, path: str, work: Callable[[], Result]) -> None:
-    """Reply with what the work gives, or say why it gives nothing."""
+    """Replies with the result of the work, or refuses the request."""
     try:
         with refusing(path):
             result = work()
@@ -255,7 +255,7 @@ def answer(request: Request, path: str, work: Callable[[], Result]) -> None:
 
 
 def reply(request: Request, result: Result) -> None:
-    """What is said of one file goes in the header, of several in the body."""
+    """Replies with the result of one file in the header, of several in the body."""
     if isinstance(result, list):
         request.reply({}, frames.pack(result))
     else:
@@ -263,7 +263,7 @@ def reply(request: Request, result: Result) -> None:
 
 
 def content(request: Request, blob: str | None) -> int | None:
-    """The descriptor of a blob, which is used up by this."""
+    """Takes the descriptor of a blob out of the connection's blobs."""
     if blob is None:
         return None
     source = request.client.blobs.pop(blob, None)

@@ -1,7 +1,7 @@
-"""A path, walked one component at a time by descriptors, so that no link put in its way meanwhile is followed unseen.
+"""Safe paths: walks a path one component at a time with descriptors, so that no unseen link is followed.
 
-Each step opens a name below a directory that is held open. What is a link is read and its target walked in the same
-manner. So the place that is found is known by its true path, whatever others do to the names above it.
+Each step opens a name below an open directory. A symbolic link is read, and its target is walked in the same way. So
+the result is known by its true path, whatever other programs do to the names above it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Tuple
 
-    Step = Tuple[str, int, Tuple[int, int]]  # a name, its descriptor or -1, and which directory it is
+    Step = Tuple[str, int, Tuple[int, int]]  # name, descriptor or -1, directory identity
 
 MOST_LINKS = 40  # as the kernel
-MOST_PATTERNS = 16  # that are kept compiled
-NO_DIRECTORY = (-1, -1)  # no directory is this one
+MOST_PATTERNS = 16  # compiled patterns in the cache
+NO_DIRECTORY = (-1, -1)  # identity of no directory
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PathRules:
-    """Where somebody may look or write. `root`: nowhere but below it. `deny`: patterns of true paths, NUL between them.
+    """Limits of reading and writing. `root`: only below it. `deny`: patterns of true paths, separated by NUL.
 
-    A directory that is a root is held open from its first use: what later stands under its name is not it.
+    A root directory stays open from its first use: a directory that later gets its name is not the root.
     """
 
     def __init__(self, home: str) -> None:
@@ -39,7 +39,7 @@ class PathRules:
         self.patterns: dict[bytes, re.Pattern[str] | None] = {b"": None}
 
     def check(self, location: SafePath, root: str | None, deny: bytes) -> None:
-        """Raises Refusal where the place is out of bounds."""
+        """Raises Refusal for a location outside the limits."""
         if root is not None and not location.is_below(self._root(root)):
             message = "%s is outside of %s, and nothing may be written there; choose a path below it"
             raise Refusal("NotPermitted", message % (location.path, root))
@@ -63,7 +63,7 @@ class PathRules:
     def _pattern(self, deny: bytes) -> re.Pattern[str] | None:
         if deny not in self.patterns:
             if len(self.patterns) >= MOST_PATTERNS:
-                del self.patterns[list(self.patterns)[1]]  # the first is that of no patterns
+                del self.patterns[list(self.patterns)[1]]  # the first is the empty one
             self.patterns[deny] = re.compile("|".join(map(self._translate, take.split(deny))), re.DOTALL)
         return self.patterns[deny]
 
@@ -74,12 +74,12 @@ class PathRules:
 
 
 class SafePath:
-    """A name in a directory that is held open. `close` it."""
+    """A name in an open directory. The owner calls `close`."""
 
     def __init__(self, way: list[Step] | None = None) -> None:
         self.way = [_root()] if way is None else way
         self.name = ""
-        self.made: list[str] = []  # directories that were missing
+        self.made: list[str] = []  # directories that were created
 
     @property
     def directory(self) -> int:
@@ -87,12 +87,12 @@ class SafePath:
 
     @property
     def path(self) -> str:
-        """The true one, without links."""
+        """The true path, without links."""
         return "/".join([name for name, _, _ in self.way] + [self.name])
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """The same for the same file by whatever path."""
+        """Identity of the file, equal for all its paths."""
         return self.way[-1][2] + (self.name,)
 
     def is_below(self, directory: tuple[int, int]) -> bool:
@@ -106,19 +106,19 @@ class SafePath:
             os.close(self.way.pop()[1])
 
     def status(self) -> os.stat_result | None:
-        """Of what has the name now; None when nothing does."""
+        """Status of the file that has the name now; None if there is none."""
         try:
             return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def open(self, flags: int = os.O_RDONLY) -> int:
-        # Non-blocking: a FIFO without a writer must not hold the loop.
+        # Non-blocking: a FIFO without a writer must not block the loop.
         extra = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         return os.open(self.name, flags | extra, dir_fd=self.directory)
 
     def close_parents(self) -> None:
-        """Hold only the directory itself open, not those above it: for who holds many places."""
+        """Closes all directories but the last: for callers that hold many locations."""
         for at, (name, fd, identity) in enumerate(self.way[:-1]):
             if fd >= 0:
                 os.close(fd)
@@ -138,9 +138,9 @@ class SafePath:
 
 
 def find_quickly(path: str) -> SafePath | None:
-    """The same place as `find` gives, in a few steps; None where that needs a look at every part of the way.
+    """The same location as `find`, in a few system calls; None if every component has to be examined.
 
-    The kernel walks to the directory and says which one it has come to. Of the directories above nothing is known.
+    The kernel walks to the directory and reports its path. The parent directories remain unknown.
     """
     folder, _, name = path.rpartition("/")
     if name in ("", ".", ".."):
@@ -154,7 +154,7 @@ def find_quickly(path: str) -> SafePath | None:
         identity = _identity(os.fstat(fd))
     except OSError:
         names = []
-    if not names or names[0]:  # it has no path here any more
+    if not names or names[0]:  # it has no path any more
         os.close(fd)
         return None
     location = SafePath([(above, -1, NO_DIRECTORY) for above in names[:-1]] + [(names[-1], fd, identity)])
@@ -163,10 +163,10 @@ def find_quickly(path: str) -> SafePath | None:
 
 
 def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: bool = True) -> SafePath:
-    """The place that an absolute path leads to; its last name may be missing, or a link where that is not followed.
+    """The location of an absolute path. The last name may be missing, or an unfollowed link.
 
-    With `allow` directories above it that are missing are made, each after `allow(place)` was called with the place
-    that the path seems to lead to by then. Raises OSError, and what `allow` does.
+    With `allow`, missing parent directories are created, each after a call of `allow(location)` with the expected
+    location. Raises OSError, and the errors of `allow`.
     """
     location = SafePath()
     try:
@@ -209,7 +209,7 @@ def _walk(location: SafePath, path: str, allow: Callable[[SafePath], None] | Non
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             location.name = name
             return
-    # The last name is a directory: it is named in the one above it.
+    # The last name is a directory: its location is a name in its parent.
     if len(location.way) > 1:
         name = location.way[-1][0]
         location.leave()
@@ -236,7 +236,7 @@ def _open_step(location: SafePath, name: str) -> int | None:
 
 
 def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[SafePath], None] | None) -> int:
-    """A directory that was missing; what stands there now is walked on as anything else."""
+    """Creates a missing directory. Its current entry is then walked like any other."""
     if allow is None or ".." in rest:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     location.name = "/".join([name, *rest[::-1]])
@@ -245,13 +245,13 @@ def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[
     try:
         os.mkdir(name, dir_fd=location.directory)
         location.made.append("/".join([step for step, _, _ in location.way] + [name]))
-    except FileExistsError:  # somebody else was faster
+    except FileExistsError:  # created by another program
         pass
     return os.open(name, _STEP, dir_fd=location.directory)
 
 
 def _target(fd: int) -> str:
-    """Where a link that is held open leads; lets go of it."""
+    """The target of an open link. Closes the descriptor."""
     try:
         return os.readlink("", dir_fd=fd)
     finally:

@@ -1,4 +1,4 @@
-"""Searches below a directory: by ripgrep where there is one, else by Python, with the same results in one order."""
+"""Search below a directory: with ripgrep if available, else in Python, with the same results in the same order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SearchOptions:
-    """What is looked for."""
+    """Pattern, target and page of a search."""
 
     def __init__(
         self, pattern: str, target: str, mode: str, glob: str | None, offset: int, limit: int, context: int
@@ -31,14 +31,14 @@ class SearchOptions:
 
 
 class SearchTree:
-    """Where it is looked for: an open directory, and one file in it or all. `allows(path)`: it may be shown."""
+    """The searched files: an open directory, and one file in it or all. `allows(path)`: the path may be shown."""
 
     def __init__(self, directory: int, name: str | None, allows: Callable[[str], bool], path: str = "/") -> None:
         self.directory, self.name, self.allows = directory, name, allows
         self.path = path  # of the directory
 
     def paths(self, glob: Glob | None) -> list[str]:
-        """What a search looks at, in order."""
+        """The searched paths, in order."""
         if self.name is not None:
             return [self.name]
         found = (path for path in self._below(above(self.path), glob) if self._fits(path, glob))
@@ -65,7 +65,7 @@ class SearchTree:
             waiting += directories
 
     def _entries(self, prefix: str, ignores: Ignores) -> list[tuple[str, bool]]:
-        """Files and directories of a directory, and whether it is one; its rules are added to `ignores`."""
+        """`(name, is_directory)` of a directory's entries. Adds its ignore rules to `ignores`."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             directory = os.open(prefix[:-1] or ".", flags, dir_fd=self.directory)
@@ -104,7 +104,7 @@ class SearchTree:
             return 0.0
 
     def is_text(self, path: str) -> bool:
-        """As the matching sees it: what is no text is not searched."""
+        """Whether a file is text: other files are not searched."""
         found = matching.opened(path, self.directory)
         if found is None:
             return False
@@ -118,7 +118,7 @@ class SearchTree:
 
 
 def above(path: str) -> Ignores:
-    """The rules for a directory of those above it; it has none of its own yet."""
+    """Ignore rules that a directory inherits from its parents."""
     names = [name for name in path.split("/") if name]
     ignores, folder = Ignores(), "/"
     for name in names:
@@ -153,7 +153,7 @@ def _text(name: str, directory: int) -> str:
 
 
 def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fields:
-    """The answer to a search."""
+    """The result of a search."""
     pattern = None
     if options.target == "content":
         try:
@@ -166,7 +166,7 @@ def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fie
             return _by_ripgrep(tree, options, Ripgrep(program, tree))
         except Unfit:
             if options.target == "content" and pattern is None:
-                pattern = matching.Pattern(options.pattern)  # says what is wrong with it
+                pattern = matching.Pattern(options.pattern)  # raises the reason
     if options.target == "files":
         return _names(tree, options, tree.filtered(tree.paths(None), Glob(options.pattern)))
     assert pattern is not None, "it was made, or refused"
@@ -174,7 +174,7 @@ def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fie
 
 
 def by_python(options: SearchOptions, pattern: matching.Pattern, files: Iterable[matching.File]) -> Fields:
-    """The same over any files, which come in order."""
+    """The result of a search over files in order, in Python."""
     if options.mode != "content":
         counts = [(file.path, matching.count(file, pattern)) for file in files]
         return _counted(options, [(path, number) for path, number in counts if number])
@@ -207,14 +207,14 @@ def _by_ripgrep(tree: SearchTree, options: SearchOptions, ripgrep: Ripgrep) -> F
 
 
 class Page:
-    """Matches from an offset on, with the lines around them, and how many there are in all."""
+    """A page of matches with context lines, and the total count."""
 
     def __init__(self, options: SearchOptions) -> None:
         self.options = options
         self.total = self.shown = self.size = 0
         self.matches: list[Any] = []
-        self.waiting: list[Any] = []  # lines before a match that may come
-        self.is_over = False  # nothing that comes is shown any more
+        self.waiting: list[Any] = []  # lines before a possible match
+        self.is_over = False  # later matches are not shown
 
     @property
     def is_full(self) -> bool:
@@ -230,7 +230,7 @@ class Page:
             return
         last = self.matches[-1] if self.matches else None
         if not is_match:
-            # Behind a match that is shown it belongs to that one, else perhaps to the next.
+            # After a shown match it belongs to that match, else perhaps to the next.
             near = last is not None and last[0] == path and number - self._last_match <= self.options.context
             if near:
                 self._take(entry)
@@ -273,7 +273,7 @@ def _counted(options: SearchOptions, counts: list[tuple[str, int]], engine: str 
 
 
 def _names(tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python") -> Fields:
-    """Files by name, the one that changed last first."""
+    """Files by name, most recently changed first."""
     return newest(options, [(path, tree.changed(path)) for path in paths], engine)
 
 

@@ -1,4 +1,4 @@
-"""Lines of files that match a pattern, found by Python itself."""
+"""Matching lines of files, found in Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\(\?>|\\[AZzGB]|\(\?[a-z]*-|[*+?}]\+")
 
 
 class Pattern:
-    """A regular expression for one line, in the forms that ripgrep and Python share."""
+    """A regular expression for one line, in the syntax that ripgrep and Python share."""
 
     def __init__(self, text: str) -> None:
         if "\n" in text or "\\n" in text:
@@ -47,7 +47,7 @@ class Pattern:
         return self.line.search(line) is not None
 
     def may_match(self, text: str) -> bool:
-        """False when no line of the text can match: quicker than to look at each."""
+        """False if no line of the text can match: faster than testing each line."""
         return self.anywhere is None or self.anywhere.search(text.replace("\r\n", "\n")) is not None
 
 
@@ -57,14 +57,14 @@ def _invalid(why: str) -> Refusal:
 
 
 class File:
-    """A file to look into. `read(size)` gives its bytes from the first on."""
+    """A file to search. `read(size)` returns its next bytes."""
 
     def __init__(self, path: str, read: Callable[[int], bytes]) -> None:
         self.path, self.read = path, read
 
 
 def texts(file: File) -> Iterator[str]:
-    """A file in pieces that end with lines; nothing for one that is no text."""
+    """A file in pieces that end at line ends; nothing for a binary file."""
     data = file.read(SEARCH_BLOCK)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") and data[:4] != b"\xff\xfe\0\0":
         while piece := file.read(SEARCH_BLOCK):
@@ -87,12 +87,12 @@ def texts(file: File) -> Iterator[str]:
 
 
 def count(file: File, pattern: Pattern) -> int:
-    """How many lines match."""
+    """Number of matching lines."""
     return sum(1 for _, _, is_match in lines(file, pattern, 0) if is_match)
 
 
 def lines(file: File, pattern: Pattern, context: int) -> Iterator[tuple[int, str, bool]]:
-    """Number, text and whether it matches, of lines that do and of those around them."""
+    """`(number, text, is_match)` of matching lines and their context."""
     before: list[tuple[int, str]] = []
     after, number = 0, 0
     for text in texts(file):
@@ -118,7 +118,7 @@ def lines(file: File, pattern: Pattern, context: int) -> Iterator[tuple[int, str
 
 
 def opened(path: str, directory: int) -> tuple[File, int] | None:
-    """A file below an open directory, and its descriptor; None for one that cannot be read."""
+    """A file below an open directory, and its descriptor; None if it cannot be opened."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
     except OSError:
@@ -129,7 +129,7 @@ def opened(path: str, directory: int) -> tuple[File, int] | None:
 def _read(fd: int, size: int) -> bytes:
     try:
         return os.read(fd, size)
-    except OSError:  # a disk that fails, a file of the kernel that cannot be read
+    except OSError:  # a failing disk, or an unreadable kernel file
         return b""
 
 

@@ -1,4 +1,4 @@
-"""Serves `search_files`: a search runs in a child, so that the loop is free and a search that takes too long ends."""
+"""Serves `search_files`: a child performs the search, so the loop stays free and a slow search can be killed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Searches:
 
 
 def _check_file(location: SafePath, status: os.stat_result) -> None:
-    """Raises Refusal for what a search would wait on without end."""
+    """Raises Refusal for a device, socket or pipe: reading it may block forever."""
     if not stat.S_ISREG(status.st_mode):
         message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % location.path
         raise Refusal("InvalidArgument", message, argument="path")

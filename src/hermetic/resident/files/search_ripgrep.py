@@ -1,4 +1,4 @@
-"""What ripgrep finds, in a form that does not depend on names or texts: fields end with NUL."""
+"""ripgrep results in a form that no file name or text can break: fields end with NUL."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _OPTIONS = (
     "--no-require-git",
     "--null",
 )
-RECORD_BYTES = 64 << 10  # more than any path and what is shown of a line
+RECORD_BYTES = 64 << 10  # more than any path and shown line
 _MATCHING = ("--text", "--crlf")
 
 
 class Unfit(Exception):
-    """It cannot do this search."""
+    """ripgrep cannot perform this search."""
 
 
 class Ripgrep:
-    """Runs in the searched directory. Made in a process of its own, which changes its directory."""
+    """Runs ripgrep in the searched directory. Created in a child, which changes its cwd."""
 
     def __init__(self, program: str, tree: SearchTree) -> None:
         self.program, self.target = program, "./" + tree.name if tree.name is not None else "."
@@ -66,7 +66,7 @@ class Ripgrep:
             yield int(rest[:digits] or b"0"), text.decode("utf-8", "surrogateescape"), rest[digits : digits + 1] == b":"
 
     def _records(self, arguments: list[str], end: bytes) -> Iterator[bytes]:
-        """What it prints, cut at `end`. Raises Unfit when it says nothing and that it failed."""
+        """Records of ripgrep's output, split at `end`. Raises Unfit if it failed without output."""
         read, write = os.pipe2(os.O_CLOEXEC)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
@@ -79,11 +79,11 @@ class Ripgrep:
                 said = True
                 *records, rest = (rest + data).split(end)
                 yield from records
-                rest = rest[:RECORD_BYTES]  # of a longer line nobody is shown more
+                rest = rest[:RECORD_BYTES]  # a longer line is not shown whole
             if rest:
                 yield rest
         finally:
-            os.close(read)  # who reads no more ends it by SIGPIPE
+            os.close(read)  # SIGPIPE ends ripgrep if the caller stopped early
             status = os.waitpid(pid, 0)[1]
         if not said and os.WIFEXITED(status) and os.WEXITSTATUS(status) > 1:
             raise Unfit

@@ -1,4 +1,4 @@
-"""Which files a search looks at: globs, ignore files, and what is hidden. The same rules as ripgrep's."""
+"""Which files a search covers: globs, ignore files, and hidden files. The rules are ripgrep's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_BRACES = 8  # in each other
+MOST_BRACES = 8  # nested
 _STAR = "[^/]*"
-IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")  # what an earlier one says goes before a later one
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")  # earlier files take precedence
 
 
 def glob_pattern(glob: str) -> str:
@@ -20,8 +20,7 @@ def glob_pattern(glob: str) -> str:
     parts = _parts(glob)
     if "**" in glob or "{" in glob:
         return "".join(parts)
-    # A star is as short as it can be for what follows it up to the next one: else many of them would be tried in every
-    # combination, which takes for ever.
+    # Each star matches as little as possible up to the next one. Otherwise many stars would backtrack exponentially.
     stars = [at for at, part in enumerate(parts) if part == _STAR]
     for number in range(len(stars) - 1):
         at, end = stars[number], stars[number + 1]
@@ -69,13 +68,13 @@ def _parts(glob: str) -> list[str]:
 
 
 def _class_end(glob: str, at: int) -> int:
-    """Where a class that begins here ends; -1 when it does not."""
+    """Index of the end of a class that starts here; -1 if it has none."""
     start = at + 1 if glob[at : at + 1] in ("!", "^") else at
     return glob.find("]", start + 1)
 
 
 class Glob:
-    """A glob that a caller gave: for names where it has no slash, else for whole paths below the searched directory."""
+    """A caller's glob: for names if it has no slash, else for whole paths below the searched directory."""
 
     def __init__(self, glob: str) -> None:
         self.text = glob
@@ -98,7 +97,7 @@ class Rule:
 
 
 def read_rules(text: str) -> list[Rule]:
-    """The rules of an ignore file, for paths that start where it lies."""
+    """The rules of an ignore file, for paths relative to its directory."""
     rules = []
     for line in text.split("\n"):
         line = line.rstrip("\r")
@@ -126,18 +125,18 @@ def read_rules(text: str) -> list[Rule]:
 
 
 class Ignores:
-    """The rules of a directory and of those above it."""
+    """Ignore rules of a directory and its parents."""
 
     def __init__(self, above: Ignores | None = None, name: str = "") -> None:
         self.above, self.name = above, name
         self.rules: dict[str, list[Rule]] = {}  # by ignore file
-        self.is_repository = False  # what .gitignore files above say does not hold in it
+        self.is_repository = False  # .gitignore files above it do not apply
 
     def add(self, file: str, text: str) -> None:
         self.rules[file] = read_rules(text)
 
     def verdict(self, name: str, is_directory: bool) -> bool | None:
-        """True: it is left out. False: it is kept, also when it is hidden. None: nobody says anything."""
+        """True: ignored. False: kept, even if hidden. None: no rule matches."""
         for file in IGNORE_FILES:
             level: Ignores | None = self
             path = name
@@ -158,7 +157,7 @@ def _judge(rules: Sequence[Rule], path: str, is_directory: bool) -> bool | None:
 
 
 def is_wanted(ignores: Ignores, name: str, is_directory: bool, glob: Glob | None) -> bool:
-    """Whether a search looks at a file or into a directory. A glob for names also shows what is hidden."""
+    """Whether a search covers a file or enters a directory. A glob for names also covers hidden files."""
     said = ignores.verdict(name, is_directory)
     if said:
         return False

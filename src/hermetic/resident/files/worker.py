@@ -1,4 +1,4 @@
-"""A forked child that works something out while the loop serves others."""
+"""Forked workers: children that compute a result while the loop serves others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WorkerPool:
-    """Gives work to children, not to too many at once."""
+    """Runs work in children, at most AT_ONCE at a time."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -31,7 +31,7 @@ class WorkerPool:
         failed: Callable[[Refusal], None],
         seconds: float | None = None,
     ) -> WorkItem:
-        """`done(answer)` or `failed(refusal)`, once; neither after the ticket's `stop`."""
+        """Queues work. Calls `done(answer)` or `failed(refusal)` once, but neither after the item's `stop`."""
         item = WorkItem(self, work, done, failed, seconds)
         self.waiting.append(item)
         self.start_next()
@@ -44,7 +44,7 @@ class WorkerPool:
 
 
 class WorkItem:
-    """Work that waits for a child, or has one. `over`: it is done, failed or stopped."""
+    """Queued or running work. `over`: done, failed or stopped."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class WorkItem:
 
         try:
             self.worker = Worker(self.workers.loop, self.work, done, failed, self.seconds)
-        except OSError as error:  # no process can be had
+        except OSError as error:  # no process available
             failed(Refusal("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror))
 
     def stop(self) -> None:
-        """Nobody wants the answer any more."""
+        """Cancels the work."""
         if self.over:
             return
         if self.worker is None:
@@ -90,7 +90,7 @@ class WorkItem:
 
 
 class Worker:
-    """Started by its constructor. `done(answer)` or `failed(refusal)`, once; neither after `stop`."""
+    """A child that its constructor starts. Calls `done(answer)` or `failed(refusal)` once, but neither after `stop`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Worker:
         if self.pid == 0:
             _child(work, answer)
         try:
-            os.setpgid(self.pid, self.pid)  # what it starts is ended with it
+            os.setpgid(self.pid, self.pid)  # its own children end with it
         except OSError:  # it has ended
             pass
         os.close(answer)
@@ -119,7 +119,7 @@ class Worker:
         self.timer = None if seconds is None else loop.call_later(seconds, self._too_late)
 
     def stop(self) -> None:
-        """Nobody wants the answer any more."""
+        """Kills the child."""
         if not self.over:
             self._end()
             for end in (os.killpg, os.kill):
@@ -131,7 +131,7 @@ class Worker:
     def _too_late(self) -> None:
         if not self.over:
             self.stop()
-            self.failed(Refusal("TimeoutError", "it took too long; look in a smaller place, or for something rarer"))
+            self.failed(Refusal("TimeoutError", "it took too long; search a smaller directory, or for a rarer pattern"))
 
     def _read(self) -> None:
         try:
@@ -166,7 +166,7 @@ class Worker:
 
 
 def _child(work: Callable[[], bytes], fd: int) -> None:
-    """Never returns."""
+    """Runs the work in the child. Never returns."""
     try:
         signal.set_wakeup_fd(-1)  # the parent's
         os.setpgid(0, 0)

@@ -1,6 +1,6 @@
-"""Addresses that nobody in a place of its own network reaches: routes that lead nowhere, put up before anything runs.
+"""Blackhole routes: addresses that no process in an isolated network reaches. They are set before anything runs.
 
-The right to change routes is given up at once: what runs here later cannot take them down.
+The capability to change routes is dropped at once, so later processes cannot remove them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Where clouds tell a machine its own secrets. Resolvers that live beside them are not among these.
+# Metadata services, which hand out a cloud machine's credentials. DNS resolvers at nearby addresses are not included.
 METADATA = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "fd00:ec2::254")
 
 CAP_NET_ADMIN = 12
 CAPABILITY_VERSION = 0x20080522
-NEW_ROUTE, NEW_ROUTE_FLAGS = 24, 0x1 | 0x4 | 0x400 | 0x100  # request, acknowledged, made, in the place of one like it
+NEW_ROUTE, NEW_ROUTE_FLAGS = 24, 0x1 | 0x4 | 0x400 | 0x100  # request, acknowledge, create, replace
 UNICAST, UNREACHABLE = 1, 7
 DESTINATION, DEVICE = 1, 4
 MAIN_TABLE, STATIC, ANYWHERE, ON_LINK = 254, 4, 0, 253
@@ -31,7 +31,7 @@ ROUTE_HEADER = 16  # bytes
 
 
 class Unfenced(Exception):
-    """They cannot be put up here."""
+    """The routes cannot be set here."""
 
 
 class AddressRange:
@@ -41,7 +41,7 @@ class AddressRange:
         self.family, self.address, self.length = family, address, length
 
     def halves(self) -> Iterator[AddressRange]:
-        """Two that together are the same, and go before it in a table of routes."""
+        """The two halves of the range, which take precedence over it in a routing table."""
         bits = 8 * len(self.address)
         first = int.from_bytes(self.address, "big")
         for half in (first, first | 1 << bits - self.length - 1):
@@ -54,15 +54,15 @@ class AddressRange:
 
 
 def put_up(kinds: list[str], outside: int) -> None:
-    """Raises Unfenced when they cannot all be put up; nothing may be run here then.
+    """Sets the routes. Raises Unfenced if one cannot be set; then nothing may run here.
 
-    `outside` is the network of our starter, by its number: nobody changes that one.
+    `outside` is the inode of the starter's network namespace, which is never changed.
     """
     if ctypes is None:
         raise Unfenced("no ctypes here: the right to change routes could not be given up")
     try:
         if os.stat("/proc/self/ns/net").st_ino == outside:
-            raise Unfenced("this place shares its starter's network")
+            raise Unfenced("this environment shares its starter's network")
         with open("/proc/self/status") as status:
             if "NoNewPrivs:\t1" not in status.read():
                 raise Unfenced("what runs here could get the right to change routes again")
@@ -91,7 +91,7 @@ def only(address: str) -> AddressRange:
 
 
 def neighbours() -> list[tuple[str, AddressRange]]:
-    """What is reached without a gateway, each with its device."""
+    """Ranges that are reached without a gateway, each with its device."""
     found = []
     with open("/proc/net/route") as routes:
         for line in list(routes)[1:]:
@@ -113,7 +113,7 @@ def neighbours() -> list[tuple[str, AddressRange]]:
 
 
 def resolvers() -> list[str]:
-    """Without them no name is found; one that lives among the neighbours stays reachable."""
+    """DNS resolvers. A resolver among the neighbours stays reachable."""
     try:
         with open("/etc/resolv.conf") as settings:
             words = [line.split() for line in settings]
@@ -123,7 +123,7 @@ def resolvers() -> list[str]:
 
 
 def change(kernel: _socket.socket, span: AddressRange, kind: int, device: int | None = None) -> None:
-    """Makes one route. Raises Unfenced."""
+    """Sets one route. Raises Unfenced."""
     scope = ANYWHERE if device is None else ON_LINK
     route = struct.pack("=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)
     route += struct.pack("=HH", 4 + len(span.address), DESTINATION) + span.address
@@ -136,7 +136,7 @@ def change(kernel: _socket.socket, span: AddressRange, kind: int, device: int | 
 
 
 def give_up_right() -> None:
-    """Takes it from us and so, without new privileges, from all that we start. Raises Unfenced."""
+    """Drops CAP_NET_ADMIN for us and, under no-new-privileges, for all that we start. Raises Unfenced."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
     if libc.capget(header, sets):

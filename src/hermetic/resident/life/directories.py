@@ -1,4 +1,4 @@
-"""A private directory and a spool, on a machine whose paths the starter does not know."""
+"""Private directory and spool of a resident on a machine whose paths its starter does not know."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
 
 
 def settle(config: Fields) -> None:
-    """Fill in `directory` and `spool`, and the home where the cwd starts with one. Raises OSError."""
+    """Fills in `directory` and `spool`, and expands the home in `cwd`. Raises OSError."""
     own, home = "hermetic-%d" % os.geteuid(), os.path.expanduser("~")
     cache = home + "/.cache/hermetic"
-    # Not the user's runtime directory: that goes with the last login, while what runs here stays.
+    # Not the user's runtime directory: it is removed at the last logout, while the resident stays.
     bases = ["/tmp/" + own, "/var/tmp/" + own + "/run", cache + "/run"]
     config["directory"] = make_private(bases, config["id"])
     disks = [base for base in ("/var/tmp/" + own, cache) if not is_in_memory(base)]
@@ -30,7 +30,7 @@ def settle(config: Fields) -> None:
 
 
 def make_private(bases: Iterable[str], name: str) -> str:
-    """A new directory in the first of these that can be had for ourselves alone."""
+    """Creates a private directory below the first base that allows it."""
     problems = []
     for base in bases:
         try:
@@ -45,18 +45,18 @@ def make_private(bases: Iterable[str], name: str) -> str:
 
 
 def is_ours(base: str) -> bool:
-    """Whether a directory belongs to us, and nobody else may write to it."""
+    """Whether a directory belongs to us, and no other user may write to it."""
     seen = os.lstat(base)
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o022
 
 
 def is_in_memory(path: str, mounts: str = "/proc/self/mounts") -> bool:
-    """True when the mount that `path` lies on, or would lie on, is a file system in memory."""
+    """Whether the mount that contains `path` is a file system in memory."""
     target, best, kind = os.path.realpath(path) + "/", "", ""
     with open(mounts, "rb") as lines:
         for line in lines:
-            place, fstype = os.fsdecode(line).split(" ")[1:3]
-            place = place.rstrip("/") + "/"
-            if target.startswith(place) and len(place) >= len(best):
-                best, kind = place, fstype
+            mount, fstype = os.fsdecode(line).split(" ")[1:3]
+            mount = mount.rstrip("/") + "/"
+            if target.startswith(mount) and len(mount) >= len(best):
+                best, kind = mount, fstype
     return kind in IN_MEMORY

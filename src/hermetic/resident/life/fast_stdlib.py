@@ -1,6 +1,7 @@
-"""Parts of the standard library without what takes long to import, longer than all of ours together.
+"""Parts of the standard library without their slow imports.
 
-Signals and queues come from the C modules below their wrappers, and `re` comes with the first expression that is used.
+Signals and queues come from the C modules below their wrappers, and `re` is imported with the first expression that is
+used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["deque", "pattern", "signal"]
 
 
 def pattern(text: bytes, dot_is_all: bool = False) -> re.Pattern[bytes]:
-    """A regular expression that is compiled when it is first used."""
+    """A regular expression that is compiled on first use."""
     return _Pattern(text, dot_is_all)  # type: ignore[return-value]  # from then on it has the methods of one
 
 

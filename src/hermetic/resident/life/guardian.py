@@ -1,4 +1,4 @@
-"""The resident's parent: ends whatever is left when the resident is gone, however it went."""
+"""The guardian: the resident's parent, which ends what is left when the resident is gone for any reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def guard(
     resident_pid: int, directory: str, spool: str | None, farewell: list[str], environ: dict[str, str], patience: float
 ) -> NoReturn:
-    """Wait for the resident, then end what it leaves and remove its directory. Never returns.
+    """Waits for the resident, ends what it leaves behind, and removes its directory. Never returns.
 
-    `farewell` is a program that takes away what is elsewhere. A resident that is stopped for `patience` seconds is
-    killed: its own clocks do not run.
+    `farewell` is a cleanup command for what is elsewhere. A resident that is stopped for `patience` seconds is killed:
+    its own timers do not run.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -27,12 +27,12 @@ def guard(
     inode = inode_of(directory)
 
     def made_anew(*_: object) -> None:
-        """The resident has made its directory again, after a cleaner of /tmp."""
+        """The resident has recreated its directory after a cleanup of /tmp."""
         nonlocal inode
         inode = inode_of(directory)
 
     signal.signal(signal.SIGUSR1, made_anew)
-    # Orphans of the resident become our children only after its death; until then it is the only one to wait for.
+    # The resident's orphans become our children only after its death. Until then it is the only child.
     signal.signal(signal.SIGALRM, lambda *_: tree.send([resident_pid], signal.SIGKILL))
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED | os.WCONTINUED)
@@ -45,7 +45,7 @@ def guard(
     make_changes_whole(directory)
     if farewell:
         run(farewell, environ)
-    if inode is not None and inode == inode_of(directory):  # else another life of the same task has it
+    if inode is not None and inode == inode_of(directory):  # else a later resident of the same task owns it
         remove(directory)
     if spool is not None:
         remove_empty(spool)
@@ -54,16 +54,16 @@ def guard(
 
 
 def make_changes_whole(directory: str) -> None:
-    """Takes back changes of several files whose writer was killed amid them; their journals lie in this directory."""
+    """Recovers changes of several files whose writer was killed; their journals are in this directory."""
     try:
         if any(name.startswith(".hermetic-patch-") for name in os.listdir(directory)):
             __import__("files.journal", globals(), None, ["recover_all"], 2).recover_all(directory)
-    except OSError:  # the directory is gone or closed to us
+    except OSError:  # the directory is gone or not accessible
         pass
 
 
 def run(argv: list[str], environ: dict[str, str]) -> None:
-    """Returns when the program has ended, or could not be started."""
+    """Runs a program and waits for its end."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -76,7 +76,7 @@ def run(argv: list[str], environ: dict[str, str]) -> None:
 
 
 def end_children() -> None:
-    """Freeze, kill and reap until there is no child: a subreaper's descendants all become its children in the end."""
+    """Stops, kills and reaps until no child is left: all descendants of a subreaper become its children in the end."""
     me = os.getpid()
     while True:
         frozen: set[int] = set()
@@ -104,7 +104,7 @@ def inode_of(path: str) -> int | None:
 
 
 def remove_empty(directory: str) -> None:
-    """The spool's files have no names, so that their directory is empty unless somebody else uses it."""
+    """Removes the spool directory if it is empty: spool files have no names."""
     try:
         os.rmdir(directory)
     except OSError:
@@ -112,7 +112,7 @@ def remove_empty(directory: str) -> None:
 
 
 def remove(directory: str) -> None:
-    """The socket, the channels and the record of the environment."""
+    """Removes the directory with the socket, the channels and the environment's record."""
     try:
         for name in os.listdir(directory):
             os.unlink("%s/%s" % (directory, name))

@@ -1,9 +1,9 @@
-"""A process that shares our descriptors and nothing else, so that shells can open them while our memory is closed.
+"""Descriptor holder: a process that shares our descriptors, so that shells can open them but not read our memory.
 
-Shells open output, input and texts as /proc/PID/fd/N. The kernel allows that where it would also allow to trace PID and
-to read its memory. So PID is not the resident, which makes itself undumpable, but the holder: a clone with the same
-table of descriptors that has unmapped all of its memory, and may make no system call that a tracer could use. It
-becomes dumpable only then, so nothing of ours is ever to be seen in it.
+Shells open output, input and texts as /proc/PID/fd/N. The kernel allows that only where it also allows tracing PID and
+reading its memory. So PID is not the resident, which makes itself undumpable, but the holder: a clone with the same
+descriptor table that has unmapped all its memory, and may make no system call that a tracer could use. It becomes
+dumpable only after that, so it never exposes anything of ours.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ READY_SECONDS = 2.0
 
 CLONE, PAUSE, RESTART, MUNMAP, PRCTL, ARCH_PRCTL, RSEQ = 56, 34, 219, 11, 157, 158, 334  # system calls of x86_64
 ARCH_GET_FS, RSEQ_UNREGISTER, RSEQ_SIGNATURE = 0x1003, 1, 0x53053053
-RSEQ_SIZES = (32, 20, 28, 24, 40, 48, 64)  # that versions of libc register
-# munmap(0, page); munmap(page + size, the rest); prctl(PR_SET_DUMPABLE, 1); for (;;) pause();
-# It gets the address and the size of its own page, and uses no other memory.
+RSEQ_SIZES = (32, 20, 28, 24, 40, 48, 64)  # sizes that versions of libc register
+# munmap(0, page); munmap(page + size, the rest); prctl(PR_SET_DUMPABLE, 1); for (;;) pause(); The code gets the address
+# and size of its own page, and uses no other memory.
 EMPTY_AND_WAIT = bytes.fromhex(
     "4989fc 4989f5"  # mov r12, rdi; mov r13, rsi
     "31ff 4c89e6 b80b000000 0f05"  # munmap(0, r12)
@@ -42,9 +42,9 @@ EMPTY_AND_WAIT = bytes.fromhex(
 
 
 def hide(again: bool = False) -> int | None:
-    """Closes our memory to all but root, and returns the pid of a holder; None, with nothing changed, where that fails.
+    """Makes our memory readable by root alone, and returns the holder's pid; None, with nothing changed, on failure.
 
-    `again`: the memory is closed already and stays so; the holder was killed.
+    `again`: the memory is protected already and stays so; the holder was killed.
     """
     if ctypes is None or os.uname().machine != "x86_64":
         return None
@@ -74,7 +74,7 @@ def hide(again: bool = False) -> int | None:
 
 
 def become_holder(libc: ctypes.PyDLL, page: int) -> None:
-    """In the clone. Never returns, and fails only by ending it."""
+    """Runs in the clone. Never returns."""
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a handler would need a stack
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -92,7 +92,7 @@ def become_holder(libc: ctypes.PyDLL, page: int) -> None:
 
 
 def stop_kernel_writes(libc: ctypes.PyDLL) -> None:
-    """Unregisters the area of restartable sequences, if any: the kernel writes there whenever it moves a thread."""
+    """Unregisters the restartable sequences area, if any: the kernel writes there when it moves a thread."""
     try:
         offset = ctypes.c_ssize_t.in_dll(libc, "__rseq_offset").value
     except ValueError:  # musl, and glibc before 2.35
@@ -106,7 +106,7 @@ def stop_kernel_writes(libc: ctypes.PyDLL) -> None:
 
 
 def allow_only(calls: tuple[int, ...]) -> list[bytes]:
-    """A filter, step by step: load the number; jump to the end where it is one of these; else EPERM."""
+    """A seccomp filter: load the number; jump to the end for one of these calls; else EPERM."""
     left = len(calls)
     steps = [struct.pack("=HBBI", 0x20, 0, 0, 0)]
     steps += [struct.pack("=HBBI", 0x15, left - at, 0, number) for at, number in enumerate(calls)]
@@ -125,7 +125,7 @@ def is_ready(pid: int) -> bool:
             try:
                 os.readlink("/proc/%d/fd/0" % pid)
                 return True
-            except OSError:  # not quite yet
+            except OSError:  # not yet
                 pass
         time.sleep(0.0002)
     return False

@@ -1,4 +1,4 @@
-"""Abstract sockets of others, which a shared network would otherwise let commands reach: closed by Landlock."""
+"""Landlock: keeps commands in a shared network away from other programs' abstract sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABSTRACT_UNIX_SOCKET = 1
 
 
 def keep_own_sockets() -> None:
-    """From now on we and all we start reach only abstract sockets that were made among us. Raises OSError."""
+    """Restricts us and our descendants to abstract sockets created among them. Raises OSError."""
     if ctypes is None:
         raise OSError("no ctypes here: abstract sockets of others cannot be closed; use a whole python3")
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""How a resident's life ends: by request, by a signal, or by one of its two clocks."""
+"""The end of a resident: by request, by a signal, or by one of two timers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """Two clocks while nobody is attached: `lease` with nothing running, `unattended` though something runs."""
+    """Two timers while no client is attached: `lease` with nothing running, `unattended` in any case."""
 
     def __init__(self, life: Life, lease: float, unattended: float, arrival: float) -> None:
         self.life, self.lease, self.unattended = life, lease, unattended
-        self.arrival = arrival  # for the first client, however short the lease
+        self.arrival = arrival  # minimum for the first client
         self.timer: Timer | None = None
-        self.strayed = 0.0  # seconds that only background jobs of a session have run
+        self.strayed = 0.0  # seconds in which only background jobs of a session have run
         self.is_running: bool | None = None
 
     def set(self, lease: float, unattended: float) -> None:
@@ -31,7 +31,7 @@ class Lease:
         self.restart()
 
     def restart(self) -> None:
-        """Something changed: who is attached, or what runs."""
+        """Restarts the timer after clients or jobs have changed."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -50,14 +50,14 @@ class Lease:
         if self.is_running:
             self.life.end(GRACE, lambda: None)
         else:
-            # A background job of a session is nobody's process, yet it runs.
+            # A background job of a session is not a job of ours, yet it runs.
             self.life.resident.find_strays(self._strays_found)
 
     def _strays_found(self, has_strays: bool) -> None:
         if self.life.is_attended() or self.life.ending or self.life.resident.running():
-            return  # meanwhile somebody came or something was started: the clock runs anew
+            return  # a client attached or a job started meanwhile: the timer restarts
         if has_strays:
-            # Their end is not told to us: look again after another lease, as long as the second clock allows.
+            # The end of a stray process raises no event: check again after another lease, within `unattended`.
             self.strayed += self.lease
             self.is_running = self.strayed >= self.unattended
             left = max(self.unattended - self.strayed, 0)
@@ -79,9 +79,9 @@ class Life:
         self.resident, self.loop = resident, resident.loop
         self.weak, self.guardian = weak, guardian
         self.ending = False
-        self.listeners: list[Callable[[str, Job], None]] = []  # of starts and ends: callback(event, job)
+        self.listeners: list[Callable[[str, Job], None]] = []  # callback(event, job) for each start and end
         self.server: Server | None = None
-        self.look_after: Callable[[], None] = lambda: None  # its directory, now
+        self.look_after: Callable[[], None] = lambda: None  # checks the directory now
         self.lease = Lease(self, lease, unattended, arrival)
         resident.on_change = self._changed
 
@@ -91,7 +91,7 @@ class Life:
         self.lease.restart()
 
     def guardian_lost(self) -> None:
-        """Nobody else can take its place: what runs goes on, and whoever asks is told what that means."""
+        """Records that the guardian is gone. It cannot be replaced: jobs go on, and `weak` reports the risk."""
         self.guardian = None
         self.weak.append("the guardian is gone: what runs here would outlive a killed resident; open it anew")
 
@@ -105,13 +105,13 @@ class Life:
             self.lease.restart()
 
     def end(self, grace: float, done: Callable[[], None]) -> None:
-        """End all that is ours, then the resident."""
+        """Ends everything that runs here, then the resident."""
         if self.ending:
             return
         self.ending = True
         try:
-            if self.server is not None:  # a signal may come before there is one
-                os.unlink(self.server.path)  # nobody finds a resident that is about to go
+            if self.server is not None:  # a signal may come before the server
+                os.unlink(self.server.path)  # no client finds an ending resident
         except FileNotFoundError:
             pass
         for session in self.resident.sessions.values():

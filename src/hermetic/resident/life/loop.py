@@ -1,4 +1,4 @@
-"""One thread, one epoll: descriptors, timers and the ends of children, each bound to a callback."""
+"""Event loop: one thread and one epoll for descriptors, timers and ends of children."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class Watch:
-    """A descriptor we listen to. Readiness belongs to this object and not to the number, which may be used again."""
+    """A watched descriptor. Readiness belongs to this object, not to the number, which may be reused."""
 
     __slots__ = ("active", "callback", "events", "fd")
 
@@ -28,7 +28,7 @@ class Watch:
 
 
 class Waiters:
-    """Callbacks that are called once, when what they wait for has come: by the loop, never in the midst of a change."""
+    """Callbacks for one event. The loop calls each once, never in the middle of a change."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -58,7 +58,7 @@ class Timer:
 
 
 class Loop:
-    """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and touches no other."""
+    """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and affects no other."""
 
     def __init__(self, on_error: Callable[[], None]) -> None:
         self.epoll = select.epoll()
@@ -70,9 +70,9 @@ class Loop:
         self.soon: deque[Callable[[], None]] = deque()
         self.before_sleep: dict[Callable[[], None], None] = {}
         self._sleep_due = 0.0
-        # pid: callback(wait status) of every child somebody asked about
+        # pid: callback(wait status) of registered children
         self.children: dict[int, Callable[[int], None]] = {}
-        # called with the pids of children that ended, known or not
+        # called with the pids of all children that ended
         self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
         self.spin_policy = SpinPolicy()
@@ -92,7 +92,7 @@ class Loop:
             self.epoll.unregister(watch.fd)
 
     def want(self, watch: Watch, events: int) -> None:
-        """Change what a watch listens for."""
+        """Changes the events of a watch."""
         if watch.active and watch.events != events:
             watch.events = events
             self.epoll.modify(watch.fd, events)
@@ -102,7 +102,7 @@ class Loop:
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self.timers, timer)
         if len(self.timers) > self._most_timers:
-            # Nearly all are limits of commands that ended long before them.
+            # Nearly all are time limits of commands that ended long ago.
             self.timers = [timer for timer in self.timers if timer.callback is not None]
             heapq.heapify(self.timers)
             self._most_timers = 256 + 2 * len(self.timers)
@@ -112,7 +112,7 @@ class Loop:
         self.soon.append(callback)
 
     def call_before_sleep(self, callback: Callable[[], None]) -> None:
-        """Call it when nothing is left to do and the answer we stay awake for has not come; soon in any case."""
+        """Calls back when the loop is idle and the expected answer has not come, or after AWAKE_SECONDS."""
         if not self.before_sleep:
             self._sleep_due = time.monotonic() + SPIN
         self.before_sleep[callback] = None
@@ -122,9 +122,9 @@ class Loop:
 
     # -- children
     def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
-        """Call `callback(status)` once when the child ends.
+        """Calls `callback(status)` once when the child ends.
 
-        Ask before the next turn of the loop, or it may be reaped unseen.
+        Register before the next turn of the loop, or the child may be reaped unseen.
         """
         self.children[pid] = callback
 
@@ -142,7 +142,7 @@ class Loop:
         self.reap()
 
     def reap(self) -> None:
-        """Collect every child that has ended. Nobody else waits, so a pid in our tables never names a stranger."""
+        """Reaps every child that has ended. Only the loop waits, so a registered pid never names another process."""
         found = []
         while True:
             try:
@@ -163,7 +163,7 @@ class Loop:
     def run(self) -> None:
         self.running = True
         while self.running:
-            # While an answer is near, most turns find nothing: what they do is paid for by every command.
+            # While the loop spins, most turns find nothing, and every command pays for them.
             if ready := self.epoll.poll(self._pause()):
                 self._call_ready(ready)
             if self.timers and self.timers[0].when <= time.monotonic():
@@ -188,7 +188,7 @@ class Loop:
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
 
     def _call_ready(self, ready: list[tuple[int, int]]) -> None:
-        # Taken together before any is called: a callback may close one of them and open another under its number.
+        # Collected before any is called: a callback may close one of them and open another with its number.
         for watch in [self.watches[fd] for fd, _ in ready]:
             if watch.active:
                 self.call(watch.callback)
@@ -203,5 +203,5 @@ class Loop:
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             callback(*arguments)
-        except Exception:  # the outermost loop: one broken request must not end everybody's processes
+        except Exception:  # outermost handler: one failing request must not end all processes
             self.on_error()

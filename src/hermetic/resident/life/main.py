@@ -1,4 +1,4 @@
-"""Start: read the configuration, leave the starter's session, fork under a guardian, listen, say where."""
+"""Start of a resident: reads the configuration, daemonises under a guardian, listens, and reports its socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..wire.frames import Fields
 
-RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # the number of the system call; the C library refuses these signals
+RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # number of the system call; the C library refuses these signals
 GLIBC_SIGNALS = (32, 33)
 IGNORED = struct.pack("=Q", 1)
 PR_SET_PDEATHSIG = 1
@@ -49,9 +49,12 @@ NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
 def main(
     stream: BinaryIO, make_resident: type[Resident] = Resident, make_requests: type[Requests] = Requests
 ) -> NoReturn:
-    """Never returns: the process that was started becomes the resident, or ends once that stands on its own."""
+    """Runs the resident.
+
+    Never returns: the started process becomes the resident, or ends after the daemon has started.
+    """
     config = read_config(stream)
-    signal.alarm(0)  # it was set before anything was read
+    signal.alarm(0)  # the starter's timeout for reading the program
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     close_inherited()
     os.umask(0o077)
@@ -71,14 +74,14 @@ def main(
         os._exit(1)
     say_ready(config, life)
     os.chdir("/")
-    gc.enable()  # nothing of what starting needs is ever garbage
+    gc.enable()  # objects from the start are never garbage
     gc.freeze()
-    gc.set_threshold(5000)  # requests make few cycles, and looking for them costs more than a command
+    gc.set_threshold(5000)  # requests create few cycles, and a collection costs more than a command
     life.loop.run()
     if life.resident.channel_directory != config["directory"]:
         remove(life.resident.channel_directory)
     if config["foreground"]:
-        remove(config["directory"])  # a guardian would
+        remove(config["directory"])  # the guardian's part
     os._exit(0)
 
 
@@ -91,7 +94,7 @@ def settle_or_fail(config: Fields) -> None:
 
 
 def leave_starter(config: Fields) -> None:
-    """Returns in a grandchild of the process that was started, in a session of its own, under a guardian if wanted."""
+    """Daemonises: returns in a grandchild with its own kernel session, under a guardian if configured."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -138,7 +141,7 @@ def read_config(stream: BinaryIO) -> Fields:
 
 
 def inherited(home: str) -> dict[str, str]:
-    """The variables of the place itself, without those that belong to the shell or prompt we were started by."""
+    """Variables of the environment itself, without those of the shell or prompt that started us."""
     found = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     if home and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK) and os.access(home, os.W_OK | os.X_OK):
         found["HOME"] = home
@@ -146,7 +149,7 @@ def inherited(home: str) -> dict[str, str]:
 
 
 def close_inherited() -> None:
-    """Whatever the starter had open is none of ours: held by a resident, a pipe of its would never end."""
+    """Closes inherited descriptors: a pipe of the starter that stays open here would never end."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
@@ -205,7 +208,7 @@ def become_subreaper() -> bool:
 
 
 def heed_internal_signals() -> None:
-    """Undo what posix_spawn of glibc did to the two signals it keeps to itself: children would inherit them ignored."""
+    """Resets two signals that glibc's posix_spawn leaves ignored: children would inherit that."""
     call = RT_SIGACTION.get(os.uname().machine)
     if ctypes is None or call is None:
         return
@@ -217,7 +220,7 @@ def heed_internal_signals() -> None:
 
 
 def refuse_calls(program: bytes | None) -> None:
-    """A filter of system calls, for us and all that we start. Nothing can take it off again."""
+    """Installs a seccomp filter for us and our descendants. It cannot be removed."""
     if program is None or ctypes is None:
         return
     steps = ctypes.create_string_buffer(program, len(program))
@@ -233,7 +236,7 @@ def hear_of_parents_death(number: int) -> None:
 
 
 def set_title(title: bytes) -> None:
-    """What `ps` shows: written over our own arguments, which also hides the text we were started with."""
+    """Sets the title that `ps` shows, over our own arguments. This also hides the program text there."""
     try:
         with open("/proc/self/stat", "rb") as stat:
             start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
@@ -281,13 +284,13 @@ def fail(error: BaseException) -> None:
 
 
 class ErrorLog:
-    """Our own failures, for whoever looks into them; the file is bounded and goes with the directory."""
+    """Bounded log of the resident's own exceptions, removed with its directory."""
 
     def __init__(self, path: str) -> None:
         self.path, self.left = path, ERROR_LOG
 
     def write(self) -> None:
-        """Note the exception that is being handled. What cannot be noted is lost, and what runs goes on."""
+        """Logs the current exception. A failure to log is ignored."""
         try:
             self._append()
         except Exception:  # no descriptors, no directory, a full disk

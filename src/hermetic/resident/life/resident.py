@@ -1,4 +1,4 @@
-"""The resident itself: the table of what runs here, and the one place that knows all of it."""
+"""The resident: its jobs, sessions and shells, and the processes that belong to each."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
-HOLDER_SECONDS = 0.5  # before another try to start one
-EVENT_BYTES = 4096  # of reports that are read at once; a pipe holds sixteen times as much
+HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
+EVENT_BYTES = 4096  # of one read from the event pipe, which holds sixteen times as much
 
 
 class SparePipe:
-    """A pipe made ahead, in idle time: the next command's output goes through it."""
+    """A pipe created in idle time, for the next command's output."""
 
     def __init__(self) -> None:
         self.ends: tuple[int, int] | None = None
@@ -57,17 +57,17 @@ class SparePipe:
         if self.ends is None:
             try:
                 self.ends = _new_pipe()
-            except OSError:  # no descriptors: the next command tries again
+            except OSError:  # no descriptor available: the next command tries again
                 pass
 
 
 def _new_pipe() -> tuple[int, int]:
-    # A shell opens the write end anew by its path, so that this flag is ours alone.
+    # A shell opens the write end by path, so O_NONBLOCK affects only us.
     return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 class Refusal(Exception):
-    """An error of the protocol: `kind` is a class name of the client's, `fields` go with it."""
+    """A protocol error: `kind` is a class name of the client's, `fields` are its arguments."""
 
     def __init__(self, kind: str, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -75,14 +75,14 @@ class Refusal(Exception):
 
 
 class MissingDirectory(OSError):
-    """The cwd is missing, and this user cannot make it."""
+    """The cwd is missing and cannot be created."""
 
 
 class Resident:
-    hides = True  # what runs here runs beside us
+    hides = True  # commands run on the same machine
     is_ending = False
-    weak: tuple[str, ...] = ()  # what a place of this kind cannot do well, for people
-    cannot: tuple[str, ...] = ()  # the same for programs
+    weak: tuple[str, ...] = ()  # weaknesses of this kind of environment, as text
+    cannot: tuple[str, ...] = ()  # the same as codes
 
     def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
         self.loop, self.limits = loop, limits
@@ -119,17 +119,19 @@ class Resident:
         self.number = self.changes = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop, self._numbers_left)
-        self.starting: dict[str, list[Begun]] = {}  # id of a process that is being started: callbacks(job, error)
+        self.starting: dict[str, list[Begun]] = {}  # by id of a process that is being started: callbacks(job, error)
         self.sessions: dict[str, Session] = {}
-        self.channels: dict[bytes, tuple[Session, Shell]] = {}  # whose reports name it
+        self.channels: dict[bytes, tuple[Session, Shell]] = {}  # by shell name in reports
         self.orphans: set[int] = set()
         self.sweeps = 0
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
-        self.look_after_directory: Callable[[], None] = lambda: None  # after a cleaner of /tmp
-        self.regain_directory: Callable[[], None] = lambda: None  # the same where no name can be made; raises OSError
+        self.look_after_directory: Callable[[], None] = lambda: None  # after a cleanup of /tmp
+        self.regain_directory: Callable[[], None] = lambda: (
+            None
+        )  # the same if no channel can be created; raises OSError
 
     def check_cwd(self) -> None:
-        """Raises OSError where commands could not even begin."""
+        """Creates the cwd if configured. Raises OSError if commands could not start there."""
         if not os.path.exists(self.cwd) and self.make_cwd:
             try:
                 os.makedirs(self.cwd)
@@ -142,20 +144,20 @@ class Resident:
             raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
 
     def _hide(self, again: bool = False) -> str:
-        """Where shells find our descriptors, from now on."""
+        """Starts the holder, and returns the path prefix of our descriptors."""
         self.holder = hide(again) if self.hides else None
         if self.holder is not None:
             self.loop.on_exit(self.holder, lambda _: self._holder_ended())
         return "/proc/%d/fd/" % (self.holder or os.getpid())
 
     def _holder_ended(self) -> None:
-        """It was killed. Shells that know its path can neither print nor report: others take their place."""
+        """Replaces a killed holder. Shells that use its path can neither print nor report, so they are killed."""
         if not self.is_ending:
             shells = [shell for session in self.sessions.values() for shell in session.pool.shells.values()]
             tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
             self.descriptors_path = self._hide(again=True)
             self.orders.move(self.descriptors_path)
-            if self.holder is None:  # no process can be had at the moment
+            if self.holder is None:  # no process available now
                 self.loop.call_later(HOLDER_SECONDS, self._holder_ended)
 
     # -- sessions
@@ -180,7 +182,7 @@ class Resident:
         session.close()
 
     def next_change(self) -> int:
-        """Never the same twice: what a session of the same name was judged by before does not hold for a new one."""
+        """A new state version. It is unique: a new session of the same name never matches an old version."""
         self.changes += 1
         return self.changes
 
@@ -189,8 +191,8 @@ class Resident:
         return self.number
 
     def take_events(self) -> None:
-        """Reports of shells. Anything here can write into this pipe, so only what fits is believed."""
-        for _ in range(16):  # all that there is: a death is looked at after what was reported before it
+        """Handles the shells' reports. Any process can write to this pipe, so only valid reports count."""
+        for _ in range(16):  # drain it: reports come before the death of their shell
             try:
                 data = os.read(self.events, EVENT_BYTES)
             except BlockingIOError:
@@ -215,11 +217,11 @@ class Resident:
         return OutputLog(self.spool)
 
     def spool_full(self, why: str) -> str:
-        """What a caller is told of a spool that cannot be written: where it is, and the remedy."""
+        """The error message of a full spool: its path, and the remedy."""
         return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
 
     def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
-        """A command for a session's shell, ready to run."""
+        """A new command for a session's shell."""
         session = self.session(session_name)
         if order.cwd is not None:
             order.cwd = self.resolve_cwd(session, order.cwd)
@@ -242,7 +244,7 @@ class Resident:
         separate: bool,
         answer: Begun,
     ) -> None:
-        """A process of its own, with the session's directory and exports; `answer(job, refusal)` when it runs."""
+        """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it runs."""
         session, known = self.session(session_name), launch_options.pop("known")
         self.starting[job_id] = [answer]
 
@@ -253,8 +255,8 @@ class Resident:
                     raise Refusal("Cancelled", "withdrawn before it began")
                 if known not in (None, session.exports.changes):
                     raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
-                place = self.resolve_cwd(session, cwd)
-                job = self._launch(job_id, session_name, argv, text, launch_options, place, exports, env, separate)
+                directory = self.resolve_cwd(session, cwd)
+                job = self._launch(job_id, session_name, argv, text, launch_options, directory, exports, env, separate)
             except OSError as error:
                 refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
             except Refusal as error:
@@ -267,7 +269,7 @@ class Resident:
         session.exports.ask(launch)
 
     def withdraw_start(self, job_id: str, answer: Begun) -> None:
-        """Somebody who waits for a process to begin has gone; with the last of them goes the process."""
+        """Removes a waiter for a process start. Without waiters the process is not started."""
         waiting = self.starting.get(job_id, [])
         if answer in waiting:
             waiting.remove(answer)
@@ -319,7 +321,7 @@ class Resident:
         env: dict[str, str] | None,
         script: Fields,
     ) -> Process:
-        """As any process, but for its variables: of the session's own only those that are named."""
+        """Starts a script: like a process, but of the session's variables it gets only the named ones."""
         modules = self.scripts.find(script["modules"])
         if modules is None or options["stdin_fd"] is None:
             message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
@@ -334,7 +336,7 @@ class Resident:
         return job
 
     def resolve_path(self, session: Session, path: str) -> str:
-        """A path as the session means it: `~` is its HOME, and what is relative starts where it stands."""
+        """An absolute path: `~` is the session's HOME, and relative paths start at its cwd."""
         if path == "~" or path.startswith("~/"):
             path = self.environ.get("HOME", "/") + path[1:]
         return path if path.startswith("/") else os.path.join(session.existing_cwd()[0], path)
@@ -372,11 +374,11 @@ class Resident:
     def _numbers_left(self) -> set[int]:
         try:
             return set(leftover_counts(self))
-        except OSError:  # no descriptor to look with
+        except OSError:  # no descriptor available
             return set()
 
     def forget(self, job: Job) -> None:
-        """Drop an ended job and its output, as its caller wishes."""
+        """Drops an ended job and its output at its caller's request."""
         self.retention.remove(job)
         self._drop(job)
 
@@ -386,12 +388,12 @@ class Resident:
 
     # -- who belongs to what
     def note_orphans(self) -> set[int]:
-        """Remember the orphans there are now: they belong to nothing that starts later."""
+        """Records the current orphans: they belong to no later job."""
         self.orphans = set(tree.children(os.getpid())).difference(self.loop.children)
         return self.orphans
 
     def tree_of(self, job: Job, roots: Iterable[int], spared: Iterable[int] = frozenset()) -> list[int]:
-        """A job's processes, parents first: what hangs below its roots, and the orphans that came from it."""
+        """A job's processes, parents first: descendants of its roots, and orphans that it started."""
         known = set(self.loop.children)
         stop = (known | set(spared)) - set(roots)
         if self.has_subreaper:
@@ -404,7 +406,7 @@ class Resident:
     def _comes_from(self, pid: int, job: Job) -> bool:
         number = self.process_tags.number_of(pid, self.number)
         if number is not None:
-            return number == job.number  # before the environment, which is easily carried on or changed
+            return number == job.number  # before the environment, which a program can easily change
         tag = tree.tag_of(pid)
         if tag is not None and tag.startswith(self.id + "."):
             return tag == job.process_tag
@@ -413,19 +415,22 @@ class Resident:
         return pid not in self.orphans and self.running() == [job]
 
     def count_leftovers(self, answer: Callable[[dict[int, int]], None]) -> None:
-        """Call `answer` with how many processes still run of each ended job, by its number."""
+        """Calls `answer` with the number of live processes of each ended job, by job number."""
 
         def look() -> None:
             try:
                 found = leftover_counts(self)
-            except OSError:  # no descriptor to look with
+            except OSError:  # no descriptor available
                 found = {}
             answer(found)
 
         self.when_reported_or_late(look)
 
     def when_reported_or_late(self, callback: Callable[[], None]) -> None:
-        """Call it when every forked shell has told its pid, or soon: until then a shell looks like an orphan."""
+        """Calls back when every forked shell has reported, or after STANDBY_READY.
+
+        A shell that has not reported looks like an orphan.
+        """
         is_over = False
 
         def go() -> None:
@@ -446,7 +451,7 @@ class Resident:
         look()
 
     def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> object:
-        """Start ending a tree once every shell that was forked has told its pid."""
+        """Ends a tree after every forked shell has reported its pid."""
         self.sweeps += 1
 
         def over(survivors: list[int]) -> None:
@@ -463,16 +468,16 @@ class Resident:
         return over
 
     def everything(self) -> list[int]:
-        """All that is ours, shells included."""
+        """All descendants, shells included."""
         return tree.descendants(tree.children(os.getpid()))
 
     def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
         self.is_ending = True
-        # The holder takes no TERM, and ends with us.
+        # The holder blocks TERM, and ends with us.
         tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
 
     def find_strays(self, answer: Callable[[bool], None]) -> None:
-        """Whether anything runs here besides the shells, known as a job or not."""
+        """Calls `answer(whether any process runs besides the shells)`, known as a job or not."""
         ours = {shell.pid for session in self.sessions.values() for shell in session.pool.shells.values()}
         ours |= self.scripts.pids()
         ours.add(self.holder)
@@ -480,7 +485,7 @@ class Resident:
 
 
 def find_program(name: str, path: str) -> str:
-    """Where a program is, or its plain name: the attempt to run it then says what is missing."""
+    """Path of a program, or its plain name: running that then fails with a clear error."""
     for folder in path.split(os.pathsep):
         candidate = os.path.join(folder, name)
         if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):

@@ -1,4 +1,4 @@
-"""Clients on the Unix socket: who may speak, frames in, frames out, and never more memory than the bounds allow."""
+"""Server on the Unix socket: authentication, frames in and out, and bounded memory per client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Promise = Callable[[], "bytes | None"]
 
-PAUSE_SECONDS = 0.1  # before a connection is accepted again that there was no descriptor for
+PAUSE_SECONDS = 0.1  # before the next accept, if no descriptor was available
 
 
 class Server:
@@ -32,15 +32,15 @@ class Server:
         self.loop, self.path, self.token, self.requests = loop, path, token, requests
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
-        self.attached = 0  # clients that have shown the token
+        self.attached = 0  # authenticated clients
         self.on_count: Callable[[], None] = lambda: None
-        # Another user than ours can only open what everybody may; the directory and the token stand before it.
+        # Another user needs mode 0666; the directory and the token protect the socket.
         self.mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
         self.socket = stream.listen(path, self.mode, 64)
         self.watch = loop.watch(self.socket.fileno(), self._accept)
 
     def restore(self) -> None:
-        """Listen under its name again, once a cleaner has removed that. Raises OSError."""
+        """Listens again after its file was removed. Raises OSError."""
         if not os.path.lexists(self.path):
             fresh = stream.listen(self.path, self.mode, 64)
             self.loop.unwatch(self.watch)
@@ -51,7 +51,7 @@ class Server:
     def _accept(self) -> None:
         try:
             connection = stream.accept(self.socket)
-        except OSError:  # no descriptors: who has come waits, and we do not look for it all the time
+        except OSError:  # no descriptor available: stop polling, and accept later
             watch = self.watch
             self.loop.want(watch, 0)
             self.loop.call_later(PAUSE_SECONDS, lambda: self.loop.want(watch, READ))
@@ -77,20 +77,22 @@ class Server:
 
 
 class Client:
-    """One connection. Every request gets exactly one last answer, unless the connection ends first."""
+    """One connection. Every request gets exactly one final answer, unless the connection ends first."""
 
     def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
         self.reader = frames.FrameReader()
         self.greeted = False
-        self.open: dict[int, Request] = {}  # id: Request
-        self.outgoing: deque[bytes | Promise] = deque()  # bytes, or a function that makes them when there is room
+        self.open: dict[int, Request] = {}  # by id
+        self.outgoing: deque[bytes | Promise] = (
+            deque()
+        )  # bytes, or callables that produce them when the socket is writable
         self.outgoing_bytes = 0
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
-        self.when_closed: list[Callable[[], None]] = []  # who waits for what it claims
-        self.bridge: Stream | None = None  # the connection of who handed us the stream we speak on
+        self.when_closed: list[Callable[[], None]] = []  # callbacks of clients that wait for its claims
+        self.bridge: Stream | None = None  # connection of the process that passed us this stream
         self.watch = self.loop.watch(connection.fileno(), self._first)
         self.timer = self.loop.call_later(GREETING, self._greeting_missed)
 
@@ -99,7 +101,7 @@ class Client:
             self.close()
 
     def _first(self) -> None:
-        """What comes first: a greeting, or from a bridge the stream that the client is behind, to be greeted there."""
+        """Handles the first message: a handshake, or a descriptor of the stream on which the handshake follows."""
         self.watch.callback = self._ready
         try:
             count, passed, _, _ = self.connection.recvmsg_into(
@@ -114,7 +116,7 @@ class Client:
         self._received(bytes(self.loop.buffer[:count]))
 
     def _take_over(self, fd: int) -> None:
-        """Speak on the stream behind the bridge: bytes need not pass through it. It ends when we let go of it."""
+        """Switches to the passed stream. The process that passed it ends when its own connection is closed."""
         self.loop.unwatch(self.watch)
         self.bridge, self.connection = self.connection, Stream(fileno=fd)
         self.connection.setblocking(False)
@@ -143,7 +145,7 @@ class Client:
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Serve what has come as long as there is room for answers; the rest waits in its frames."""
+        """Serves received frames while answers can be sent. The rest waits."""
         if self.coming is None:
             return
         try:
@@ -154,7 +156,7 @@ class Client:
         except frames.FrameError:
             self.close()
             return
-        except Exception:  # half of it is taken: nobody can go on with this connection
+        except Exception:  # a half-served frame: the connection is unusable
             self.close()
             raise
         self.coming = None
@@ -182,17 +184,17 @@ class Client:
             request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % advised(error)))
         except frames.FrameError:
             raise
-        except Exception as error:  # the client hears of it and everybody else goes on
+        except Exception as error:  # refused for this client; the others go on
             request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
             self.loop.on_error()
 
     def greet(self, token: bytes) -> None:
-        """Whether the token is ours; a wrong one ends the connection. Raises Refusal at the limit of clients."""
+        """Checks the token; a wrong one ends the connection. Raises Refusal at the limit of clients."""
         if not _compare_digest(token, self.server.token):
             raise frames.FrameError("wrong token")
         if not self.greeted and self.server.attached >= CLIENTS:
             raise Refusal("Full", "%d clients are attached, the most: close one of them, then try again" % CLIENTS)
-        if self.closed:  # its greeting had to wait
+        if self.closed:  # closed while the handshake waited
             return
         self.server.attached += not self.greeted
         self.greeted = True
@@ -202,7 +204,7 @@ class Client:
 
     # -- out
     def send(self, data: bytes | Promise) -> None:
-        """Queue bytes, or a function that returns bytes or None and is called when there is room."""
+        """Queues bytes, or a callable that returns bytes or None and runs when the socket is writable."""
         if self.closed:
             return
         if callable(data):
@@ -289,17 +291,17 @@ class Client:
 
 
 def nothing(*_: object) -> None:
-    """A hook that nobody has set."""
+    """Default hook."""
 
 
 class Request:
-    """One question of a client. Handlers set the hooks they need."""
+    """One request of a client. Handlers set the hooks that they need."""
 
     answered = False
-    on_cancel: Callable[[], None] | None = None  # instead of refusing at once
-    abandoned: Callable[[], None] = staticmethod(nothing)  # the connection is gone
+    on_cancel: Callable[[], None] | None = None  # replaces the immediate refusal
+    abandoned: Callable[[], None] = staticmethod(nothing)  # the connection is closed
     on_credit: Callable[[int], None] = staticmethod(nothing)
-    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)  # the client says more, and wants no answer
+    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)  # the client sends more, without an answer
     on_room: Callable[[], None] = staticmethod(nothing)
 
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
@@ -316,7 +318,7 @@ class Request:
         self._answer(frames.REPLY, fields, body)
 
     def reply_when_room(self, make: Callable[[], tuple[Fields, bytes]]) -> None:
-        """`make()` returns `(fields, body)`; called when the client has room for it."""
+        """Replies with `make()`, which returns `(fields, body)`, when the socket is writable."""
         if self._finish():
             self.client.send(lambda: self._frame(frames.REPLY, *make()))
 
@@ -332,7 +334,7 @@ class Request:
             self.client.send(self._frame(kind, fields, body))
 
     def _frame(self, kind: int, fields: Fields, body: bytes) -> bytes:
-        """The answer, or an error where it does not fit a frame."""
+        """The answer as a frame, or an error if it is too large."""
         try:
             return frames.pack_frame(kind, self.number, fields, body)
         except frames.FrameError as error:

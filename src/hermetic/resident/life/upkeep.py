@@ -1,4 +1,4 @@
-"""Upkeep of the resident's directory: what a cleaner of /tmp removes from it is made anew."""
+"""Upkeep of the resident's directory: recreates what a cleanup of /tmp has removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 LOOK_SECONDS = 5.0
-RECORD = "env.json"  # what the host remembers of this environment, where its directory is on the same machine
+RECORD = "env.json"  # the host's record of this environment, if its directory is on the same machine
 RECORD_BYTES = 1 << 20
 END_SECONDS = 1.0
 LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -24,11 +24,11 @@ OTHER_BASES = ("/dev/shm", "/tmp", "/var/tmp")
 
 
 class NoDirectory(OSError):
-    """No directory can be made for the channels, and none will be."""
+    """No directory can be created for the channels, now or later."""
 
 
 class Upkeep:
-    """Looks now and then. A failure changes nothing: what runs goes on, and the next look tries again."""
+    """Checks the directory periodically. A failure changes nothing, and the next check retries."""
 
     def __init__(self, resident: Resident, life: Life, server: Server) -> None:
         self.resident, self.life, self.server = resident, life, server
@@ -47,11 +47,11 @@ class Upkeep:
     def look(self) -> None:
         try:
             self.restore()
-        except OSError:  # no descriptors, a full disk, a directory of another user
+        except OSError:  # no descriptor, a full disk, or another user's directory
             pass
 
     def restore(self) -> None:
-        """Make the directory and the names in it anew, as far as they are gone. Raises OSError."""
+        """Recreates the directory and its missing files. Raises OSError."""
         if self.life.ending:
             return
         inode = _inode(self.directory)
@@ -61,14 +61,14 @@ class Upkeep:
         finally:
             self._restore_channels()
         if inode is not None and inode != self.inode:
-            return  # of another resident of the same task: only its channels are named after a resident
+            return  # it belongs to another resident of the same task: only channel names include the resident
         self.server.restore()
         self.resident.askpass.restore()
         self.resident.bridge.restore()
         self._keep_record()
 
     def regain(self) -> None:
-        """The same where no name could be made for a channel: then one can be made. Raises OSError."""
+        """Makes sure that a channel can be created. Raises OSError."""
         self.look()
         probe = "%s/%s-0" % (self.resident.channel_directory, self.resident.id)
         try:
@@ -78,11 +78,11 @@ class Upkeep:
             try:
                 self._move_channels()
             except NoDirectory:
-                self.life.loop.call_later(END_SECONDS, self._end)  # its answers go out first
+                self.life.loop.call_later(END_SECONDS, self._end)  # answers go out first
                 raise
 
     def _end(self) -> None:
-        """No session can have a shell any more: once nothing runs, callers are to open another environment."""
+        """Ends the resident once nothing runs: no session can start a shell any more."""
         if not self.resident.running():
             self.life.end(GRACE, lambda: None)
 
@@ -99,7 +99,7 @@ class Upkeep:
         self.inode = os.stat(self.directory).st_ino
         self.record_signature = None
         if self.life.guardian is not None:
-            os.kill(self.life.guardian, signal.SIGUSR1)  # it removes no directory but ours
+            os.kill(self.life.guardian, signal.SIGUSR1)  # it removes only the directory that it knows
 
     def _restore_channels(self) -> None:
         try:
@@ -110,13 +110,13 @@ class Upkeep:
             self._move_channels()
 
     def _move_channels(self) -> None:
-        """Into another private directory: ours cannot be made anew, such as one that is mounted from outside."""
+        """Moves the channels to another private directory: ours cannot be recreated, for example a removed mount."""
         self.resident.channel_directory = _another_directory(self.resident.id)
         for session in self.resident.sessions.values():
             session.pool.move_channels(self.resident.channel_directory)
 
     def _keep_record(self) -> None:
-        """Remember the host's record while it is there; write it again once it is gone."""
+        """Caches the host's record, and restores a removed one."""
         path = "%s/%s" % (self.directory, RECORD)
         try:
             seen = os.stat(path)
@@ -132,7 +132,7 @@ class Upkeep:
 
 
 def _another_directory(id: str) -> str:
-    """A new one for ourselves alone. Raises OSError."""
+    """Creates another private directory. Raises OSError."""
     problems: list[OSError] = []
     for base in OTHER_BASES:
         path = "%s/hermetic-%s.%s" % (base, id, os.urandom(4).hex())

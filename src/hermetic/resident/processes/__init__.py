@@ -1,1 +1,1 @@
-"""Jobs: processes on pipes and terminals, their output logs, trees and limits, and who waits for input."""
+"""Jobs: processes on pipes and terminals, their output logs, trees and limits, and detection of input waits."""

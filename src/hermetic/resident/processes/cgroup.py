@@ -1,4 +1,4 @@
-"""Our control groups, as this place has them mounted."""
+"""Limits of the resident's control groups, read from the mounted cgroup file systems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ GROUPS, MOUNTED = "/proc/self/cgroup", "/sys/fs/cgroup"
 
 
 def folders(controller: str, groups: str = GROUPS, mounted: str = MOUNTED) -> list[str]:
-    """Our cgroup of that controller and those above it; some may not be there."""
+    """Paths of our cgroup of a controller and of its ancestors. Some may not exist."""
     found = []
     try:
         with open(groups) as file:
@@ -24,7 +24,7 @@ def folders(controller: str, groups: str = GROUPS, mounted: str = MOUNTED) -> li
 
 
 def words(*paths: str) -> list[str]:
-    """What these files say, or nothing where one cannot be read."""
+    """Words of these files; [] if one of them cannot be read."""
     found = []
     try:
         for path in paths:
@@ -36,7 +36,7 @@ def words(*paths: str) -> list[str]:
 
 
 def processors(groups: str = GROUPS, mounted: str = MOUNTED) -> float:
-    """How many we may keep busy; infinity where no cgroup limits that."""
+    """Number of processors that the cgroup allows; infinity without a limit."""
     least = float("inf")
     for folder in folders("cpu", groups, mounted):
         quota = words(folder + "/cpu.max") or words(folder + "/cpu.cfs_quota_us", folder + "/cpu.cfs_period_us")

@@ -1,4 +1,4 @@
-"""The soft limit of descriptors: raised for the resident, put back for every child."""
+"""Resource limits that the resident sets: descriptors for itself, and a process tag for its children."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class DescriptorLimit:
             pass
 
     def restore(self) -> None:
-        """For a child, before its program starts."""
+        """Sets a child's limit before its program starts."""
         if self.original is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.original)
 
     def widen(self) -> None:
-        """For us again, when the child has begun."""
+        """Sets our own limit again after the child has started."""
         if self.own is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.own)
 
 
 class ProcessTags:
-    """A number that every descendant of a command carries, whatever it does to its environment, parent or session.
+    """A number that every descendant of a command carries, regardless of its environment, parent or session.
 
-    It is the soft limit on POSIX message queues: inherited by fork and exec, changed by nothing but setrlimit, and
-    large enough to be of no consequence (a message queue takes 80 kB of 800).
+    The number is the soft limit on POSIX message queues. It is inherited by fork and exec, changed only by setrlimit,
+    and large enough to have no effect (a message queue takes 80 kB of 800).
     """
 
     def __init__(self) -> None:
-        self.base = 0  # the largest value used here; 0 where the limit cannot serve
+        self.base = 0  # largest value in use; 0 if the limit cannot hold tags
         if resource is None or not hasattr(resource, "RLIMIT_MSGQUEUE"):
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
@@ -58,12 +58,12 @@ class ProcessTags:
     soft = hard = 0  # limits of the resident itself
 
     def set(self, number: int) -> None:
-        """For a child, before its program starts: mark it and all that comes of it."""
+        """Tags a child and its descendants, before its program starts."""
         if self.base:
             resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, self.hard))
 
     def apply_to(self, pid: int | None, number: int) -> bool:
-        """Mark another process and all that comes of it from now on; False where only it can do that itself."""
+        """Tags another process and its future descendants. False if only that process can change its limit."""
         if not self.base:
             return True
         if pid is None:
@@ -71,17 +71,21 @@ class ProcessTags:
         try:
             _, hard = resource.prlimit(pid, resource.RLIMIT_MSGQUEUE)
             resource.prlimit(pid, resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, hard))
-        except (OSError, ValueError, AttributeError):  # another user's; lowered by itself; a C library without it
+        except (
+            OSError,
+            ValueError,
+            AttributeError,
+        ):  # another user's process, an already lower limit, or a C library without prlimit
             return False
         return True
 
     def unset(self) -> None:
-        """For us again, when the child has begun."""
+        """Restores our own limit after the child has started."""
         if self.base:
             resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.soft, self.hard))
 
     def number_of(self, pid: int, latest: int) -> int | None:
-        """The number that a process carries, at most `latest`; None where it carries none of ours."""
+        """The job number that a process carries, at most `latest`; None without a tag of ours."""
         value = _message_queue_limit(pid)
         if not self.base or value is None or not 0 < self.base - value < TREE_TAGS:
             return None

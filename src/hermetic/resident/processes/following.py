@@ -1,4 +1,4 @@
-"""Readers of a log that is still being written: by credit, so that a slow one costs nothing, loses nothing unseen."""
+"""Followers of a growing log, limited by credit: a slow follower costs no memory and sees every gap."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Follow:
-    """Sends a log from an offset on, as it grows, never more than the credit given. The log is the buffer.
+    """Sends a log from an offset as it grows, within the credit. The log is the buffer.
 
-    One that holds makes the printing program wait before anything falls out of the log unsent.
+    A follower with `hold` makes the program wait before unsent output would fall out of the log.
     """
 
     def __init__(self, request: Request, job: Job, log: OutputLog, offset: int, credit: int, hold: bool) -> None:
@@ -75,7 +75,7 @@ def wait_for_log(
     seconds: float,
     answer: Callable[[], tuple[frames.Fields, bytes]],
 ) -> None:
-    """Answer at the first byte beyond `offset`, at the job's end, or after `seconds`."""
+    """Answers at the first byte after `offset`, at the job's end, or after `seconds`."""
 
     def look() -> None:
         if log.total > offset or job.has_ended:

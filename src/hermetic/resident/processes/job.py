@@ -1,4 +1,4 @@
-"""Something that runs here, with its output: the common part of a session's command and of a process of its own."""
+"""A job: base class of commands in a session and of separate processes, with its output and its ending."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from .output_log import OutputLog
 
-    Ending = list[Any]  # its name, and what goes with it
+    Ending = list[Any]  # name and arguments
 
     class Sink(Protocol):
-        """Where output goes: a log, or what stands before one."""
+        """A destination of output, such as a log."""
 
         @property
         def total(self) -> int: ...  # bytes so far
         @property
-        def when_released(self) -> list[Callable[[], None]]: ...  # called once when whoever holds it has caught up
+        def when_released(self) -> list[Callable[[], None]]: ...  # called once when the slowest holder has caught up
         def append(self, data: bytes | memoryview) -> None: ...
         def is_held(self) -> bool: ...
 
 
 PIPE_BYTES = 65536
-FULL_READS = 4  # in a row of reads that filled the buffer: the sign of a flood
+FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
 
 
 class NullSink:
-    """Takes what nobody wants any more."""
+    """Discards output of a forgotten job."""
 
     total = 0
 
@@ -47,14 +47,14 @@ class NullSink:
         self.when_released: list[Callable[[], None]] = []
 
     def append(self, data: bytes | memoryview) -> None:
-        """Nothing is kept."""
+        pass
 
     def is_held(self) -> bool:
         return False
 
 
 class Drain:
-    """Moves what arrives on a descriptor into a log until its end. Outlives the job: late children may still print."""
+    """Copies a descriptor into a log until its end. It outlives the job: late children may still print."""
 
     def __init__(self, loop: Loop, fd: int, log: Sink) -> None:
         self.loop, self.fd, self.log = loop, fd, log
@@ -63,7 +63,7 @@ class Drain:
         self.full_reads = 0
 
     def listen(self) -> None:
-        """Read as data comes; until then only `read` and `flush` take anything."""
+        """Reads as data arrives. Without it only `read` and `flush` take data."""
         if self.is_open and self.watch is None:
             self.watch = self.loop.watch(self.fd, self.read)
 
@@ -75,7 +75,7 @@ class Drain:
                 count = os.readv(self.fd, (self.loop.buffer,))
             except BlockingIOError:
                 return
-            except OSError:  # EIO: the last holder of a terminal has gone
+            except OSError:  # EIO: the last process on a terminal has gone
                 count = 0
             if not count:
                 self.close()
@@ -90,29 +90,29 @@ class Drain:
                 self._enlarge_pipe()
 
     def discard(self) -> None:
-        """Go on reading, and keep nothing."""
+        """Keeps reading, and drops the data."""
         self.log = NullSink()
         self.read()
         self.listen()
 
     def _pause(self) -> None:
-        """A reader that must miss nothing is far behind: what prints waits, as it would for any full pipe."""
+        """Stops reading while a follower with `hold` is far behind: the program blocks on its full pipe."""
         if self.watch is not None:
             self.loop.unwatch(self.watch)
             self.watch = None
             self.log.when_released.append(self.listen)
 
     def _enlarge_pipe(self) -> None:
-        """A flood: a larger pipe lets the two sides run beside each other instead of by turns."""
+        """Enlarges the pipe after a flood, so that the program and the resident run in parallel."""
         self.full_reads += 1
         if self.full_reads == FULL_READS:
             try:
                 fcntl.fcntl(self.fd, F_SETPIPE_SZ, FLOOD_PIPE)
-            except OSError:  # a terminal, or the user's share of pipe memory is used up
+            except OSError:  # a terminal, or the user's pipe memory is used up
                 pass
 
     def flush(self) -> None:
-        """Take in what is there now: at most what a pipe holds, so that a printing child cannot hold us."""
+        """Reads what is available now, at most one pipe's capacity: a printing child cannot block the loop."""
         left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE)
         while self.is_open and self.log.total < left:
             before = self.log.total
@@ -129,23 +129,23 @@ class Drain:
 
 
 class Job:
-    """A running or ended thing: who it is, what it printed, how it ended, and who wants to know."""
+    """A running or ended job: identity, output, ending, and listeners."""
 
     kind = "process"
     pty = False
     rows, cols = 24, 80
     pid: int | None = None
     cwd = ""
-    cwd_after: str | None = None  # where its session stands after it, where that is known
+    cwd_after: str | None = None  # cwd of its session after it, if known
     duration: float | None = None
     ending: Ending | None = None
     own_ending: Ending | None = None  # of its own process, while its tree is being ended
-    is_ending = False  # somebody has asked for its end: it must not begin any more
-    forced: Ending | None = None  # the ending that a timeout, a cancel or a kill gives it
+    is_ending = False  # its end was requested: it must not begin any more
+    forced: Ending | None = None  # ending set by a timeout, a cancel or a kill
     sweep: object | None = None  # not None: its tree is being ended
-    tag = ""  # what its starter wants to be remembered with it
-    claimant: Client | None = None  # who tells of it, for as long as that one is connected
-    has_yielded = False  # its time was over and it goes on; it may not have begun yet
+    tag = ""  # label that its starter attached
+    claimant: Client | None = None  # the connected client that reports on it
+    has_yielded = False  # its time ran out and it goes on; it may not have begun yet
     _kept: tuple[int, int] | None = None
 
     def __init__(
@@ -184,24 +184,24 @@ class Job:
 
     @property
     def inodes(self) -> set[int | None]:
-        """Of the pipes or the terminal that its output goes to."""
+        """Inodes of its output pipes or its terminal."""
         return {os.fstat(drain.fd).st_ino for drain in self.drains if drain.is_open}
 
     def members(self) -> list[int]:
-        """The processes that belong to it now, parents first."""
+        """Its processes now, parents first."""
         raise NotImplementedError
 
     def logs(self) -> list[OutputLog]:
         return [self.out] if self.err is None else [self.out, self.err]
 
     def kept_bytes(self) -> tuple[int, int]:
-        """`(memory, disk)` of its output, as it was when the job ended: what late children add is not counted."""
+        """`(memory, disk)` of its output when the job ended; output of late children is not counted."""
         if self._kept is None:
             self._kept = sum(len(log.head) for log in self.logs()), sum(log.spooled_bytes for log in self.logs())
         return self._kept
 
     def describe(self) -> Fields:
-        """INFO of the protocol."""
+        """The job as INFO of the protocol."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -223,7 +223,7 @@ class Job:
         }
 
     def claim(self, client: Client) -> bool:
-        """Whether this client is the one who tells of it, from now on where nobody connected was."""
+        """Makes this client the reporter if no connected client is. Returns whether it is the reporter."""
         if self.claimant is None or self.claimant.closed:
             self.claimant = client
         return self.claimant is client
@@ -241,7 +241,7 @@ class Job:
             listener()
 
     def end(self, grace: float, ending: Ending | None) -> None:
-        """End the whole tree; the job ends with `ending`, None: as its process did, once nothing of it is left."""
+        """Ends the whole tree. The job ends with `ending`; None: as its process did."""
         if self.has_ended:
             return
         self.is_ending = True
@@ -251,7 +251,7 @@ class Job:
             self.sweep = self.end_members(grace, self._swept)
 
     def end_members(self, grace: float, done: Callable[[list[int]], None]) -> object:
-        """End the processes that belong to it; `done(survivors)` when none is left, or none that can be ended."""
+        """Ends its processes; calls `done(survivors)` when no process is left that can be ended."""
         return self.resident.sweep(self.members, grace, done)
 
     def _swept(self, survivors: list[int]) -> None:
@@ -263,7 +263,7 @@ class Job:
         self._maybe_finish()
 
     def finish(self, ending: Ending | None) -> None:
-        """The job's own process is gone. While its tree is being ended, the end waits for that."""
+        """Records the end of the job's own process. The job ends after a running sweep of its tree."""
         self.own_ending = ending
         self._maybe_finish()
 
@@ -285,7 +285,7 @@ class Job:
         self.resident.job_ended(self)
 
     def close(self) -> None:
-        """Its output is forgotten. A child that still prints is read on, to nowhere: it must not get SIGPIPE."""
+        """Drops its output. A child that still prints is read to nowhere: it must not get SIGPIPE."""
         for drain in self.drains:
             drain.discard()
         for log in self.logs():
@@ -293,7 +293,7 @@ class Job:
 
 
 def ending_of(status: int) -> Ending:
-    """The ending that a wait status stands for."""
+    """The ending that a wait status means."""
     if os.WIFSIGNALED(status):
         return ["signalled", os.WTERMSIG(status)]
     return ["exited", os.WEXITSTATUS(status)]
@@ -309,6 +309,6 @@ _ADVICE = {
 
 
 def advised(error: OSError) -> str:
-    """What the system said, and what can be done about it."""
+    """The system's error message, with advice."""
     advice = _ADVICE.get(error.errno or 0)
     return "%s; %s" % (error.strerror, advice) if advice else str(error)

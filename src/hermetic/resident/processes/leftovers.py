@@ -1,4 +1,4 @@
-"""What ended jobs have left running: jobs of a shell, and orphans, by the job that started them."""
+"""Processes that ended jobs left running: background jobs and orphans, by the job that started them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def leftover_counts(resident: Resident) -> dict[int, int]:
-    """How many processes still run of each ended job, by its number. Raises OSError where it cannot be looked.
+    """Number of live processes of each ended job, by job number. Raises OSError without descriptors.
 
-    While a shell is being forked, no fork of a shell is counted: it may be that one.
+    While a standby is being forked, forks of shells are not counted: one of them may be that standby.
     """
     known = set(resident.loop.children)
     is_forking = any(session.pool.has_unreported() for session in resident.sessions.values())
@@ -42,7 +42,7 @@ def _is_fork(resident: Resident, pid: int) -> bool:
 
 
 def owner_of(resident: Resident, pid: int) -> int | None:
-    """The number of the job that a process came from, by its marks or by the output that it holds open."""
+    """The number of the job that started a process, from its tags or its open output."""
     number = resident.process_tags.number_of(pid, resident.number)
     if number is not None:
         return number

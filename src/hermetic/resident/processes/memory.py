@@ -1,4 +1,4 @@
-"""Whether the kernel ended a process for want of memory, as the counter of our cgroup proves."""
+"""Detects out-of-memory kills by the counter of our cgroup."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .job import Ending
 
-KILLED = (["signalled", 9], ["exited", 137])  # the second is a shell's word for a child that was killed
+KILLED = (["signalled", 9], ["exited", 137])  # the second is how a shell reports a killed child
 
 
 class MemoryKills:
-    """Counts what the kernel killed in our cgroup; a file is read only when something was killed at all."""
+    """Counts out-of-memory kills in our cgroup. The file is read only after a job was killed."""
 
     def __init__(self, groups: str = "/proc/self/cgroup", mounted: str = "/sys/fs/cgroup") -> None:
         self.path = next((path for path in _counters(groups, mounted) if _count(path) is not None), None)
         self.seen = self._count()
 
     def explain(self, ending: Ending) -> Ending:
-        """`["oom"]` for a killed job when the counter has grown since it was read last, else the ending itself."""
+        """`["oom"]` for a killed job if the counter has grown since the last look, else the ending itself."""
         if ending not in KILLED or self.path is None:
             return ending
         before, self.seen = self.seen, self._count()
@@ -28,7 +28,7 @@ class MemoryKills:
 
 
 def _counters(groups: str, mounted: str) -> list[str]:
-    """Where the counter may be: in our cgroup as the host names it, or at the top of what a container has mounted."""
+    """Candidate paths: our cgroup as the host names it, or the root of a container's mount."""
     try:
         with open(groups) as file:
             lines = [line.split(":", 2) for line in file.read().splitlines()]
@@ -44,7 +44,7 @@ def _counters(groups: str, mounted: str) -> list[str]:
 
 
 def _count(path: str) -> int | None:
-    """The number of processes killed; None where there is no such counter."""
+    """Number of processes killed; None without such a counter."""
     try:
         with open(path) as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""What a command or process printed: bytes by offset, with a head and a long tail always kept and the hole counted."""
+"""Output log of a job: bytes by offset, with a bounded head and tail, and a counted gap between them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Holder(Protocol):
-        """A reader that must miss nothing; it has everything before `offset`."""
+        """A reader that must miss nothing. It has all bytes before `offset`."""
 
         offset: int
 
 
 class Masking:
-    """Replaces known secrets, also one that comes in two pieces."""
+    """Replaces known secrets, also across two writes."""
 
     def __init__(self) -> None:
         self.secrets: list[bytes] = []
-        self.carry = b""  # the last bytes as they came, in case a secret has begun in them
-        self.stored = b""  # the same bytes as they were stored
+        self.carry = b""  # the last raw bytes: a secret may have begun in them
+        self.stored = b""  # the same bytes as stored
 
     def add(self, secret: bytes) -> None:
         if len(secret) >= SECRET_LENGTH and secret not in self.secrets:
             self.secrets = [*self.secrets, secret][-SECRETS:]
 
     def mask(self, data: bytes) -> tuple[bytes, bytes]:
-        """`(before, data)`: what to put over the bytes stored last, and what to store."""
+        """`(before, data)`: the replacement of the bytes stored last, and the bytes to store."""
         joined = self.carry + data
         masked = joined
         for secret in self.secrets:
             masked = masked.replace(secret, b"*" * len(secret))
-        # What an earlier secret has masked stays masked, though its bytes come by here once more.
+        # Bytes that an earlier secret has masked stay masked in the second pass.
         masked = bytes(map(masked_byte, joined, masked, self.stored)) + masked[len(self.stored) :]
         split, keep = len(self.carry), max(map(len, self.secrets)) - 1
         before = masked[:split] if masked[:split] != self.stored else b""
@@ -44,18 +44,18 @@ class Masking:
 
 
 def masked_byte(plain: int, now: int, then: int) -> int:
-    """One byte, masked when either of two passes has masked it."""
+    """One byte, masked if either of two passes masked it."""
     return now if now != plain else then
 
 
 class Ring:
-    """The newest bytes of a stream in a file without a name, written round and round. A full disk makes it smaller."""
+    """Ring buffer of a stream's newest bytes in an unnamed file. A full disk makes it smaller."""
 
     def __init__(self, folder: str | None, cap: int) -> None:
         self.cap = cap
         self.size = 0  # bytes ever written
         self.memory: bytearray | None = None
-        self.trouble = ""  # why less is kept than the cap allows
+        self.trouble = ""  # why less is kept than the capacity
         try:
             self.fd: int | None = open_unnamed(folder)
         except OSError as error:
@@ -66,12 +66,12 @@ class Ring:
     def write(self, data: bytes | memoryview) -> None:
         at = self.size % self.cap
         if self.fd is not None and len(data) <= self.cap - at and self._put(data, at) == len(data):
-            self.size += len(data)  # nearly always: one piece, in one go
+            self.size += len(data)  # nearly always: one write
             return
         self._write_in_parts(memoryview(data))
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Put bytes over ones written before; those that fell out are passed over."""
+        """Overwrites bytes that were written before. Bytes that fell out are skipped."""
         size, self.size = self.size, max(offset, self.start)
         self._write_in_parts(memoryview(data)[self.size - offset :])
         self.size = size
@@ -96,7 +96,7 @@ class Ring:
             return os.pwrite(self.fd, part, at)
         except OSError as error:
             self.trouble = os.strerror(error.errno or 0)
-            # Only the first time round does the file grow, so what is kept lies in order from its start.
+            # The file grows only in the first round, so the kept bytes are in order from its start.
             if self.size < self.cap and self.size >= SPOOL_FALLBACK:
                 self.cap = self.size
             else:
@@ -104,7 +104,7 @@ class Ring:
             return 0
 
     def _use_memory(self) -> None:
-        """The file cannot be written: keep a short tail in memory. What the file held counts as fallen out."""
+        """Switches to a short tail in memory after a failed write. The file's bytes count as fallen out."""
         self.close()
         self.cap = SPOOL_FALLBACK
         self.memory = bytearray(self.cap)
@@ -117,7 +117,7 @@ class Ring:
         return max(self.lost, self.size - self.cap, 0)
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Bytes from `offset`, which must not lie before `start`."""
+        """Bytes from `offset`, which must not be before `start`."""
         parts = []
         limit = min(limit, self.size - offset)
         while limit > 0:
@@ -142,9 +142,9 @@ class Ring:
 
 
 def open_unnamed(folder: str | None) -> int:
-    """A file that has no name, so that nothing is left behind however we end.
+    """The descriptor of an unnamed file: it leaves nothing behind, however the resident ends.
 
-    Raises OSError, also where no folder was given.
+    Raises OSError, also without a folder.
     """
     if folder is None:
         raise FileNotFoundError("no folder on disk for what does not fit into memory")
@@ -158,7 +158,7 @@ def open_unnamed(folder: str | None) -> int:
 
 
 class OutputLog:
-    """Append-only; bounded in memory by LOG_HEAD and on disk by the spool's cap, whatever is printed."""
+    """Append-only log, bounded by LOG_HEAD in memory and by the spool's capacity on disk."""
 
     ring: Ring | None = None
     total = 0
@@ -169,18 +169,18 @@ class OutputLog:
         self.folder, self.spool_bytes = spool_folder, spool_bytes
         self.head = bytearray()
         self.listeners: list[Callable[[], None]] = []  # called after every append
-        self.holders: list[Holder] = []  # readers that must miss nothing; each has an offset
+        self.holders: list[Holder] = []  # readers that must miss nothing
         self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
 
     def mask(self, secret: bytes) -> None:
-        """From now on this is stored as as many asterisks, so that offsets hold."""
+        """Stores this secret as asterisks of the same length from now on: offsets stay valid."""
         if SECRET_LENGTH <= len(secret) and self.masking is None:
             self.masking = Masking()
         if self.masking is not None:
             self.masking.add(secret)
 
     def append(self, data: bytes | memoryview) -> None:
-        """Take bytes in; a view may be used again by its owner afterwards."""
+        """Appends bytes. The owner of a view may reuse it afterwards."""
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
             self._overwrite(self.total - len(before), before)
@@ -200,18 +200,18 @@ class OutputLog:
             listener()
 
     def _overwrite(self, offset: int, data: bytes) -> None:
-        """Put bytes over ones that are stored already."""
+        """Overwrites stored bytes."""
         room = max(0, len(self.head) - offset)
         self.head[offset : offset + len(data[:room])] = data[:room]
         if self.ring is not None and data[room:]:
             self.ring.overwrite(offset + room - len(self.head), data[room:])
 
     def is_held(self) -> bool:
-        """Whether a reader that must miss nothing is too far behind to go on."""
+        """Whether a reader that must miss nothing is too far behind."""
         return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD
 
     def release(self) -> None:
-        """A holder has advanced or gone."""
+        """Resumes paused drains after a holder has advanced or gone."""
         if self.when_released and not self.is_held():
             callbacks, self.when_released = self.when_released, []
             for callback in callbacks:
@@ -219,14 +219,14 @@ class OutputLog:
 
     @property
     def hole(self) -> tuple[int, int]:
-        """The range `(start, end)` that fell out; empty when start == end."""
+        """The range `(start, end)` that fell out; empty if start == end."""
         if self.ring is None:
             return self.total, self.total
         return len(self.head), len(self.head) + self.ring.start
 
     @property
     def trouble(self) -> str:
-        """Why bytes fell out though the spool's cap was not reached; empty where none did."""
+        """Why bytes fell out below the spool's capacity; empty if none did."""
         start, end = self.hole
         return self.ring.trouble if self.ring is not None and start != end else ""
 
@@ -235,7 +235,7 @@ class OutputLog:
         return min(self.ring.size, self.ring.cap) if self.ring is not None else 0
 
     def read(self, offset: int, limit: int) -> tuple[int, bytes]:
-        """`(start, bytes)`: from `offset`, or from the end of the hole when `offset` lies in it."""
+        """`(start, bytes)` from `offset`, or from the end of the hole if `offset` is inside it."""
         if self.is_closed:
             return offset, b""
         head = len(self.head)
@@ -251,7 +251,7 @@ class OutputLog:
         return start, self.ring.read(start - head, limit)
 
     def excerpt(self, limit: int) -> tuple[bytes, bytes]:
-        """`(head, tail)` of at most `limit` bytes in all: everything, or 40 % from the start and 60 % from the end."""
+        """`(head, tail)` of at most `limit` bytes together: all, or 40 % from the start and 60 % from the end."""
         if self.ring is None and self.total <= limit and not self.is_closed:
             return bytes(self.head), b""  # nearly always
         if self.total <= limit and self.hole[0] == self.hole[1]:
@@ -261,12 +261,12 @@ class OutputLog:
         hole_start, hole_end = self.hole
         start = max(self.total - last, first)
         if hole_start < hole_end:
-            start = max(start, hole_end)  # a tail that began before the hole would not reach the end
+            start = max(start, hole_end)  # a tail that starts before the hole would not reach the end
         _, tail = self.read(start, last)
         return self.read(0, first)[1], tail
 
     def close(self) -> None:
-        """Nothing can be read any more; those who listen find out."""
+        """Drops the content, and notifies the listeners."""
         self.is_closed = True
         if self.ring is not None:
             self.ring.close()

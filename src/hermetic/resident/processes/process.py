@@ -1,4 +1,4 @@
-"""A process of its own: bash or an argv, on pipes or on a terminal, in its own session of the kernel."""
+"""A separate process: bash or an argv, on pipes or on a terminal, in its own kernel session."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 # Python ignores the first two, and an ignored signal stays ignored across exec.
 INHERITED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
-END_OF_FILE = b"\x04"  # what a terminal takes for the end of input
+END_OF_FILE = b"\x04"  # end of input on a terminal
 
 
 class Process(Job):
-    """Started at once by its constructor. Raises OSError when no process or descriptor can be had."""
+    """A process that its constructor starts. Raises OSError if the system refuses a process or descriptor."""
 
     pid: int
 
@@ -57,7 +57,7 @@ class Process(Job):
             for fd in set(launch.opened):
                 os.close(fd)
         if launch.stdin_fd is not None:
-            os.close(launch.stdin_fd)  # on failure it is the caller's
+            os.close(launch.stdin_fd)  # on failure the caller closes it
         for drain in self.drains:
             drain.listen()
 
@@ -66,7 +66,7 @@ class Process(Job):
         self.resident.loop.on_exit(self.pid, self._exited)
 
     def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
-        """Descriptors for the child's 0, 1, 2; `launch.opened` collects those that are closed here after the fork."""
+        """Descriptors for the child's 0, 1, 2. `launch.opened` collects those to close after the fork."""
         loop = self.resident.loop
         if self.pty:
             master, slave = os.openpty()
@@ -90,7 +90,7 @@ class Process(Job):
         return read_in, outs[0], outs[-1]
 
     def _type(self, source: int) -> None:
-        """A whole input given to a terminal: typed in, and then its end."""
+        """Types a whole input into a terminal, followed by its end."""
         self.write(os.pread(source, PENDING_INPUT, 0), lambda error: None)
         self.close_input()
 
@@ -119,7 +119,7 @@ class Process(Job):
         return super().inodes | {self.input_identity[1] if self.input_identity else None}
 
     def members(self) -> list[int]:
-        """The process, all below it, and its orphans."""
+        """The process, its descendants, and its orphans."""
         roots = [] if self.own_ending else [self.pid]
         return self.resident.tree_of(self, roots)
 
@@ -133,7 +133,7 @@ class Process(Job):
         return self.writer is not None and self.writer.is_open
 
     def write(self, data: bytes, taken: Callable[[InputClosed | None], None]) -> None:
-        """Queue bytes; `taken(error)` is called once the process has taken them in, or cannot."""
+        """Queues bytes; calls `taken(error)` once the process has read them, or cannot."""
         if self.writer is None:
             raise InputClosed()
         self.writer.write(data, taken)
@@ -152,7 +152,7 @@ class Process(Job):
 
 
 class Launch:
-    """What is needed to start a process: every field is plain data, ready before the fork."""
+    """Options of a process start: plain data, complete before the fork."""
 
     def __init__(
         self,
@@ -177,12 +177,12 @@ def set_size(fd: int, rows: int, cols: int) -> None:
 
 
 def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
-    """Fork and exec; a program that cannot be started ends like a shell's would: 127 or 126 and a line on stderr."""
+    """Forks and execs. A program that cannot start ends as in a shell: 127 or 126 and a line on stderr."""
     if launch.argv[0] == resident.bash and not controlling_terminal and min(streams) > 2:
         try:
             return spawn_without_copy(launch, streams, resident)
         except (OSError, NotImplementedError):
-            pass  # the way below says what is wrong, or does without what the C library lacks
+            pass  # the fork below reports the error, or works without the missing C function
     pid = os.fork()
     if pid:
         return pid
@@ -204,9 +204,9 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
 
 
 def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: Resident) -> int:
-    """The same for a program that is sure to be in memory: our own memory is not copied, and we wait for its exec.
+    """The same with posix_spawn, for a program in the page cache: copies no memory, but waits for the exec.
 
-    What it takes over from us is set here and put back. Raises OSError and NotImplementedError.
+    Inherited settings are changed here and restored. Raises OSError and NotImplementedError.
     """
     try:
         os.chdir(launch.cwd)
@@ -228,7 +228,7 @@ def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: 
 
 
 def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd: int | None) -> int:
-    """A bash that becomes a session's shell. One that takes a state in gets no variable but those the state holds."""
+    """Starts a bash as a session's shell. With a saved state it gets no variables but those of the state."""
     environ = dict(resident.environ) if state_fd is None else {}
     if not login:
         environ.pop("BASH_ENV", None)
@@ -249,13 +249,13 @@ def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd
 
 
 def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
-    """In the forked child: a session of its own; descriptors, signals and limits as the user's programs expect them."""
+    """In the forked child: a new kernel session, and the descriptors, signals and limits that programs expect."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in INHERITED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Copies above 2 first: a target number may be one of the sources.
+    # Duplicate above 2 first: a target number may be one of the sources.
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in streams]
     for target, fd in enumerate(high):
         os.dup2(fd, target)

@@ -1,4 +1,4 @@
-"""Whether another process can be had: a shell that cannot fork tries again for many seconds and then ends."""
+"""Headroom under the process limits. bash retries a failing fork for seconds, then exits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .descriptor_limit import resource
 
 
 class ProcessQuota:
-    """The limits of our cgroup and of our user. One that a command sets with `ulimit -u` is not seen here."""
+    """The limits of our cgroup and of our user. A limit that a command sets with `ulimit -u` is not seen here."""
 
     def __init__(self, groups: str = GROUPS, mounted: str = MOUNTED) -> None:
         self.current: str | None = None
@@ -33,13 +33,13 @@ class ProcessQuota:
         return True
 
     def check(self) -> None:
-        """Raises OSError, also where there is no descriptor to look with: then there is none for a shell."""
+        """Raises OSError near the limit, and also without a descriptor to read it: a shell could not start either."""
         count = None if self.current is None else _read(self.current)
         if not self._user_has_room() or (count is not None and count + SPARE_PROCESSES > self.most):
             raise BlockingIOError(errno.EAGAIN, "the limit of processes is near")
 
     def _user_has_room(self) -> bool:
-        """The user's own limit; who is near it is counted only where the whole machine has as many threads."""
+        """The user's own limit. Processes are counted only if the whole machine has that many threads."""
         if self.users_most is None or _threads_in_all() + SPARE_PROCESSES <= self.users_most:
             return True
         uid, count = os.getuid(), 0
@@ -58,6 +58,6 @@ def _threads_in_all() -> int:
 
 
 def _read(path: str) -> int | None:
-    """The number in a file; None for "max", or where it cannot be read."""
+    """The number in a file; None for "max" or an unreadable file."""
     said = words(path)
     return int(said[0]) if said and said[0].isdigit() else None

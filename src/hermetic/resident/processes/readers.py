@@ -1,4 +1,4 @@
-"""Who reads what is typed: the group in a terminal's foreground, or whoever has the pipe as standard input."""
+"""Processes that read a job's input: the terminal's foreground group, or those with the pipe as stdin."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    Reader = tuple[int, str, list[bytes]]  # pid, the name of its program, its words
+    Reader = tuple[int, str, list[bytes]]  # pid, program name, arguments
 
 TIOCGPGRP = 0x540F
-READERS = 32  # that are told of
-WORDS = 8  # of each
+READERS = 32  # reported at most
+WORDS = 8  # reported of each
 WORD_BYTES = 256
 
 
 def programs_of(pids: Iterable[int]) -> list[str]:
-    """The names of the programs that these processes run, each once."""
+    """Distinct names of the programs that these processes run."""
     return sorted({_described(pid)[1] for pid in pids})[:READERS]
 
 
 def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | None) -> list[Reader]:
-    """Each process that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
+    """Processes that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
     group = None if terminal is None else _foreground(terminal)
     found = []
     for pid in pids:
@@ -43,7 +43,7 @@ def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | N
 
 
 def _foreground(terminal: int) -> int | None:
-    """The group that the terminal gives its input to; None when nobody has been put there."""
+    """The foreground process group of the terminal; None if it has none."""
     try:
         group: int = struct.unpack("i", fcntl.ioctl(terminal, TIOCGPGRP, bytes(4)))[0]
     except OSError:
@@ -61,7 +61,7 @@ def _has_as_input(pid: int, identity: tuple[int, int]) -> bool:
 def _described(pid: int) -> Reader:
     words = _words(pid)
     if not words or words == _words(os.getpid()):
-        return pid, "", []  # it is about to run a program, and is none yet
+        return pid, "", []  # forked, but no program executed yet
     try:
         program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
     except OSError:

@@ -1,4 +1,4 @@
-"""Which ended commands and processes stay readable: the newest of each kind, within bounds of memory and disk."""
+"""Retention of ended jobs: the newest of each kind stay readable, within limits of memory and disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from .job import Job
 
-SLACK = 32  # beyond the number of either, before the oldest are dropped
+SLACK = 32  # beyond either limit, before the oldest are dropped
 
 
 class Retention:
-    """Calls `drop(job)` for the oldest when a bound is passed. The newest of each kind always stays.
+    """Calls `drop(job)` for the oldest jobs above a limit. The newest of each kind always stays.
 
-    `left()` gives the numbers of ended jobs of which something still runs. These jobs stay, so that it can be ended. To
-    look for them takes its time: a few more jobs than the bound are kept, and then dropped together.
+    `left()` returns the numbers of ended jobs with live processes. These jobs stay, so that the processes can be ended.
+    The lookup is slow, so a few more jobs than the limit are kept and then dropped together.
     """
 
     def __init__(self, drop: Callable[[Job], None], left: Callable[[], set[int]]) -> None:
@@ -49,12 +49,12 @@ class Retention:
         self.trim_at[kind] = max(self.most[kind], len(kept)) + SLACK
 
     def remove(self, job: Job) -> None:
-        """A job that its caller does not want any more."""
+        """Removes a job that its caller has dropped."""
         self.kept[job.kind].remove(job)
         self._count(job, -1)
 
     def _drop_larger(self) -> bool:
-        """Drop from the kind that has more; False when only the newest are left."""
+        """Drops from the larger kind. False if only the newest are left."""
         kept = max(self.kept.values(), key=len)
         if len(kept) < 2:
             return False

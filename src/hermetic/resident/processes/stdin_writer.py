@@ -1,4 +1,4 @@
-"""What is written to a process: queued, and handed over as it reads."""
+"""Writes input to a process: queued, and written as the process reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PIECE_BYTES = 1 << 18
 
 
 class InputClosed(Exception):
-    """Nothing more can be written to this process."""
+    """The process takes no more input."""
 
 
 class StdinWriter:
-    """The way into a pipe or terminal. It has the descriptor, and closes it."""
+    """Writes to a pipe or terminal. Owns the descriptor."""
 
     def __init__(self, loop: Loop, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -32,12 +32,12 @@ class StdinWriter:
         self.is_open = True
         self.closing = False
         self.watch: Watch | None = None
-        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken in]
+        self.pending: deque[list[Any]] = deque()  # [bytes, callback when taken]
         self.pending_bytes = 0
-        self.source: int | None = None  # a file that comes after what is queued
+        self.source: int | None = None  # a file that follows the queue
 
     def write(self, data: bytes, taken: Callable[[InputClosed | None], None] = lambda error: None) -> None:
-        """Queue bytes; `taken(error)` is called once they are all within PENDING_INPUT of the process, or cannot be."""
+        """Queues bytes; calls `taken(error)` once at most PENDING_INPUT bytes wait, or they cannot be written."""
         if not self.is_open or self.closing:
             raise InputClosed()
         self.pending.append([data, taken])
@@ -45,17 +45,17 @@ class StdinWriter:
         self._write_pending()
 
     def pour(self, source: int) -> None:
-        """The rest of a file, then the end. The file is closed by us."""
+        """Writes the rest of a file, then closes. The file is closed here."""
         self.source = source
         self.close()
 
     def close(self) -> None:
-        """The end, after what is queued."""
+        """Closes the input after the queue is written."""
         self.closing = True
         self._write_pending()
 
     def drop(self) -> None:
-        """The end, now: nobody reads any more."""
+        """Closes the input now, because the process has gone."""
         self._unwatch()
         self.is_open = False
         for fd in filter(None, (self.fd, self.source)):
@@ -94,7 +94,7 @@ class StdinWriter:
                 self.drop()
 
     def _take_piece(self) -> bool:
-        """Queue the next piece of the file."""
+        """Queues the next piece of the file."""
         data = os.read(self.source, PIECE_BYTES) if self.source is not None else b""
         if data:
             self.pending.append([memoryview(data), None])

@@ -1,8 +1,7 @@
-"""Who descends from whom, and how to end all of it.
+"""Process trees: who descends from whom, and how to end a whole tree.
 
-A process may leave its group, its session, its parent and its environment. What it cannot leave is the tree of a
-subreaper: an orphan becomes the resident's child. Whose orphan it is, the mark in its environment tells, or the output
-it holds open.
+A process can leave its group, its session, its parent and its environment, but not the tree of a subreaper: an orphan
+becomes the resident's child. Its tag, or the output that it holds open, shows which job it came from.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ PIECE_BYTES = 65536
 CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
 
 
-# Errors of ours, which say nothing of the process that is looked at.
+# Errors of ours, which say nothing about the process.
 CANNOT_LOOK = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def children(pid: int) -> list[int]:
-    """Direct children, zombies included. A child hangs below the thread that forked it.
+    """Direct children, zombies included. A child belongs to the thread that forked it.
 
-    Raises OSError where there is no descriptor to look with; so do all below that look.
+    Raises OSError if no descriptor is available; so do all functions below that read /proc.
     """
     found: list[int] = []
     try:
@@ -58,14 +57,14 @@ def _read(path: str) -> bytes:
 
 
 def _children_by_scan(pid: int) -> list[int]:
-    """Where the kernel offers no `children` files: one pass over /proc."""
+    """The same by one pass over /proc, for a kernel without `children` files."""
     if os.path.exists("/proc/self/task/%d/children" % os.getpid()):
         return []
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and stat_fields(int(name))[1:2] == [str(pid)]]
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third on (state, parent, …), or an empty list when there is no such process."""
+    """Fields of /proc/PID/stat from the third on (state, parent, …); [] if there is no such process."""
     try:
         return _read("/proc/%d/stat" % pid).rpartition(b")")[2].decode("ascii").split()
     except OSError as error:
@@ -75,13 +74,13 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def is_gone(pid: int) -> bool:
-    """Dead, or dead but for somebody's wait."""
+    """Whether a process is dead, reaped or not."""
     fields = stat_fields(pid)
     return not fields or fields[0] in ("Z", "X")
 
 
 def is_reaped(pid: int) -> bool:
-    """Dead, and no wait is left to be told of it."""
+    """Whether a process is dead and reaped."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -92,7 +91,7 @@ def is_reaped(pid: int) -> bool:
 
 
 def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> list[int]:
-    """The roots that live and all below them, parents first; neither `stop` nor what is below it."""
+    """The live roots and their descendants, parents first, without `stop` and its descendants."""
     found, todo = [], list(roots)
     seen = set(stop)
     while todo:
@@ -107,7 +106,7 @@ def descendants(roots: Iterable[int], stop: Collection[int] = frozenset()) -> li
 
 
 def tag_of(pid: int) -> str | None:
-    """The value of the mark in the environment a process was started with, or None."""
+    """The tag in the environment that a process was started with, or None."""
     try:
         environ = b"\0" + _read("/proc/%d/environ" % pid)
     except OSError:
@@ -118,12 +117,12 @@ def tag_of(pid: int) -> str | None:
 
 
 def tagged(tags: Collection[str]) -> list[int]:
-    """Every process on this machine that carries one of the marks: for places without a subreaper."""
+    """Every process on this machine that carries one of the tags. Used without a subreaper."""
     return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if tag_of(pid) in tags]
 
 
 def holds_open(pid: int, inodes: Collection[int | None]) -> bool:
-    """Whether standard input, output or error of the process is one of these pipes or terminals."""
+    """Whether stdin, stdout or stderr of the process is one of these pipes or terminals."""
     for number in (0, 1, 2):
         try:
             if os.stat("/proc/%d/fd/%d" % (pid, number)).st_ino in inodes:
@@ -134,7 +133,7 @@ def holds_open(pid: int, inodes: Collection[int | None]) -> bool:
 
 
 def send(pids: Iterable[int], number: int) -> list[int]:
-    """Signal each; returns those that belong to somebody else and cannot be signalled."""
+    """Signals each process. Returns those that belong to another user and refused the signal."""
     refused = []
     for pid in pids:
         try:
@@ -147,18 +146,18 @@ def send(pids: Iterable[int], number: int) -> list[int]:
 
 
 def catches_term(pid: int) -> bool:
-    """Whether a handler for TERM is installed there."""
+    """Whether a process has a handler for TERM."""
     fields = stat_fields(pid)
     return bool(fields) and bool(int(fields[CAUGHT_SIGNALS]) >> (signal.SIGTERM - 1) & 1)
 
 
 class Sweep:
-    """Ends a tree: TERM, after `grace` freeze and KILL until nobody is new; then calls `done(survivors)`.
+    """Ends a tree: TERM, after `grace` STOP and KILL until no new process appears; then calls `done(survivors)`.
 
-    TERM goes once to the tree as it is. What comes later may be at work for a handler of TERM and gets the KILL alone;
-    only where no process of the tree has such a handler, it gets TERM too.
-    `members()` gives the processes that belong to the tree now, parents first. Nothing here waits: the ends of children
-    wake us. Survivors are processes of another user, or stuck in the kernel for longer than KILL.
+    TERM goes once to the current tree. Later processes may work for a TERM handler and get only the KILL; if no process
+    of the tree has such a handler, they get TERM as well. `members()` returns the current processes of the tree,
+    parents first. Nothing here blocks: ends of children wake the loop. Survivors are processes of another user, or
+    stuck in the kernel for longer than KILL.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class Sweep:
     ) -> None:
         self.loop, self.members = loop, members
         self.done: Callable[[list[int]], None] | None = done
-        self.awaited: set[int] = set()  # signalled, not known to be gone yet
+        self.awaited: set[int] = set()  # signalled, not known to be gone
         self.refused: set[int] = set()
         self.killing = False
         self.catches = False  # a process of the tree has a handler for TERM
@@ -177,7 +176,7 @@ class Sweep:
             try:
                 first = self._reachable()
                 self.catches = any(map(catches_term, first))
-            except OSError:  # it cannot be looked at now: the KILL comes in any case
+            except OSError:  # no descriptor available: the KILL follows anyway
                 first = []
             self._ask(first)
             loop.call_soon(self._look)
@@ -185,11 +184,11 @@ class Sweep:
 
     def _ask(self, pids: list[int]) -> None:
         self.refused.update(send(pids, signal.SIGTERM))
-        send(pids, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
+        send(pids, signal.SIGCONT)  # a stopped process handles TERM only after CONT
         self.awaited.update(pids)
 
     def _ask_again(self) -> None:
-        """A TERM between a shell's fork and its child's exec is lost: it is sent again where no handler minds."""
+        """Repeats TERM if no process handles it: a TERM between a shell's fork and its child's exec is lost."""
         if self.done is not None and not self.killing and not self.catches:
             try:
                 self._ask(self._reachable())
@@ -198,7 +197,7 @@ class Sweep:
             self._look()
 
     def _reachable(self) -> list[int]:
-        # Nobody is believed only the second time: the kernel's list can lack one while others on it end.
+        # One empty answer may be a race: the kernel's list can miss a process while others end.
         return [pid for pid in self.members() or self.members() if pid not in self.refused]
 
     def _reaped(self, pids: list[int]) -> None:
@@ -206,7 +205,7 @@ class Sweep:
         self._look()
 
     def _look(self) -> None:
-        """Cheap while anybody awaited still lives; walks the tree only when none does."""
+        """Checks for the end. Cheap while a signalled process lives; walks the tree only after that."""
         if self.done is None:
             return
         try:
@@ -216,7 +215,7 @@ class Sweep:
                     return
                 self.awaited.discard(pid)
             left = self._reachable()
-        except OSError:  # the timer looks again
+        except OSError:  # the timer retries
             return
         if not left:
             self._finish()
@@ -225,10 +224,10 @@ class Sweep:
         elif self.catches:
             self.awaited.update(left)
         else:
-            self._ask(left)  # they came after the first look
+            self._ask(left)  # they appeared after the first look
 
     def _freeze(self, frozen: frozenset[int] = frozenset()) -> None:
-        """One pass: stop who is new, so that nobody can fork away unseen; when nobody is, kill."""
+        """One pass: stop new processes, so that none can fork unseen; without new ones, kill."""
         if self.done is None:
             return
         self.killing = True
@@ -250,7 +249,7 @@ class Sweep:
         self.timer = self.loop.call_later(KILL_CHECK, self._settle)
 
     def _settle(self) -> None:
-        """No event came for a while: somebody else may have reaped them, or the kernel holds one."""
+        """No event came for a while: another process may have reaped them, or the kernel holds one."""
         self.turns += 1
         if self.turns * KILL_CHECK >= KILL:
             self._finish()

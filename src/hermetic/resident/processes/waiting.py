@@ -1,8 +1,8 @@
-"""Whether a process waits for input: the kernel's evidence, not a pattern in its output.
+"""Detects a process that waits for input, from kernel state and not from its output.
 
-A process waits when it, or one below it, sleeps in a read of the terminal or pipe that is the job's input, or in poll,
-select or epoll on it without a timeout. The evidence is /proc/PID/syscall: the number and arguments of the call a
-thread is blocked in.
+A process waits if it, or a descendant, sleeps in a read of the job's terminal or input pipe, or in poll, select or
+epoll on it without a timeout. /proc/PID/syscall shows the number and arguments of the system call that a thread is
+blocked in.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
 
 
 def waits_for_input(pids: Iterable[int], identity: InputIdentity) -> bool | None:
-    """True, False, or None where the kernel does not tell. `place` is the job's terminal or input pipe."""
+    """True, False, or None if the kernel does not show it. `identity` is the job's terminal or input pipe."""
     if not _CALLS:
         return None
-    told = False
+    is_known = False
     for pid in pids:
         for thread in _threads(pid):
             call = _blocked_in(pid, thread)
             if call is None:
                 continue
-            told = True
+            is_known = True
             if call and _is_input_wait(pid, call, identity):
                 return True
-    return False if told else None
+    return False if is_known else None
 
 
 def _threads(pid: int) -> list[str]:
@@ -61,7 +61,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _blocked_in(pid: int, thread: str) -> Call | tuple[()] | None:
-    """`(name, arguments)`, () when it runs or sleeps in something else, None where it cannot be read."""
+    """`(name, arguments)`; () if the thread runs or sleeps in another call; None if unreadable."""
     try:
         with open("/proc/%d/task/%s/syscall" % (pid, thread)) as file:
             words = file.read().split()
@@ -92,18 +92,18 @@ def _is_input(pid: int, fd: int, identity: InputIdentity) -> bool:
         status = os.stat("/proc/%d/fd/%d" % (pid, fd))
     except OSError:
         return False
-    # A password prompt opens the terminal by its general name.
+    # A password prompt opens the terminal as /dev/tty.
     return identity_of(status) == identity or (status.st_rdev == DEV_TTY and _has_terminal(pid))
 
 
 def _has_terminal(pid: int) -> bool:
-    """Whether a process has a controlling terminal; below a job of ours it is the job's own."""
+    """Whether a process has a controlling terminal; below a job it is the job's own."""
     fields = stat_fields(pid)
     return len(fields) > 4 and fields[4] != "0"
 
 
 def identity_of(status: os.stat_result) -> InputIdentity:
-    """What tells a terminal or pipe from all others: the device and the inode."""
+    """Device and inode, which identify a terminal or pipe."""
     return status.st_dev, status.st_ino
 
 

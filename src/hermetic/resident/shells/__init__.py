@@ -1,1 +1,1 @@
-"""Sessions: the primary shell, its standbys, their state, and moves to a fresh bash."""
+"""Shell sessions: the primary shell, its standbys, their state, and moves to a fresh bash."""

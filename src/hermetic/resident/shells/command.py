@@ -1,4 +1,4 @@
-"""A command in a session's shell, and what its text tells before it runs."""
+"""A command that runs in a session's shell, and the static analysis of its text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .shell import Shell
 
 _EXACT = pattern(rb"\btrap\b|\bexec\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
-# The look-behind lets a word be tried once and not from each of its letters.
+# The look-behind makes the expression try each word once, not once per letter.
 _DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
 _OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 _PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+([\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
@@ -33,7 +33,7 @@ _UNCHANGING = frozenset(
 )
 
 
-# Nothing in such a text is hidden by quotes or expansions, and its words are as bash sees them.
+# A text of these characters has no quotes and no expansions: bash sees the same words.
 _OPEN_TEXT = pattern(rb"[\w\s./:@%+,=~^;&|<>-]*")
 _WORDS = pattern(rb"[^\s;&|<>]+")
 _MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
@@ -42,23 +42,26 @@ YIELDED = "state not kept: the command was yielded and goes on as a process"
 
 
 def may_change_shell(text: bytes) -> bool:
-    """Whether a text may set traps or keep descriptors. A wrong guess shows: a higher number, a trap that runs late."""
+    """Whether a text may set traps or keep descriptors open.
+
+    A wrong guess is visible to the user only as a higher descriptor number or a trap that runs late.
+    """
     return len(text) > READABLE_COMMAND or _EXACT.search(text) is not None
 
 
 def prepare() -> None:
-    """Take the time that the first look at a text takes."""
+    """Compiles the expressions that the first command needs."""
     may_change_shell(b"")
     Redefinitions().learn(b"")
     Redefinitions().last_word(b"")
 
 
 class Redefinitions:
-    """The names that commands of one session may have given another meaning."""
+    """Names that commands of one session may have redefined as functions or aliases."""
 
     def __init__(self) -> None:
         self.names: set[bytes] = set()
-        self.open = False  # True: a text was read from elsewhere, any name may mean anything
+        self.open = False  # True: code from another source was evaluated, so any name may be redefined
 
     def learn(self, text: bytes) -> None:
         if len(text) > READABLE_COMMAND:
@@ -69,7 +72,7 @@ class Redefinitions:
         self.open = self.open or _OPENS_TEXT.search(text) is not None
 
     def keeps_traps(self, text: bytes) -> bool:
-        """Whether a text can be seen to set no trap and to define no function."""
+        """Whether a text provably sets no trap and defines no function."""
         if self.open or len(text) > READABLE_COMMAND or _OPEN_TEXT.fullmatch(text) is None:
             return False
         words = _WORDS.findall(text)
@@ -78,7 +81,7 @@ class Redefinitions:
     def last_word(self, text: bytes) -> bytes | None:
         """The last word of a text that is one plain program which cannot change the shell; None for any other text.
 
-        A wrong guess costs one command's state at the next rollback, never the session.
+        A wrong guess loses one command's state at the next rollback, never the session.
         """
         found = _PLAIN.fullmatch(text) if len(text) <= READABLE_COMMAND and not self.open else None
         if found is None or found.group(1) not in _UNCHANGING or found.group(1) in self.names:
@@ -88,16 +91,16 @@ class Redefinitions:
 
 
 class Command(Job):
-    """Runs in a shell of a session; the shell is handed over by the session."""
+    """A job that runs in a shell of a session. The session assigns the shell."""
 
     kind = "command"
     shell: Shell | None = None
-    in_primary = True  # False: beside the lane or yielded; its state is dropped at the end
-    left_cwd = ""  # where the session stood before it
-    is_plain = False  # one plain program: it cannot change the shell
-    last_word = b""  # of such a text
+    in_primary = True  # False: in a parallel shell, or yielded; its state is dropped at the end
+    left_cwd = ""  # the session's cwd before it
+    is_plain = False  # one plain program, which cannot change the shell
+    last_word = b""  # of a plain program
     long_order: Run | None = None
-    traps_fd: int | None = None  # where its shell tells its traps
+    traps_fd: int | None = None  # the shell writes its traps there
     status_before_trap: int | None = None  # while its EXIT trap runs
 
     def __init__(
@@ -118,16 +121,17 @@ class Command(Job):
 
     @property
     def is_simple(self) -> bool:
-        """A short text and nothing that goes with it."""
+        """Whether the text is short and needs no cwd, variables, input or separate stderr."""
         order, text = self.order, self.text
         if len(text) > PIPED_COMMAND or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
             return False
         return self.is_plain or (b"set" not in text and can_be_followed(text))
 
     def open(self, verb: bytes, shell: Shell) -> tuple[bytes, ...]:
-        """The fields of the order; called again when a shell died before it read the first one.
+        """Opens the output pipes and returns the fields of the order.
 
-        R is a short text alone; Q has all that goes with one; T is for a text that may set traps or keep descriptors.
+        Called again if the shell died before it read the first order. R runs a short text alone. Q runs a text with its
+        options. T runs a text that may set traps or keep descriptors.
         """
         self.close_descriptors()
         ends: list[int] = []
@@ -152,20 +156,20 @@ class Command(Job):
         return long_order(self.number, self._keep(sealed(self.resident.orders.whole(code))), verb)
 
     def take_traps(self) -> dict[bytes, bytes] | None:
-        """The traps that its text has left, as its shell told them; None where it was not asked or told none."""
+        """The traps that the text has left, as reported by its shell; None if none were requested or reported."""
         if self.traps_fd is None:
             return None
         data, self.traps_fd = os.pread(self.traps_fd, os.fstat(self.traps_fd).st_size, 0), None
         return read_traps(data)
 
     def run_exit_trap(self, shell: Shell, body: bytes, status: int) -> None:
-        """As bash does at its end; the command ends when that is reported."""
-        assert self.long_order is not None, "a text whose traps are told"
+        """Runs the EXIT trap that the text has left, as bash does at its end. The command ends with its report."""
+        assert self.long_order is not None, "a text whose traps are reported"
         self.status_before_trap = status
         shell.send(*self._long_order(self.long_order.exit_trap(body, status), b"X"))
 
     def listen_soon(self) -> None:
-        """Most commands end before that: their output is taken in when they report, and nobody has listened."""
+        """Watches the output before the loop next sleeps. Most commands end earlier and need no watch."""
         self.resident.loop.call_before_sleep(self._listen)
 
     def _listen(self) -> None:
@@ -188,13 +192,13 @@ class Command(Job):
         return self.resident.tree_of(self, [shell.pid], self._jobs_of_others(shell.pid))
 
     def _jobs_of_others(self, pid: int) -> set[int]:
-        """What hangs below its shell and was started by an earlier command."""
+        """Children of the shell that earlier commands started."""
         if self.home.is_untagged:
             return self.home.protected
         return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
 
     def _left_behind(self) -> list[int]:
-        """What it has left running below a shell of the session, where that can be told."""
+        """Processes that the command left running below the session's shells, as far as tags show it."""
         known = self.resident.loop.children
         jobs = [job for pid in self.home.pool.pids() for job in children(pid) if job not in known]
         return [job for job in jobs if owner_of(self.resident, job) == self.number]
@@ -203,7 +207,7 @@ class Command(Job):
         return self.resident.process_tags.number_of(pid, self.resident.number)
 
     def end(self, grace: float, ending: Ending | None) -> None:
-        if self.shell is None and not self.has_ended:  # still waits for a shell: there is no tree to end
+        if self.shell is None and not self.has_ended:  # it waits for a shell: no tree to end
             self.home.withdraw(self)
             self.forced = ending
             self.finish(ending or ["cancelled"])
@@ -215,24 +219,27 @@ class Command(Job):
             self.notes.append(YIELDED)
 
     def cannot_begin(self, error: Exception) -> None:
-        """The system refuses what it takes to begin. Any other error is raised again, for the log."""
+        """Ends as lost, because the system refused a descriptor or process.
+
+        Any other error is raised again, for the log.
+        """
         why = advised(error) if isinstance(error, OSError) else "the resident failed: %r" % error
         self.conclude(["lost", "the command could not begin: %s" % why])
         if not isinstance(error, OSError):
             raise error
 
     def lose_shell(self, status: int) -> None:
-        """Its shell was dropped and has died."""
+        """Ends with its shell, which was dropped and has died."""
         if not self.has_ended:
             self.conclude(ending_of(status))
 
     def conclude(self, ending: Ending) -> None:
-        """Finish, without a shell that would leave it."""
+        """Finishes, and releases what a shell would have released."""
         self.finish(ending)
         self.shell_left()
 
     def shell_left(self) -> None:
-        """The shell has reported or died: nothing of ours stays open, but for the drains while a child still prints."""
+        """Releases everything but the drains, which stay open while a child still prints."""
         self.close_descriptors()
         self.resident.loop.forget_before_sleep(self._listen)
         for drain in self.drains:
@@ -247,13 +254,13 @@ STALE = "the session changed before the command began"
 
 
 class Order:
-    """What goes with a command's text."""
+    """Options of a command besides its text."""
 
     cwd: str | None = None
     env: dict[str, str] | None = None
     stdin_fd: int | None = None
-    known: int | None = None  # the number of changes of its session by which it was judged; None: whatever it is
+    known: int | None = None  # version of the session's state that it was judged by; None: any
 
     def is_stale(self, changes: int) -> bool:
-        """Whether its words may mean something else by now than to whoever sent it."""
+        """Whether the session's state has changed since the command was judged."""
         return self.known is not None and self.known != changes

@@ -1,4 +1,4 @@
-"""What a session's own shell tells of itself: the variables it exports, and all that it has defined."""
+"""State reports of a session's shell: exported variables and all definitions."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-AGAIN_SECONDS = 0.1  # before a shell is asked again, where the system refused what that takes
+AGAIN_SECONDS = 0.1  # before the next attempt, if the system refused descriptors
 
 
 class Exports:
-    """Asked when somebody wants to know, and remembered until a command may have changed them."""
+    """Exported variables: requested on demand and cached until a command may have changed them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.known: dict[str, str] | None = None
-        self.changes = session.resident.next_change()  # the last time that the shell's state may have changed
+        self.changes = session.resident.next_change()  # version of the shell's state
 
     def changed(self) -> None:
         self.known = None
         self.changes = self.session.resident.next_change()
 
     def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
-        """Call `answer(variables)`; from a copy while the lane is busy."""
+        """Calls `answer(variables)`. While the primary shell is busy, a standby reports."""
         session = self.session
         if self.known is not None:
             answer(self.known)
@@ -54,7 +54,7 @@ class Exports:
 
 
 class Definitions:
-    """Variables, functions and aliases in the words of bash, then signals and their traps: a NUL behind each text."""
+    """Variables, functions and aliases as bash prints them, then signals and their traps; each text ends with NUL."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -76,7 +76,7 @@ def trap_texts(traps: dict[bytes, bytes]) -> bytes:
 def request_newest(
     session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, StateReport | None], None]
 ) -> None:
-    """Call `answer(shell, what it tells)` with the newest state there is: of a copy while the lane is busy."""
+    """Calls `answer(shell, report)` with the newest state; while the primary shell is busy, a standby reports."""
 
     def again() -> None:
         request_newest(session, words, answer)
@@ -86,7 +86,7 @@ def request_newest(
         return
     shell = session.primary
     if shell is None or shell.command is not None:
-        if session.pool.pending and not session.closed:  # the newest state is in a copy that has still to report
+        if session.pool.pending and not session.closed:  # the newest state is in a standby that has not reported yet
             session.pool.when_reported.add(again)
             session.await_reports()
             return
@@ -97,13 +97,13 @@ def request_newest(
 
     def reported(data: StateReport | None) -> None:
         if data is None:
-            session.loop.call_soon(again)  # the shell died before it told
+            session.loop.call_soon(again)  # the shell died before it reported
         else:
             answer(shell, data)
 
     try:
         session.pool.request(shell, words, reported)
-    except OSError:  # no descriptors now
+    except OSError:  # no descriptor available
         session.loop.call_later(AGAIN_SECONDS, again)
 
 

@@ -1,4 +1,4 @@
-"""The first shell of a session: a bash that reads the profile, within its time."""
+"""The first shell of a session: a bash that reads the login profile within a time limit."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-STARTS = 5  # tries in a row that end by KILL, which no profile does by mistake
+STARTS = 5  # attempts in a row that end by KILL, which is not the profile's own doing
 
 
 class FirstShell:
-    """Starts the lane. A profile that exits, hangs or replaces the shell costs the profile, not the session."""
+    """Starts the primary shell. If the profile exits, hangs or replaces the shell, bash starts again without it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.timer: Timer | None = None  # while the shell has not reported
+        self.timer: Timer | None = None  # runs until the shell has reported
         self.killed = 0
 
     def start(self, login: bool) -> None:
@@ -36,7 +36,7 @@ class FirstShell:
         self.timer = session.loop.call_later(seconds, lambda: self.failed(shell, too_late))
 
     def done(self) -> None:
-        """It has reported, or nothing waits for it any more."""
+        """Stops the timer: the shell has reported, or the session is closed."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -45,8 +45,8 @@ class FirstShell:
     def failed(self, shell: Shell, why: str, killed: bool = False) -> None:
         session, before = self.session, self.killed
         try:
-            send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # what the profile waits for
-        except OSError:  # no descriptor to look with
+            send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # the programs that the profile waits for
+        except OSError:  # no descriptor available
             pass
         session.pool.forget(shell)
         self.done()

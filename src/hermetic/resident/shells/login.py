@@ -1,4 +1,4 @@
-"""What a login shell does between the user's profile and its first command: more files, and PATH."""
+"""Prologue of a login shell: init files and PATH, between the user's profile and the first command."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROFILES = (".bash_profile", ".bash_login", ".profile")  # bash reads the first that it can
-# Entries of the given PATH stay in front; those that the profile added come behind them. No builtin is used that a
-# profile could have redefined, and IFS may be anything.
+PROFILES = (".bash_profile", ".bash_login", ".profile")  # bash reads the first readable one
+# Entries of the given PATH stay in front; entries that the profile added follow. The text uses no builtin that a
+# profile could have redefined, and works with any IFS.
 _KEEP_PATH = (
     "__h_y=${PATH-}: PATH=%s; while [[ $__h_y ]]; do __h_t=${__h_y%%%%:*} __h_y=${__h_y#*:}; "
     '[[ -z $__h_t || :$PATH: == *:"$__h_t":* ]] || PATH+=:$__h_t; done; '
@@ -19,7 +19,7 @@ _KEEP_PATH = (
 
 
 def prologue(environ: dict[str, str], init_files: Sequence[str], keep_path: bool) -> str:
-    """Text on one line, to stand before what the shell is started with."""
+    """One line of shell text to run before the shell's own program."""
     home = environ.get("HOME", "/")
     files = [os.path.join(home, name[2:]) if name.startswith("~/") else name for name in init_files]
     parts = ["builtin source %s || builtin :; " % quote(name) for name in files if not is_read(name, home)]
@@ -30,7 +30,7 @@ def prologue(environ: dict[str, str], init_files: Sequence[str], keep_path: bool
 
 
 def is_read(name: str, home: str) -> bool:
-    """True for a file that is missing, and for one that the user's profile reads itself."""
+    """Whether a file is missing, or the user's profile reads it already."""
     if not os.access(name, os.R_OK):
         return True
     for profile in PROFILES:

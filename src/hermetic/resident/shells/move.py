@@ -1,4 +1,4 @@
-"""Moving a session to a fresh bash, with its whole state: out of deep nesting, or back under the resident's eyes."""
+"""Moves a session to a fresh bash with its whole state: out of deep nesting, or to a direct child of the resident."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Move:
-    """One attempt: ask the lane for its state, start a bash that takes it in, put that in the lane's place.
+    """One attempt: request the state, start a bash that loads it, and replace the primary shell with it.
 
-    The session goes on meanwhile. A command that comes in between makes the attempt void, unless the session holds its
-    commands back until it is over (`must`).
+    The session stays usable meanwhile. A command that starts in between cancels the attempt, unless the session holds
+    commands back until the attempt is over (`must`).
     """
 
     def __init__(self, session: Session, primary: Shell, must: bool) -> None:
@@ -32,15 +32,15 @@ class Move:
         self.timer = session.loop.call_later(SESSION_MOVE, self._too_late)
         try:
             session.pool.request(primary, STATE, self._state_reported)
-        except OSError:  # no descriptors
+        except OSError:  # no descriptor available
             session.loop.call_soon(self._fail)
 
     def _too_late(self) -> None:
-        """The state holds something that keeps a fresh bash busy: the session stays where it is."""
+        """The state keeps a fresh bash busy: the session stays in its old shell."""
         self._fail()
 
     def _fail(self) -> None:
-        """Without a subreaper the lane's death is seen here alone."""
+        """Ends the attempt. Without a subreaper the primary shell's death is only noticed here."""
         self.abandon()
         if self.must and is_reaped(self.primary.pid or 0):
             self.session.pool.forget(self.primary, kill=False)
@@ -50,27 +50,27 @@ class Move:
         session = self.session
         return session.closed or session.primary is not self.primary or session.commands_sent != self.commands_sent
 
-    def _state_reported(self, told: StateReport | None) -> None:
-        if told is None or self.session.move is not self:
-            return  # the lane died, or it took too long: the session has dropped this attempt
+    def _state_reported(self, report: StateReport | None) -> None:
+        if report is None or self.session.move is not self:
+            return  # the primary shell died, or the session has dropped this attempt
         if self.is_void():
             self.abandon()
             self.session.move_ended(None)
             return
         try:
-            # Of this shell, whatever became of it meanwhile: one that is gone has no directory.
-            text = reload_text(told, os.readlink("/proc/%d/cwd" % (self.primary.pid or 0)))
+            # The cwd of this very shell; a shell that is gone has none.
+            text = reload_text(report, os.readlink("/proc/%d/cwd" % (self.primary.pid or 0)))
             if text is None:
                 self._fail()
                 return
             self.state_fd = sealed(text)
             self.shell = self.session.spawn(False, self.state_fd)
             self.shell.held_traps, self.shell.statuses = self.primary.held_traps, self.primary.statuses
-        except OSError:  # no descriptors, no process, no directory
+        except OSError:  # no descriptor, no process, or no directory
             self._fail()
 
     def arrived(self) -> None:
-        """The fresh bash has taken the state in."""
+        """The fresh bash has loaded the state."""
         shell = None if self.is_void() else self.shell
         if shell is not None:
             self.shell = None
@@ -78,7 +78,7 @@ class Move:
         self.session.move_ended(shell)
 
     def abandon(self) -> None:
-        """Give back what the attempt holds."""
+        """Releases what the attempt holds."""
         self.timer.cancel()
         if self.shell is not None:
             self.session.pool.forget(self.shell)

@@ -1,19 +1,20 @@
-"""What a session's shell evaluates: the text of its turns, and of each order.
+"""The shell text that sessions evaluate: the program of a shell, and the text of each order.
 
-A shell reads an order, evaluates it, reports, and reads the next one. There is no loop and no function of ours around a
-command's text, so `break`, `return`, `local` and `declare` mean what they mean in a script: a *turn* is one line, and a
-program is many such lines. A turn without an order does nothing: a shell that cannot read any more runs out of lines.
+A shell reads an order, evaluates it, reports, and reads the next one. No loop and no function surrounds a command's
+text, so `break`, `return`, `local` and `declare` mean what they mean in a script: a *turn* is one line, and a program
+is many such lines. A turn without an order does nothing, so a shell that can read no more orders runs out of lines and
+ends.
 
-All that a shell keeps of ours is one array, `__h`:
-0 which of the two codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4 what PIPESTATUS was as arithmetic,
-5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 space,
-13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16 that of orders to fork.
+A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4
+the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9
+that of short ones, 10 to 12 scratch, 13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16
+that of fork orders.
 
-Rules of this text: `\builtin` before every name, because functions and aliases may have any; no reserved words, which
-can be aliases too; every expansion quoted, because IFS can be anything. What a trap, a function or a traced line prints
-must not reach what is read back: the answer of a shell is written by a subshell in POSIX mode, where no function can
-stand in for `trap`, `unset`, `exec` and `export`, after its traps and traces have been switched off. An expansion that
-assigns (`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the arithmetic.
+Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no reserved words,
+which can be aliases too; every expansion quoted, because IFS can be anything. Output of a trap, a function or a traced
+line must not reach what is read back. So a subshell in POSIX mode writes the report, after its traps and traces have
+been switched off; in POSIX mode no function can replace `trap`, `unset`, `exec` and `export`. An expansion that assigns
+(`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the arithmetic.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
 LINES = 24
 OUTER_LINES = 8
 INNER_LINES = 1024
-STATUSES = 64  # of a pipeline, that are kept for the next command
-# Set while a command's text runs, and only then: they would see our own commands.
+STATUSES = 64  # kept for the next command, of one pipeline
+# Set only while a command's text runs: these traps would fire for our own commands.
 HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
-_REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that tell
+_REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that a report needs
 _LAST_TRAP = b"trap -- ':' EXIT\n"
 _END_OF_REPORT = b"\0."
 _NAMES = b" ".join(HELD_TRAPS)
-# Behind a command's text. Where that may have set either, a trace of it and what a DEBUG trap prints are not seen.
+# Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
 _SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
 _TURN = b'\\builtin eval "${__h[__h]-}"\n'
-# In a subshell. An assignment in front of a special builtin switches POSIX mode on before the name is looked up.
+# For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the name.
 _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&\\unset -f builtin&&" % _NAMES
 _OPEN_END = pattern(rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$")
 _DISABLED = pattern(rb"(?:enable -n \S+\n)*")
@@ -54,29 +55,29 @@ def quote(data: bytes) -> bytes:
 
 
 def is_unclosed(text: bytes) -> bool:
-    """Whether a text may end inside of `$(`. bash 5.2 then writes in front of its line buffer, and aborts later."""
+    """Whether a text may end inside `$(`. bash 5.2 then writes before its line buffer, and aborts later."""
     return text.count(b"(") > text.count(b")")
 
 
 def can_be_followed(text: bytes) -> bool:
-    """Whether a line behind a text is a line of its own: not part of a here-document, not the rest of a command."""
+    """Whether a line after the text is a separate line: not part of a here-document or of an unfinished command."""
     is_closed = not is_unclosed(text) and text.count(b"case") <= text.count(b"esac")
     return is_closed and b"<<" not in text and _OPEN_END.search(text) is None
 
 
 def read_traps(data: bytes) -> dict[bytes, bytes] | None:
-    """Signal → text, from what `trap -p` prints; None where anything else is in it."""
+    """Signal → trap body, from the output of `trap -p`; None if it holds anything else."""
     found, rest = _take_traps(data)
     return None if rest else found
 
 
 def read_forked_traps(data: bytes) -> dict[bytes, bytes] | None:
-    """The same of a fork, which ends its list with one that it has set itself: else it could not tell."""
+    """The same for a fork, which ends its list with a trap of its own; None without that trap."""
     return read_traps(data[: -len(_LAST_TRAP)]) if data.endswith(_LAST_TRAP) else None
 
 
 class StateReport:
-    """What a shell told of itself. Raises ValueError where it could not."""
+    """State that a shell reported about itself. Raises ValueError for anything that bash does not print."""
 
     def __init__(self, data: bytes) -> None:
         first, _, rest = data.partition(b"\0")
@@ -88,7 +89,7 @@ class StateReport:
 
 
 def _take_traps(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """Those at the beginning, and what is behind them."""
+    """The traps at the beginning of the data, and the rest."""
     found: dict[bytes, bytes] = {}
     at = 0
     while (line := _TRAP.match(data, at)) is not None:
@@ -109,34 +110,34 @@ def _parts(word: bytes) -> list[bytes]:
 
 
 def pipestatus_expression(statuses: list[int]) -> bytes:
-    """Arithmetic that sets PIPESTATUS: it is expanded last, since every command of ours would set it."""
+    """Arithmetic that sets PIPESTATUS. It is expanded last, since each of our own commands would set PIPESTATUS."""
     if statuses in ([], [0]):
         return b"0"
     return b",".join(b"PIPESTATUS[%d]=%d" % pair for pair in enumerate(statuses))
 
 
 def short_order(number: int, output: int, text: bytes, statuses: list[int]) -> tuple[bytes, ...]:
-    """A short text to run."""
+    """An order to run a short text."""
     return b"9", b"%d" % number, b"%d" % output, text, pipestatus_expression(statuses), b""
 
 
 def plain_order(number: int, output: int, text: bytes, last_word: bytes) -> tuple[bytes, ...]:
-    """One plain program to run: its PIPESTATUS is its status, and `$_` after it is known."""
+    """An order to run one plain program: its PIPESTATUS is its status, and the `$_` after it is known."""
     return b"15", b"%d" % number, b"%d" % output, text, last_word, b""
 
 
 def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
-    """An order in a file in memory, which stays open until it is reported; the verb is for tests."""
+    """An order in a memory file, which stays open until the shell reports. Only tests read the verb."""
     return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
 
 
 def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
-    """A copy of a shell whose traps are known."""
+    """An order to fork a standby of a shell whose traps are known."""
     return b"16", b"%d" % number, standby.name, os.fsencode(standby.path), b"-" if b"m" in standby.flags else b"+", b""
 
 
 class Report:
-    """What a shell says when it has come to its next turn."""
+    """One report of a shell that is ready for its next order."""
 
     def __init__(self, name: bytes, pid: int, number: int, flags: bytes, status: int, statuses: list[int]) -> None:
         self.name, self.pid, self.number = name, pid, number
@@ -144,7 +145,7 @@ class Report:
 
 
 def read_report(record: bytes) -> Report | None:
-    """Anything can be written where shells report: None for what is no report."""
+    """The report in a record; None for anything else. Any process can write to the event pipe."""
     fields = record.split(b" ")
     if len(fields) < 5 or not (fields[3].isalpha() and all(map(bytes.isdigit, fields[:3] + fields[4:]))):
         return None
@@ -153,24 +154,24 @@ def read_report(record: bytes) -> Report | None:
 
 
 class Orders:
-    """The texts of one resident: where it finds descriptors, who it is."""
+    """The shell texts of one resident, with its descriptor paths and its id."""
 
     def __init__(self, path: str, events: int, resident_id: str, tag_base: int) -> None:
         self.path, self.events, self.id = b"", events, resident_id.encode()
         self.tag_base = tag_base
         self.inner_fd = sealed(_TURN * INNER_LINES)
-        self.program_fd = os.dup(self.inner_fd)  # its number is part of its text
+        self.program_fd = os.dup(self.inner_fd)  # the program names its own descriptor
         self.move(path)
 
     def move(self, path: str) -> None:
-        """Shells find our descriptors there from now on, the lines of their program among them."""
+        """Sets the directory where shells open our descriptors, and rewrites the shell program for it."""
         self.path = os.fsencode(path)
         program = sealed(self._program(self.inner_fd))
         os.dup2(program, self.program_fd, inheritable=False)
         os.close(program)
 
     def _program(self, inner: int) -> bytes:
-        """Lines, then lines that read lines: some ten thousand turns, after which it begins anew inside of itself."""
+        """Lines, then lines that read more lines: about ten thousand turns, then the program evaluates itself again."""
         again = (
             b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
@@ -181,9 +182,9 @@ class Orders:
     def _codes(self) -> tuple[bytes, bytes, bytes, bytes]:
         """Elements 8, 9, 15 and 16 of every shell's array."""
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
-        # Marks what the text starts; its last argument is what `$_` was.
-        mark = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
-        short = mark + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
+        # Tags what the text starts. The last argument restores `$_`.
+        tag_line = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
+        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
             quote(b"\n" + _SAVE),
             self.path,
         )
@@ -194,22 +195,26 @@ class Orders:
 
     @property
     def _end(self) -> bytes:
-        """Report, and read the next order. With the resident gone, opening the channel would sleep for ever."""
+        """Reports, and reads the next order. Without the resident, opening the channel would block forever."""
         return (
             b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:-$?}\" >|%s%d&&"
             b"\\builtin mapfile -td '' -n6 -O0 __h <\"${__h[14]}\"\n"
         ) % (self.path, self.events)
 
     def whole(self, code: bytes) -> bytes:
-        """A long order: a turn has read it, the next one evaluates it.
+        """A long order: one turn has read it, the next one evaluates it.
 
-        A name of ours that was made read-only ends the shell when it is to be copied, before a command meets it.
+        If a command made one of our names read-only, the shell ends here, when a standby is ordered, and not in a later
+        command.
         """
         begin = b"__h= __h[5]=1 LINENO=1 HERMETIC_COMMAND=%s.${__h[1]} __h[5]=\n" % self.id
         return b"%s((!__h[5]))||\\builtin exit\n%s\n%s" % (begin, code, self._end)
 
     def _turns(self) -> bytes:
-        """The first report of a shell, and all its turns. Without an order it kills itself: no command has exited."""
+        """The first report of a shell and all its turns.
+
+        Out of orders, the shell kills itself, so no command seems to exit.
+        """
         program = (
             b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d;\\builtin eval %s\"${__h[3]}\";\\builtin kill -9 $BASHPID"
         )
@@ -225,7 +230,7 @@ class Orders:
 
     # -- starting
     def start(self, shell: Shell, state_fd: int | None) -> bytes:
-        """Of a fresh bash: take a state in, or the profile's as it is."""
+        """The program of a fresh bash: loads a saved state, or keeps the profile's."""
         state = b"\\builtin set +eu;\\builtin shopt -s expand_aliases"
         if state_fd is not None:
             state = b"\\builtin source %s%d" % (self.path, state_fd)
@@ -237,9 +242,10 @@ class Orders:
         )
 
     def fork_and_report(self, standby: Shell, fd: int) -> bytes:
-        """A copy, and the traps that it would have to set.
+        """Forks a standby and reports the traps that it has to set.
 
-        A function named `builtin` could forge all that is read back later: what is told then is not a list of traps.
+        A function named `builtin` could forge every later report, so the report is then made invalid as a list of
+        traps.
         """
         report = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
             self.path,
@@ -252,13 +258,16 @@ class Orders:
         return self._fork(monitor, self._identity(standby), report)
 
     def _fork(self, monitor: bytes, identity: bytes, report: bytes) -> bytes:
-        """Forked twice, so that the user's `$!`, `jobs` and `wait` stay clean, and into a process group of its own,
-        where a `kill 0` that ends the other shell does not reach it."""
+        """Forks a standby.
+
+        Two forks keep the user's `$!`, `jobs` and `wait` clean. A process group of its own protects the standby from a
+        `kill 0` that ends the other shell.
+        """
         first = b"%s;__h= __h[1]=0 __h[5]=0 %s;%s" % (monitor, identity, self._turns())
         return b"( \\builtin set -m;( %s )&%s )" % (first, report)
 
     def invalidate_forged(self, fd: int) -> bytes:
-        """In a subshell in POSIX mode: where there is a function named `builtin`, what was told is no list of traps."""
+        """For a subshell in POSIX mode: overwrites the report if a function named `builtin` exists."""
         return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
 
     def report_state(self, fd: int, *words: bytes) -> bytes:
@@ -266,13 +275,13 @@ class Orders:
 
 
 def state_report(target: bytes, *words: bytes) -> bytes:
-    """A subshell that writes its traps, the builtins it does without, what these commands print, and a dot."""
-    told = b";".join([*words, b"\\builtin printf '\\0.'"])
+    """A subshell that writes its traps, its disabled builtins, the output of these commands, and a dot."""
+    printed = b";".join([*words, b"\\builtin printf '\\0.'"])
     return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
         _ALONE % target,
         target,
         b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _REPORTING,
-        told,
+        printed,
     )
 
 
@@ -293,7 +302,7 @@ STATE = (
 
 
 class Run:
-    """The text of a long order to run a command's text."""
+    """The text of a long order that runs a command's text."""
 
     def __init__(
         self, orders: Orders, shell: Shell, number: int, text: bytes, order: Order, streams: tuple[int, int, int]
@@ -304,14 +313,14 @@ class Run:
         self.redirections = b"<%s%d >|%s%d 2>|%s%d" % (path, streams[0], path, streams[1], path, streams[2])
 
     def scoped(self, traps_fd: int | None) -> bytes:
-        """Redirected for its own time: bash puts the shell's streams aside, at 10 to 12."""
+        """Redirects for the time of the text: bash saves the shell's own streams at 10 to 12."""
         said = [*self._before(), self._evaluate(self.redirections), b"__h[5]=${__h[5]:-$?}"]
         return b";".join([*said, *([self._take_traps(traps_fd)] if traps_fd is not None else []), *self._after()])
 
     def exact(self, traps_fd: int) -> bytes:
-        """As `bash -c` would: no descriptors are put aside, output of an EXIT trap is seen, and its traps are told.
+        """Runs the text as `bash -c` would: saves no descriptors, shows EXIT trap output, and reports the traps.
 
-        All on one line: under `set -v` it is shown when it is read.
+        All on one line: under `set -v` bash prints a line when it reads it.
         """
         return b";".join(
             [
@@ -328,12 +337,12 @@ class Run:
         )
 
     def _take_traps(self, fd: int) -> bytes:
-        """Tell all traps and unset those that our own commands would set off."""
+        """Reports all traps, and unsets those that our own commands would trigger."""
         report = b"\\builtin trap -p >|%s%d;\\builtin trap - %s" % (self.orders.path, fd, _NAMES)
         return b"%s;( POSIXLY_CORRECT=1 %s )" % (report, self.orders.invalidate_forged(fd))
 
     def exit_trap(self, body: bytes, status: int) -> bytes:
-        """A command's EXIT trap, once its text has ended."""
+        """Runs a command's EXIT trap after its text has ended."""
         return b";".join(
             [
                 b"\\command exec %s" % self.redirections,
@@ -348,7 +357,7 @@ class Run:
         shell, order = self.shell, self.order
         said = []
         if not shell.has_run and shell.depth:
-            # A subshell drops its traps and, in the background, ignores INT and QUIT.
+            # A subshell drops its traps. In the background it also ignores INT and QUIT.
             said.append(b"\\builtin trap - INT QUIT")
             said += [b"\\builtin trap -- %s %s" % (quote(body), name) for name, body in shell.unset_traps.items()]
         if self.orders.tag_base:
@@ -368,7 +377,7 @@ class Run:
         return b"\\builtin trap -- %s %s" % (quote(self.shell.held_traps[name]), name)
 
     def _evaluate(self, redirections: bytes) -> bytes:
-        """Traps that would see `eval` itself are set inside of it, in a line before the text's first."""
+        """Evaluates the text. Traps that would fire for `eval` itself are set inside it, on a line before the text."""
         shell, text = self.shell, self.text
         first = [b"\\builtin set -x"] if b"x" in shell.flags and not redirections else []
         first += [self._trap(name) for name in (b"ERR", b"DEBUG") if name in shell.held_traps]
@@ -376,7 +385,7 @@ class Run:
         prefix, line, statuses = b"", 1, pipestatus_expression(shell.statuses)
         if first:
             prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
-        is_shown = b"v" in shell.flags  # as it is read
+        is_shown = b"v" in shell.flags  # bash prints lines as it reads them
         save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
         return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (
             restore,
@@ -396,8 +405,8 @@ class Run:
 
 
 def assignments(env: dict[str, str]) -> bytes:
-    """`A='…' B='…'` in front of `builtin command eval`: they hold for all of that text and its children get them.
+    """`A='…' B='…'` before `builtin command eval`: they hold for the whole text, and its children inherit them.
 
-    In front of `builtin eval` they would hold for the first command of the text alone.
+    Before `builtin eval` they would hold for the first command of the text alone.
     """
     return b" ".join(os.fsencode(name) + b"=" + quote(os.fsencode(value)) for name, value in env.items())

@@ -1,4 +1,4 @@
-"""Parallel shells: a command beside a busy primary shell runs on a fork of a standby, or on a fresh bash."""
+"""Parallel shells: while the primary shell is busy, a command runs on a fork of a standby, or on a fresh bash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRESH = "the session had no standby left: the command ran in a fresh shell, from
 
 
 class ParallelShells:
-    """Shells that are to come, for one command each. Until a shell has reported, its command has not begun."""
+    """Shells that have not reported yet, each with the command that waits for it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -30,7 +30,7 @@ class ParallelShells:
         return [command for command, _ in self.pending.values()]
 
     def run(self, command: Command) -> None:
-        """Order a shell for the command. Raises OSError where none can be had."""
+        """Starts a shell for the command. Raises OSError if the system refuses one."""
         session = self.session
         standbys = session.pool.standbys
         source = standbys[-1] if standbys else None
@@ -43,19 +43,19 @@ class ParallelShells:
         session.loop.call_later(seconds, lambda: self._too_late(shell))
 
     def take(self, shell: Shell) -> Command | None:
-        """The command of a shell that has reported or is gone; None for any other shell."""
+        """Removes a shell that has reported or is gone, and returns its command; None for any other shell."""
         command, _ = self.pending.pop(shell, (None, None))
         return command
 
     def _too_late(self, shell: Shell) -> None:
-        """It has not reported: its standby has died, or the profile hangs. The command waits for another one."""
+        """The shell has not reported: its standby died, or the profile hangs. The command waits for another shell."""
         if shell in self.pending:
             self.session.pool.forget(shell)
             self.died(shell, 9)
             self.session.advance()
 
     def died(self, shell: Shell, status: int) -> None:
-        """A shell is gone: the commands that wait for it, or for a fork of it, wait for another one."""
+        """Requeues the commands that wait for a dead shell, or for a fork of it."""
         command = self.take(shell)
         if command is not None and shell.depth == 0 and os.WIFEXITED(status) and not shell.starting:
             command.conclude(["lost", "bash cannot be started here: it ended with %d" % os.WEXITSTATUS(status)])

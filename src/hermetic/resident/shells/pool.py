@@ -1,4 +1,4 @@
-"""The shells of one session: which live, which are copies that can be relied on, which have still to report."""
+"""Shell pool of one session: all live shells, the ready standbys, and the standbys that have not reported yet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ShellPool:
     def __init__(self, resident: Resident, session: Session) -> None:
         self.resident, self.session = resident, session
         self.shells: dict[bytes, Shell] = {}  # name in reports: shell
-        self.standbys: list[Shell] = []  # proven, oldest first
-        self.pending: list[Shell] = []  # copies of the lane that have not reported yet, oldest first
-        self.when_reported = Waiters(resident.loop)  # called once no shell is being forked any more
+        self.standbys: list[Shell] = []  # ready, oldest first
+        self.pending: list[Shell] = []  # standbys of the primary shell that have not reported yet, oldest first
+        self.when_reported = Waiters(resident.loop)  # called once no shell is being forked
         self.report_timer: Timer | None = None
 
     def new(self, depth: int) -> Shell:
-        """A shell that is to come, and its channel. Raises OSError."""
+        """A new shell object and its channel, before its process exists. Raises OSError."""
         age = self.resident.next_number()
         name = "%s-%d" % (self.resident.id, age)
         try:
@@ -43,7 +43,7 @@ class ShellPool:
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
-        """Drop a shell: it is not part of the session any more, nor its lane. Its command ends with its death."""
+        """Removes a shell from the session, and kills its process by default. Its command ends with its death."""
         if self.session.primary is shell:
             self.session.primary = None
         self.shells.pop(shell.name, None)
@@ -61,17 +61,17 @@ class ShellPool:
         self.notify_reported()
 
     def ensure_channel(self, shell: Shell) -> None:
-        """Before an order: a shell whose channel has no name any more would not come back from it."""
+        """Restores a channel whose name was removed: the shell opens it by name after the next order."""
         if not os.access(shell.path, os.F_OK):
             self.resident.look_after_directory()
 
     def move_channels(self, directory: str) -> None:
-        """Give the channels names in another directory. Raises OSError.
+        """Gives the channels names in another directory. Raises OSError.
 
-        A shell that waits for an order is told. One that runs a command ends after that: a copy takes its place.
+        An idle shell gets the new name by an order. A busy shell ends after its command, and a standby replaces it.
         """
         for shell in list(self.shells.values()):
-            if shell.pid is None:  # it is still to come, and would look for the old name
+            if shell.pid is None:  # not forked yet: it would open the old name
                 self.forget(shell)
                 self.session.parallel.died(shell, 9)
                 self.session.has_standby = False
@@ -86,7 +86,7 @@ class ShellPool:
         return [shell.pid for shell in self.shells.values() if shell.pid is not None]
 
     def has_unreported(self) -> bool:
-        """Whether a shell is being forked: it, and what forks it, look like processes of a command."""
+        """Whether a shell is being forked: until it reports, it looks like a process of a command."""
         return any(shell.pid is None or shell.answers for shell in self.shells.values())
 
     def notify_reported(self) -> None:
@@ -94,7 +94,7 @@ class ShellPool:
             self.when_reported.notify()
 
     def fork(self, source: Shell) -> Shell:
-        """Order a copy of a shell; it counts once it has itself reported."""
+        """Orders a fork of a shell. The fork is ready once it has reported."""
         standby = self.new(source.depth + 2)
         standby.flags, standby.statuses = source.flags, source.statuses
         standby.held_traps, standby.unset_traps = source.held_traps, source.unset_traps
@@ -109,7 +109,7 @@ class ShellPool:
                 if source.changes == changes and not source.is_distrusted:
                     source.known_traps = standby.known_traps = standby.unset_traps
 
-        # Those of a copy that has run nothing are still to be set there, and known.
+        # A standby that has run nothing has not set its traps yet, but they are known.
         has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
             if has_traps:
@@ -124,7 +124,7 @@ class ShellPool:
         return standby
 
     def take_newest(self) -> Shell | None:
-        """The newest proven copy that lives, which is no copy from then on."""
+        """Removes and returns the newest standby that is alive; None if there is none."""
         while self.standbys:
             standby = self.standbys.pop()
             if standby.pid is not None and self._lives(standby.pid):
@@ -136,11 +136,11 @@ class ShellPool:
     def _lives(pid: int) -> bool:
         try:
             return not is_gone(pid)
-        except OSError:  # no descriptor to look with
+        except OSError:  # no descriptor available
             return True
 
     def request(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[StateReport | None], None]) -> None:
-        """Call `answer` with what the shell tells, or with None when it dies first; one that cannot tell dies."""
+        """Calls `answer(report)`; None if the shell dies first. A shell without a valid report is killed."""
 
         def reported(data: bytes | None) -> None:
             if data is None:
@@ -158,7 +158,7 @@ class ShellPool:
     def order(
         self, shell: Shell, verb: bytes, code: Callable[[int], bytes], answer: Callable[[bytes | None], None]
     ) -> None:
-        """Send a long order that writes into a descriptor; `answer(what it wrote)`, None when the shell dies first."""
+        """Sends a long order that writes to a memory file; calls `answer(data)`, or None if the shell dies first."""
         number = self.resident.next_number()
         opened: list[int] = []
 
@@ -183,18 +183,18 @@ class ShellPool:
         shell.answers[number] = reported
 
     def add_standby(self, standby: Shell) -> None:
-        """A copy has reported: it can be relied on. The oldest beyond STANDBYS go."""
+        """Adds a standby that has reported, and drops the oldest beyond STANDBYS."""
         self.pending.remove(standby)
         if not self.pending and self.report_timer is not None:
             self.report_timer.cancel()
             self.report_timer = None
         self.standbys.append(standby)
-        self.standbys.sort(key=lambda shell: shell.age)  # reports of two copies may cross
+        self.standbys.sort(key=lambda shell: shell.age)  # reports of two standbys may arrive in either order
         while len(self.standbys) > STANDBYS:
             self.forget(self.standbys[0])
 
     def await_reports(self, over: Callable[[bool], None]) -> None:
-        """Give copies that were forked a moment to report; who does not is not counted on. `over(missing)` then."""
+        """Waits STANDBY_READY for pending standbys, drops those that are late, and calls `over(any_missing)`."""
         if self.report_timer is None and self.pending:
             awaited = self.pending[:]
             self.report_timer = self.resident.loop.call_later(

@@ -1,14 +1,14 @@
-"""Where a shell stands and what it reads from, by the kernel's word."""
+"""A shell's cwd and stdin, read from /proc."""
 
 from __future__ import annotations
 
 import os
 
-DELETED = " (deleted)"  # what the kernel adds to the name of a directory that is gone
+DELETED = " (deleted)"  # the kernel's suffix for a removed directory
 
 
 def existing_cwd(cwd: str, pid: int | None) -> tuple[str, str | None]:
-    """A shell's directory; once that is gone its nearest living ancestor, and the path that is gone."""
+    """A shell's cwd; if that was removed, its nearest existing ancestor and the removed path."""
     if not cwd.endswith(DELETED) or pid is None or not _is_gone(pid):
         return cwd, None
     lost = cwd[: -len(DELETED)]
@@ -16,7 +16,7 @@ def existing_cwd(cwd: str, pid: int | None) -> tuple[str, str | None]:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether it stands in a directory without a name; the kernel's word for that may be part of one."""
+    """Whether the cwd was removed. The suffix alone does not show it: a name may end with it."""
     try:
         return os.stat("/proc/%d/cwd" % pid).st_nlink == 0
     except OSError:
@@ -31,12 +31,12 @@ def nearest_existing(path: str) -> str:
 
 
 def has_null_stdin(pid: int, channel: int) -> bool:
-    """Whether a shell's own standard input is the null device; while it reads an order, its channel is in the place."""
+    """Whether a shell's stdin is the null device. While it reads an order, its channel replaces stdin."""
     try:
         is_reading = _reads_from(pid, channel)
         fd = _saved_stdin(pid) if is_reading else 0
         is_null = os.readlink("/proc/%d/fd/%d" % (pid, fd)) == "/dev/null" and _flags(pid, fd) & 3 != os.O_WRONLY
-        return is_null and _reads_from(pid, channel) == is_reading  # what is put aside to report is no input
+        return is_null and _reads_from(pid, channel) == is_reading  # the saved descriptor of a report is not stdin
     except (OSError, StopIteration):
         return False
 
@@ -46,7 +46,7 @@ def _reads_from(pid: int, channel: int) -> bool:
 
 
 def _saved_stdin(pid: int) -> int:
-    """Where bash keeps its standard input while a redirection holds: from 10 on, and closed on exec unlike a user's."""
+    """The descriptor where bash saves stdin during a redirection: 10 or higher, and close-on-exec unlike a user's."""
     descriptors = sorted(fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd >= 10)
     return next(fd for fd in descriptors if is_closed_on_exec(pid, fd))
 

@@ -1,9 +1,9 @@
-"""A shell session that no command can lose.
+"""A shell session whose state survives every command.
 
-The *lane* is the shell that runs the commands. A *copy* is a shell forked from it that nobody has ordered anything from
-yet. When the lane dies, a proven copy is the lane; a command beside a busy lane runs on a copy of a copy; a command
-that is yielded keeps its shell, and a copy takes its cwd. Commit or roll back is one rule: a command that ends its
-shell leaves the state as it was before it.
+The *primary shell* runs the commands. A *standby* is an idle fork of it. When the primary shell dies, the newest ready
+standby becomes primary. While the primary shell is busy, a command runs on a fork of a standby. A yielded command keeps
+its shell, and a standby becomes primary. One rule covers commit and rollback: a command that ends its shell leaves the
+state as it was before it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .shell import Shell
 
 NO_STANDBY = "a command that ends its shell takes the state back further than itself"
+RESTORED = "state restored: the command ended its shell, so variables, functions and directory are as before it"
 EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
 
 
@@ -47,23 +48,23 @@ class Session:
         self.pool = ShellPool(resident, self)
         self.primary: Shell | None = None
         self.parallel = ParallelShells(self)
-        self.has_standby = False  # a copy of the lane's state exists or is ordered
-        self.newest_standby = 0  # age of the last copy that was ordered
-        self.shortage = ""  # why no copy could be ordered
+        self.has_standby = False  # a standby with the primary shell's state exists or is ordered
+        self.newest_standby = 0  # age of the last standby that was ordered
+        self.shortage = ""  # why no standby could be ordered
         self.needs_standby = False
-        self.has_null_stdin = False  # the lane's own standard input is the null device
+        self.has_null_stdin = False  # of the primary shell
         self.redefinitions = Redefinitions()
-        self.is_untagged = not resident.process_tags.base  # its processes carry no second mark
-        self.protected: set[int] = set()  # then: jobs of earlier commands, which ending a later one leaves alone
+        self.is_untagged = not resident.process_tags.base  # its processes carry no tag in their limits
+        self.protected: set[int] = set()  # then: jobs of earlier commands, which the end of a later one must spare
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.definitions = Definitions(self)
         self.closed = self.move_soon = self.must_move = False
         self.move: Move | None = None
-        self.commands_sent = 0  # commands given to the lane so far
+        self.commands_sent = 0  # to the primary shell so far
         self.first = FirstShell(self)
-        self.when_primary = Waiters(self.loop)  # called once a lane that died is replaced
-        self.when_started = Waiters(self.loop)  # called once the first shell is there
+        self.when_primary = Waiters(self.loop)  # called once a dead primary shell is replaced
+        self.when_started = Waiters(self.loop)  # called once the first shell has reported
         self.first.start(login)
 
     @property
@@ -73,12 +74,12 @@ class Session:
 
     @property
     def is_starting(self) -> bool:
-        """Whether its first shell still reads the profile."""
+        """Whether the first shell still reads the profile."""
         return self.first.timer is not None
 
     @property
     def cwd(self) -> str:
-        """Where the next command starts: the kernel's word, not the shell's."""
+        """The directory in which the next command starts, read from /proc."""
         primary = self.primary
         if primary is not None and primary.pid is not None and not self.is_starting:
             try:
@@ -89,7 +90,7 @@ class Session:
 
     # -- starting
     def spawn(self, login: bool, state_fd: int | None = None) -> Shell:
-        """A fresh bash, with the profile or with a state to take in. Raises OSError where none can be had."""
+        """Starts a fresh bash with the profile or with a saved state. Raises OSError if the system refuses it."""
         shell = self.pool.new(0)
         try:
             pid = shell.pid = spawn_bash(self.resident, shell, self.base_cwd, login, state_fd)
@@ -100,13 +101,13 @@ class Session:
         return shell
 
     def give_up(self, why: str) -> None:
-        """No shell can be had: the commands that wait are refused, and the next one tries anew."""
+        """Refuses the waiting commands, because no shell can be started. The next command tries again."""
         self._refuse_waiting(why)
         self.when_started.notify()
         self.when_primary.notify()
 
     def _refuse_waiting(self, why: str) -> None:
-        """Commands that never began."""
+        """Ends commands that never began."""
         waiting = [*self.waiting, *self.parallel.commands()]
         self.waiting.clear()
         self.parallel.pending.clear()
@@ -114,7 +115,7 @@ class Session:
             command.conclude(["lost", why])
 
     def note(self, note: str) -> None:
-        """Tell it with the next result, once."""
+        """Adds a note to the next result, once."""
         if note not in self.notes:
             self.notes.append(note)
 
@@ -124,14 +125,14 @@ class Session:
         self.advance()
 
     def withdraw(self, command: Command) -> None:
-        """A command that waits for a shell is not wanted any more."""
+        """Removes a cancelled command that waits for a shell."""
         if command in self.waiting:
             self.waiting.remove(command)
         self.parallel.withdraw(command)
         command.shell_left()
 
     def advance(self) -> None:
-        """Give every waiting command a shell, as far as shells can be had now."""
+        """Dispatches waiting commands while shells are available."""
         while self.waiting and not self.closed:
             if self.primary is None and not self._promote():
                 return
@@ -143,7 +144,7 @@ class Session:
                 continue
             if self.primary.command is not None:
                 if not self.resident.has_subreaper:
-                    return  # the end of a shell beside the lane would not be seen: one after the other
+                    return  # the death of a parallel shell would go unnoticed: run one after the other
                 if self.pool.pending or not self.resident.quota.has_headroom():
                     self.await_reports()
                     return
@@ -152,7 +153,7 @@ class Session:
                 self._dispatch(self.waiting.popleft(), self.primary)
 
     def _dispatch(self, command: Command, shell: Shell | None) -> None:
-        """Hand a command to a shell, or order one; where the system refuses what that takes, the command is lost."""
+        """Sends a command to a shell, or starts one for it. If the system refuses that, the command is lost."""
         try:
             if shell is None:
                 self.parallel.run(command)
@@ -171,7 +172,7 @@ class Session:
             if not self.has_standby:
                 self._order_standby(shell)
             if not self.has_standby:
-                command.notes.append("no copy of the state: %s; %s" % (self.shortage, NO_STANDBY))
+                command.notes.append("no standby: %s; %s" % (self.shortage, NO_STANDBY))
             cwd = command.left_cwd = self._repair_cwd(command)
             command.notes[:0] = self.notes
             self.notes = []
@@ -185,7 +186,7 @@ class Session:
         command.shell, shell.command = shell, command
         command.pid = shell.pid
         shell.send(*fields)
-        # It runs by now. What its text tells is needed at its end.
+        # The command runs by now. The analysis of its text is needed at its end.
         shell.has_run = True
         if shell is self.primary and not command.is_plain:
             self._learn(command)
@@ -198,13 +199,13 @@ class Session:
     def _verb(self, command: Command, shell: Shell) -> bytes:
         last_word = self.redefinitions.last_word(command.text) if shell is self.primary else None
         command.is_plain, command.last_word = last_word is not None, last_word or b""
-        # T needs `command exec`, the one form whose redirections stay: not where that name means something else.
+        # T needs `command exec`, the only form whose redirections persist: not if a function shadows `command`.
         if shell.held_traps or (not command.is_plain and may_change_shell(command.text)):
             if shell is self.primary and not command.is_plain:
                 self._learn(command)
             return b"T" if b"command" not in self.redefinitions.names else b"Q"
         is_ready = shell is self.primary and self.has_null_stdin and shell.has_run
-        # A copy that is still to be forked would carry the mark, and be ended with this command.
+        # A standby that is not forked yet would inherit the tag, and be ended with this command.
         is_quick = is_ready and command.is_simple and not (self.pool.pending or shell.is_traced)
         return b"R" if is_quick and self.resident.process_tags.apply_to(shell.pid, command.number) else b"Q"
 
@@ -212,27 +213,27 @@ class Session:
         if command.shell is not None and not self.redefinitions.keeps_traps(command.text):
             command.shell.may_have_changed_traps()
         self.redefinitions.learn(command.text)
-        self.is_untagged = self.is_untagged or b"ulimit" in command.text  # it may take the mark's limit away
+        self.is_untagged = self.is_untagged or b"ulimit" in command.text  # it may lower the limit that holds the tag
 
     def _check_stdin(self) -> None:
-        """A command may have given the lane another standard input, with exec in a function, say: not for the next."""
+        """Checks the primary shell's stdin: a command may have changed it, for example with exec in a function."""
         primary = self.primary
         if primary is not None and primary.pid is not None and primary.fd is not None and primary.command is None:
             self.has_null_stdin = has_null_stdin(primary.pid, primary.fd)
 
     def existing_cwd(self) -> tuple[str, str | None]:
-        """Where the next command starts, and the directory that is gone if that is only its nearest living ancestor."""
+        """The next command's cwd; if it was removed, its nearest existing ancestor and the removed path."""
         return existing_cwd(self.cwd, self.primary.pid if self.primary is not None else None)
 
     def _repair_cwd(self, command: Command) -> str:
-        """From a directory that is gone, go to its nearest ancestor that lives, and say so."""
+        """Leaves a removed cwd for its nearest existing ancestor, and adds a note."""
         cwd, lost = self.existing_cwd()
         if lost is not None:
             self._fall_back(lost, command.notes)
         return cwd
 
     def _fall_back(self, lost: str, notes: list[str]) -> None:
-        """Let the lane stand in the nearest living ancestor of a directory."""
+        """Moves the primary shell to the nearest existing ancestor of a directory."""
         cwd = nearest_existing(lost)
         if self.primary is not None and cwd != lost:
             self.primary.send(*short_order(0, self.resident.null, cd_command(cwd), []))
@@ -240,21 +241,21 @@ class Session:
 
     # -- reports
     def reported(self, shell: Shell, report: Report) -> None:
-        """A shell has come back to its channel. What it says is believed as far as it fits what we know."""
+        """Handles a shell's report. A report that does not fit the known state is ignored."""
         pid, number = report.pid, report.number
         if shell.pid is None:
             if self.resident.knows_pid(pid):
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
-            if is_reaped(pid):  # it died before its report was read, and nothing will tell of it
+            if is_reaped(pid):  # it died before its report was read, and no wait will return it
                 self.loop.call_soon(lambda: self._missed_death(shell))
         elif shell.pid != pid:
             return
         shell.flags = report.flags
         if shell.command is not None and shell.command.number == number:
             if shell.command.is_ending:
-                # It took TERM and came back while its tree is being ended: what it did is rolled back like any other's.
+                # It survived TERM while its tree is being ended: its state is rolled back like any other's.
                 send([shell.pid], signal.SIGKILL)
             else:
                 status = traps.status_at_end(shell, shell.command, report)
@@ -310,24 +311,24 @@ class Session:
             self.loop.spin_policy.expect_request()
 
     def _settle_idle(self) -> None:
-        """Idle work after a command: a copy of the new state, and who lives on below the lane."""
+        """Idle work after a command: order a standby of the new state, and note the jobs below the primary shell."""
         primary = self.primary
         if primary is None or primary.pid is None or primary.command is not None or traps.is_distrusted(self, primary):
             return
         if not self.has_null_stdin:
-            self.loop.call_before_sleep(self._check_stdin)  # the next command need not wait for it
-        # Before a copy is ordered: while it is forked, the lane has a child, and a lane with children is not moved.
+            self.loop.call_before_sleep(self._check_stdin)  # off the next command's path
+        # Before a standby is ordered: during the fork the primary shell has a child, and could not be moved.
         if (primary.depth > NESTING or self.move_soon) and self.move is None and can_move(primary.pid):
             self.move = Move(self, primary, self.must_move)
         if not self.has_standby:
             if self.resident.sweeps:
-                self.needs_standby = True  # a copy that has not reported looks like an orphan of what is being ended
+                self.needs_standby = True  # an unreported standby looks like an orphan of the tree that is being ended
             else:
                 self._order_standby(primary)
         if self.is_untagged:
             try:
                 self.protected = set(children(primary.pid)) | (self.protected & self.resident.note_orphans())
-            except OSError:  # no descriptor to look with
+            except OSError:  # no descriptor available
                 pass
 
     def sweeps_ended(self) -> None:
@@ -335,9 +336,9 @@ class Session:
             self.needs_standby = False
             self._settle_idle()
 
-    # -- copies
+    # -- standbys
     def _order_standby(self, primary: Shell) -> None:
-        """Order a copy of the lane. Where one can be had, no lane runs anything before its copy has been ordered."""
+        """Orders a standby. If the system allows one, no command runs before its standby has been ordered."""
         try:
             self.resident.quota.check()
             standby = self.pool.fork(primary)
@@ -349,7 +350,7 @@ class Session:
         self.has_standby, self.needs_standby = True, False
 
     def _promote(self) -> bool:
-        """Make the newest proven copy the lane. False while one has still to report, or a new shell starts."""
+        """Promotes the newest ready standby. False while one has yet to report, or a new shell starts."""
         if self.is_starting or self.closed:
             return False
         if self.pool.pending:
@@ -365,9 +366,9 @@ class Session:
         self.has_standby = self.has_null_stdin = False
         self.exports.changed()
         if not self.resident.has_subreaper:
-            self.move = Move(self, self.primary, must=True)  # a copy is not our child: its end would not be seen
+            self.move = Move(self, self.primary, must=True)  # a standby is not our child: its death would go unnoticed
         elif self.primary.depth > 2 * NESTING and self.move is None and can_move(self.primary.pid or 0):
-            self.move = Move(self, self.primary, must=True)  # exits in a row: no idle moment came
+            self.move = Move(self, self.primary, must=True)  # several exits in a row left no idle time for it
         if self.resident.has_subreaper and self.resident.sweeps:
             self.needs_standby = True
         elif self.resident.has_subreaper:
@@ -388,7 +389,7 @@ class Session:
             if command is not None:
                 command.finish(ending_of(status))
             return
-        # Reports that were written before the death come first: the order of the two wake-ups is not theirs.
+        # Reports that were written before the death are handled first: the two wake-ups have no order.
         self.resident.take_events()
         if shell.name not in self.pool.shells:
             return
@@ -405,7 +406,7 @@ class Session:
         elif command is not None:
             shell.command = None
             if unread and not command.is_ending:
-                self._wait_again(command)  # the order was never read
+                self._wait_again(command)  # the shell never read the order
             else:
                 command.conclude(ending_of(status))
         elif was_standby:
@@ -414,7 +415,7 @@ class Session:
         self.advance()
 
     def _wait_again(self, command: Command) -> None:
-        """Its shell died before it read the order: bytes left in the channel show it, so it is not run twice."""
+        """Requeues a command whose shell died before it read the order. Unread bytes in the channel prove it."""
         command.shell = None
         self.waiting.appendleft(command)
 
@@ -429,20 +430,18 @@ class Session:
             self.move.abandon()
             self.move = None
         if self.pool.pending and unread > (shell.last_order_bytes if command else 0):
-            self.pool.forget(self.pool.pending[-1])  # the order to fork it is among those never read
+            self.pool.forget(self.pool.pending[-1])  # its fork order is among the unread ones
         if command is None or unread:
             self.note(EARLIER)
         if command is None:
             self._promote()
         elif unread and command.is_ending:
-            self.when_primary.add(lambda: command.conclude(ending_of(status)))  # it never began, and shall not
+            self.when_primary.add(lambda: command.conclude(ending_of(status)))  # it never began, and must not
             self._promote()
         elif unread:
             self._wait_again(command)
         else:
-            command.notes.append(
-                "state restored: the command ended its shell, so variables, functions and directory are as before it"
-            )
+            command.notes.append(RESTORED)
             self.when_primary.add(lambda: command.conclude(ending_of(status)))
             self._promote()
 
@@ -460,7 +459,7 @@ class Session:
 
     # -- yielding
     def yield_command(self, command: Command) -> None:
-        """The command goes on in its shell; a copy takes the shell's cwd in the session. One that waits: later."""
+        """Leaves the shell to the command, and promotes a standby. A waiting command yields when it begins."""
         command.note_yield()
         if command.in_primary and command.shell is not None and command.shell is self.primary:
             command.in_primary = False
@@ -470,7 +469,7 @@ class Session:
 
     # -- moving to a fresh bash
     def move_ended(self, shell: Shell | None) -> None:
-        """An attempt to move has ended; with a shell, that is the lane now."""
+        """Ends an attempt to move; a given shell becomes the primary shell."""
         self.move, self.must_move = None, False
         if shell is not None:
             self.move_soon = False
@@ -483,7 +482,7 @@ class Session:
 
     # -- ending
     def close(self) -> None:
-        """Drop every shell. What background jobs are left is for the resident's own sweep."""
+        """Drops every shell. The resident's own sweep ends remaining background jobs."""
         self.closed = True
         self.first.done()
         for shell in list(self.pool.shells.values()):

@@ -1,10 +1,9 @@
-"""One bash that sits idle on its own channel.
+"""One bash that waits for orders on its own channel.
 
-Every shell of a session is the same: it takes orders from a FIFO and reports to the resident's event pipe. An order is
-a short text to run, or the descriptor of a long one: to run a command with all that goes with it, to fork a copy that
-listens on another channel, or to tell its state. `orders` holds these texts.
-Nothing is inherited: channels, output and input are opened by path for as long as they are needed, so there is no
-control descriptor that a command could close, reuse or leak.
+All shells of a session are equal: each takes orders from a FIFO and reports to the resident's event pipe. An order is a
+short text to run, or the descriptor of a long one: run a command with its options, fork a standby on another channel,
+or report the state. `orders` holds these texts. A shell inherits no descriptor: it opens channels, output and input by
+path while it needs them, so there is no control descriptor that a command could close, reuse or leak.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HELD_DESCRIPTORS = 64
 
 
 def in_memory(data: bytes) -> int:
-    """A descriptor of a file without a name; each opening by path starts at byte 0."""
+    """The descriptor of an unnamed memory file. Each open by path starts at byte 0."""
     fd = os.memfd_create("hermetic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     write_all(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -35,11 +34,11 @@ def in_memory(data: bytes) -> int:
 
 
 def sealed(data: bytes) -> int:
-    """The same for text that a shell evaluates: no process can change it, not even through /proc."""
+    """The same, sealed: no process can change a text that a shell evaluates, not even through /proc."""
     fd = in_memory(data)
     try:
         fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)
-    except OSError:  # a kernel without seals
+    except OSError:  # kernel without seals
         pass
     return fd
 
@@ -47,8 +46,8 @@ def sealed(data: bytes) -> int:
 class HeldDescriptors:
     """Descriptors of orders whose shell died before it answered.
 
-    A subshell of that shell may outlive it and open them by number a moment later. So the numbers stay taken, or it
-    would truncate the file that has got the number since: the text of another order, or another command's output.
+    A subshell of the dead shell may open them by number a moment later. The numbers stay in use until then; otherwise
+    the subshell would truncate a file that got the number since, such as another order or output.
     """
 
     def __init__(self) -> None:
@@ -69,23 +68,23 @@ def write_all(fd: int, data: bytes) -> None:
 class Shell:
     """One bash, idle or busy, and its channel.
 
-    The channel's name is never used twice, so that a copy that is forked late finds no file.
+    The name of a channel is never reused: a fork that is late finds no file.
     """
 
     def __init__(self, directory: str, file: str, age: int, depth: int) -> None:
         self.file, self.age = file, age
         self.path = path = "%s/%s" % (directory, file)
         self.name = b"%d" % age  # in its reports
-        self.depth = depth  # how many forks lie between this shell and a bash that was started
+        self.depth = depth  # number of forks between this shell and a bash that was started
         self.starting = False  # a first bash that still reads its profile
-        self.has_run = False  # a command, the first of which may have to put traps back
+        self.has_run = False  # the first command of a fork restores its traps
         self.flags = b""  # its `$-`
         self.statuses: list[int] = []  # PIPESTATUS after its last command
         self.held_traps: dict[bytes, bytes] = {}  # set while a command's text runs
-        self.unset_traps: dict[bytes, bytes] = {}  # of a copy that has run nothing yet, which will set them first
-        self.known_traps: dict[bytes, bytes] | None = None  # as last told, while no text can have changed them
-        self.changes = 0  # texts that may have changed its traps
-        self.is_distrusted = False  # it ends with the command that it runs
+        self.unset_traps: dict[bytes, bytes] = {}  # of a standby that has run nothing: its first command sets them
+        self.known_traps: dict[bytes, bytes] | None = None  # as last reported, while no text can have changed them
+        self.changes = 0  # number of texts that may have changed its traps
+        self.is_distrusted = False  # killed when its command ends
         self.last_order_bytes = 0
         os.mkfifo(path, 0o600)
         try:
@@ -95,29 +94,31 @@ class Shell:
             raise
         self.pid: int | None = None
         self.command: Command | None = None
-        self.answers: dict[int, Callable[[bool], None]] = {}  # number of an order that is no command: callback(alive)
+        self.answers: dict[
+            int, Callable[[bool], None]
+        ] = {}  # by the number of an order that is not a command: callback(is_alive)
 
     def __repr__(self) -> str:
         return "<Shell %s: pid %s, %s>" % (self.path, self.pid, "busy" if self.command else "idle")
 
     def send(self, *fields: bytes) -> None:
-        """An order, as `short_order` or `long_order` makes it."""
+        """Writes an order, as made by `short_order`, `plain_order` or `long_order`."""
         assert self.fd is not None, "the shell was dropped"
         self.last_order_bytes = os.write(self.fd, b"\0".join(fields) + b"\0")
 
     def unread_bytes(self) -> int:
-        """Orders that were never begun: a shell reads an order whole before it acts on it."""
+        """Size of the orders that were never begun: a shell reads an order whole before it acts on it."""
         assert self.fd is not None, "the shell was dropped"
         count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
         return count
 
     def restore(self, descriptors_path: str) -> None:
-        """Give its channel a name again, once a cleaner has removed it. Raises OSError."""
+        """Names the channel again after its file was removed. Raises OSError."""
         if self.fd is not None and not os.path.lexists(self.path):
             os.symlink("%s%d" % (descriptors_path, self.fd), self.path)
 
     def move(self, directory: str, descriptors_path: str) -> None:
-        """Give its channel a name in another directory. Raises OSError."""
+        """Names the channel in another directory. Raises OSError."""
         self.path = "%s/%s" % (directory, self.file)
         self.restore(descriptors_path)
 

@@ -1,4 +1,4 @@
-"""A session's whole state as text that a fresh bash can take in."""
+"""A session's whole state as text that a fresh bash can source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..processes.tree import children
 from .orders import LIMITS, StateReport, quote
 from .proc_state import is_closed_on_exec
 
-# Read-only, or set by bash itself: assigning them fails or means nothing in another process.
+# Read-only or set by bash itself: an assignment fails or has no meaning in another process.
 _NOT_CARRIED = frozenset(
     b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
     b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO "
@@ -32,7 +32,7 @@ _OPTION = pattern(rb"([a-z0-9_]+)[ \t]+(?:on|off)")
 
 
 class SavedState:
-    """A state, from what the words of `STATE` print. Raises ValueError where it is not what bash prints."""
+    """A state, parsed from the output of `STATE`. Raises ValueError for anything that bash does not print."""
 
     def __init__(self, data: bytes, disabled: list[bytes]) -> None:
         sections = data.split(b"\0")
@@ -49,15 +49,15 @@ class SavedState:
         lines += [b"set -- " + b" ".join(map(quote, arguments))]
         lines += _limits(limits.split()) + _shell_options(shopt, shopts.split(b":"))
         lines += [b"set -o " + name for name in options.split(b":") if name not in _OF_STARTING]
-        # Functions may have names of builtins, and come after all that has to do without `builtin`.
+        # Functions may shadow builtins, so they follow everything that does without `builtin`.
         self.text = declarations + self.aliases + completions + self.functions
         self.text += b"".join(b"builtin %s\n" % line for line in lines)
 
 
-def reload_text(told: StateReport, cwd: str) -> bytes | None:
-    """What to source in a fresh bash; None where a state is not what bash prints."""
+def reload_text(report: StateReport, cwd: str) -> bytes | None:
+    """The text to source in a fresh bash; None if the report is not what bash prints."""
     try:
-        return cd_command(cwd) + b"\n" + SavedState(told.text, told.disabled).text + trap_lines(told.traps)
+        return cd_command(cwd) + b"\n" + SavedState(report.text, report.disabled).text + trap_lines(report.traps)
     except (ValueError, IndexError):
         return None
 
@@ -66,7 +66,7 @@ def trap_lines(traps: dict[bytes, bytes]) -> bytes:
     return b"".join(b"builtin trap -- %s %s\n" % (quote(body), name) for name, body in traps.items())
 
 
-# Of a shell by how it was started.
+# Options that depend on how a shell was started.
 _OF_STARTING = frozenset(b"interactive-comments hashall braceexpand".split())
 
 
@@ -78,7 +78,7 @@ def _limits(values: list[bytes]) -> list[bytes]:
 
 
 def _shell_options(listed: bytes, switched_on: list[bytes]) -> list[bytes]:
-    """`shopt` lists every name; what was on before a shell told its state is in BASHOPTS."""
+    """`shopt` lists every name. The options that were on before the report are in BASHOPTS."""
     found = [_OPTION.fullmatch(line) for line in listed.splitlines()]
     if not all(found):
         raise ValueError("not options")
@@ -87,7 +87,10 @@ def _shell_options(listed: bytes, switched_on: list[bytes]) -> list[bytes]:
 
 
 def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
-    """The names and the text of what can be declared again, from what `declare -p` prints; ValueError for all else."""
+    """Names and text of the declarations that can be repeated, from `declare -p`.
+
+    Raises ValueError for anything else.
+    """
     kept = []
     at = 0
     while at < len(variables):
@@ -101,7 +104,7 @@ def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
 
 
 def can_move(pid: int) -> bool:
-    """Jobs and descriptors of the user's cannot be. bash's own, besides 0 to 2, are closed on exec."""
+    """Whether a shell can be moved: it has no jobs and no descriptors of the user's. bash's own are close-on-exec."""
     try:
         descriptors = [fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd > 2]
         return not children(pid) and all(is_closed_on_exec(pid, fd) for fd in descriptors)

@@ -1,4 +1,4 @@
-"""Traps of a session's shells: who holds them, and what is believed of what a shell tells."""
+"""Traps of a session's shells: which shell sets them, and which reports are trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNREADABLE = "state restored: a function named builtin, or builtins switched off
 
 
 def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
-    """The exit code of a command whose text has come to its end; None while the EXIT trap that it left runs."""
+    """The exit code of a command whose text has ended; None while the EXIT trap that it left runs."""
     if command.status_before_trap is not None:
         return command.status_before_trap
     shell.statuses = report.statuses or [report.status]
@@ -32,14 +32,14 @@ def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
 
 
 def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes] | None) -> None:
-    """The traps of a shell that was forked. Its copy sets them before its first command."""
+    """Stores the traps of a forked shell. The standby sets them before its first command."""
     if traps is None:
         session.pool.forget(standby)
         distrust(session, source)
         return
     held = {name: traps.pop(name) for name in HELD_TRAPS[:-1] if name in traps}
     standby.unset_traps = traps
-    if held:  # set by a text that did not look like it
+    if held:  # set by a text that did not show it
         standby.held_traps = {**source.held_traps, **held}
         if source.command is None:
             source.held_traps = standby.held_traps
@@ -47,14 +47,14 @@ def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes,
 
 
 def is_distrusted(session: Session, shell: Shell) -> bool:
-    """Whether a shell is to end now that its command has."""
+    """Kills a distrusted shell whose command has ended. Returns whether it is distrusted."""
     if shell.is_distrusted:
         distrust(session, shell)
     return shell.is_distrusted
 
 
 def distrust(session: Session, shell: Shell) -> None:
-    """End a shell that cannot tell its state or may forge it; an earlier state takes its place."""
+    """Kills a shell that cannot report its state or may forge it; a standby replaces it."""
     shell.is_distrusted = True
     if shell.command is None and shell.pid is not None and shell.fd is not None:
         session.note(UNREADABLE)

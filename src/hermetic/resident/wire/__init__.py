@@ -1,1 +1,1 @@
-"""The wire: frames, their fields, the stream, and the table of requests."""
+"""The wire protocol: frames, their fields, the stream, and the table of operations."""

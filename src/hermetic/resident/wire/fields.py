@@ -1,4 +1,4 @@
-"""What a request may carry: each field is checked here, once, before anything is done with it."""
+"""Field parsers: each checks one field of a request and returns its value, or raises Refusal."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 def seconds(
     fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
 ) -> float | None:
-    """A duration, or the default where none or nil is given. `above`: the least value itself is refused."""
+    """A duration in seconds; the default for a missing or nil field. `above`: the least value itself is refused."""
     value = fields.get(name)
     if value is None:
         return default
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
 
 
 def path(fields: Fields, name: str, default: str | None = None) -> str | None:
-    """A path, sent as text or, where it is none, as bytes."""
+    """A path, sent as text, or as bytes if it is not UTF-8."""
     value = fields.get(name)
     if value is None:
         value = default
@@ -111,7 +111,7 @@ def path(fields: Fields, name: str, default: str | None = None) -> str | None:
 
 
 def joined(fields: Fields, name: str) -> bytes:
-    """Texts in one value with NUL between them: they are compared and looked up as a whole."""
+    """Texts in one bytes value, separated by NUL: they are compared and cached as a whole."""
     value = fields.get(name, b"")
     if type(value) is not bytes:
         raise invalid(name, "%s must be texts in UTF-8 with NUL between them" % name)
@@ -119,7 +119,7 @@ def joined(fields: Fields, name: str) -> bytes:
 
 
 def split(joined: bytes) -> list[str]:
-    """The single texts of such a value."""
+    """The texts of such a value."""
     return joined.decode("utf-8", "surrogateescape").split("\0") if joined else []
 
 
@@ -138,7 +138,7 @@ def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
 
 
 def script(fields: Fields) -> Fields | None:
-    """How a Python script is started: `keep` names the session's variables that it gets, `title` is what lists show."""
+    """Options of a Python script: `keep` names the session's variables that it gets, `title` is shown in lists."""
     value = fields.get("script")
     if value is None:
         return None

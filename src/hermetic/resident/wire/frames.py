@@ -1,4 +1,4 @@
-"""The layout of frames, written once for both ends, and a MessagePack codec small enough for any Python."""
+"""Frame layout, shared by both ends, and a small MessagePack codec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    Fields = dict[str, Any]  # of a frame: what MessagePack can carry, by name
+    Fields = dict[str, Any]  # values that MessagePack can carry, by name
     Frame = tuple[int, int, Fields, bytes]
 
 VERSIONS = (1,)
@@ -30,11 +30,11 @@ _FLOAT = struct.Struct(">Bd")
 
 
 class FrameError(Exception):
-    """The bytes are not a frame of this protocol; the stream cannot be read on."""
+    """The bytes are not a frame of this protocol. The stream cannot be read any further."""
 
 
 def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
-    """One frame as bytes; the body is joined in, so keep it small enough to copy."""
+    """One frame as bytes. The body is copied, so keep it small."""
     header = pack([kind, number, fields])
     if len(header) > FRAME_HEADER or len(body) > FRAME_BODY or 2 + len(header) + len(body) > MAX_FRAME:
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
@@ -42,17 +42,17 @@ def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> byt
 
 
 class FrameReader:
-    """Cuts a stream into frames `(kind, id, fields, body)`; holds at most one unfinished frame."""
+    """Cuts a stream into frames `(kind, id, fields, body)`. Buffers at most one unfinished frame."""
 
     def __init__(self, most: int = FIRST_FRAME) -> None:
         self.most = most
         self.buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add bytes; gives every frame that is whole. Raises FrameError, here or later."""
+        """Adds bytes and returns the complete frames. Raises FrameError, here or during iteration."""
         if not self.buffer and len(data) >= 6:
             length, header_length = PREFIX.unpack_from(data)
-            if length == len(data) - 4 and 2 + header_length <= length <= self.most:  # nearly always: just one frame
+            if length == len(data) - 4 and 2 + header_length <= length <= self.most:  # nearly always: exactly one frame
                 return iter((_frame(data[6 : 6 + header_length], data[6 + header_length :]),))
         return self._cut(data)
 
@@ -72,7 +72,7 @@ class FrameReader:
                 frame = _frame(bytes(buffer[at + 6 : split]), bytes(buffer[split:end]))
                 at = end
                 yield frame
-        finally:  # also when whoever takes a frame fails: none is given out twice
+        finally:  # also if the consumer fails: no frame is returned twice
             del buffer[:at]
 
 
@@ -90,14 +90,14 @@ def _frame(packed: bytes, body: bytes) -> Frame:
 
 
 def pack(value: Any) -> bytes:
-    """The MessagePack form of nil, bool, int, float, str, bytes, lists and dicts of these."""
+    """MessagePack form of nil, bool, int, float, str, bytes, and lists and dicts of these."""
     out = bytearray()
     _pack(value, out)
     return bytes(out)
 
 
 class _Names(dict):  # type: ignore[type-arg]  # Python 3.8 knows no dict[str, bytes]
-    """Field names, packed: those of the protocol come again and again; a user's own come too, so not all are kept."""
+    """Cache of packed field names. It is bounded, because users' names appear too."""
 
     def __missing__(self, name: str) -> bytes:
         out = bytearray()
@@ -111,7 +111,7 @@ _NAMES = _Names()
 
 
 def _pack_text(text: str, out: bytearray) -> None:
-    data = text.encode("utf-8", "backslashreplace")  # a path may hold bytes that are no text
+    data = text.encode("utf-8", "backslashreplace")  # a path may not be valid UTF-8
     if len(data) < 32:
         out.append(0xA0 | len(data))
     else:
@@ -157,7 +157,7 @@ def _pack(value: Any, out: bytearray) -> None:
 
 
 def _pack_size(size: int, out: bytearray, fixed: int, most: int, base: int) -> None:
-    """`base` is the code of the 8-bit form; arrays and maps have none, their 16-bit form is base + 1."""
+    """`base` is the code of the 8-bit form. Arrays and maps have none; their 16-bit form is base + 1."""
     if size <= most:
         out.append(fixed | size)
     elif size < 256 and base not in (0xDB, 0xDD):
@@ -180,7 +180,7 @@ def _pack_int(value: int, out: bytearray) -> None:
 
 
 def unpack(data: bytes) -> Any:
-    """The value that `data` holds from its first byte to its last. Raises FrameError."""
+    """The single value in `data`. Raises FrameError."""
     try:
         value, end = _unpack(data, 0, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
@@ -270,7 +270,7 @@ def _unpack_items(kind: str, size: int, data: bytes, at: int, depth: int) -> tup
 
 
 def _unpack_short(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """An item of an array or a map: nearly all are short texts and small numbers, read here without another turn."""
+    """An item of an array or map: short texts and small numbers, nearly all, take no further call."""
     code = data[at]
     if code < 0x80:
         return code, at + 1

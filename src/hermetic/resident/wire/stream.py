@@ -1,4 +1,4 @@
-"""Unix sockets from the C module alone: the standard library's own wrapper takes longer to import than all of ours."""
+"""Unix sockets from the C module alone: the standard library's wrapper is slow to import."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Stream
 
 
 def pair() -> tuple[int, int]:
-    """Two ends of one stream, as descriptors."""
+    """Two descriptors of a connected stream."""
     one, other = socketpair(AF_UNIX, SOCK_STREAM)
     return one.detach(), other.detach()
 
 
 def listen(path: str, mode: int, waiting: int) -> Stream:
-    """A socket that listens at `path` and never blocks."""
+    """A non-blocking socket that listens at `path`."""
     stream = Stream(AF_UNIX, SOCK_STREAM)
     stream.setblocking(False)
     stream.bind(path)
@@ -36,7 +36,7 @@ def listen(path: str, mode: int, waiting: int) -> Stream:
 
 
 def accept(listening: Stream) -> Stream | None:
-    """The next connection, or None when there is none after all. Raises OSError where no descriptor can be had."""
+    """The next connection, or None. Raises OSError if no descriptor is available."""
     try:
         fd, _ = listening._accept()  # type: ignore[attr-defined]  # what the wrapper calls too
     except (BlockingIOError, ConnectionError):
@@ -47,6 +47,6 @@ def accept(listening: Stream) -> Stream | None:
 
 
 def peer(stream: Stream) -> tuple[int, int]:
-    """`(pid, uid)` of who has connected."""
+    """`(pid, uid)` of the connected process."""
     pid, uid, _ = struct.unpack("3i", stream.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))
     return pid, uid

@@ -98,7 +98,7 @@ def _class(name: str) -> Iterator[str]:
 def _function(node: ast.stmt, level: int) -> Iterator[str]:
     assert isinstance(node, Function)
     yield from ("#" * level + f" `{node.name}`", "")
-    if any(isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list):
+    if any(ast.unparse(mark).endswith("property") for mark in node.decorator_list):
         yield from (f"Property: `{ast.unparse(node.returns)}`.", "") if node.returns else ()
     else:
         yield from _signature(node, node.name)

@@ -29,7 +29,7 @@ class Toolbox(Face[Tools], Closing):
 
     @property
     def fleet(self) -> Fleet:
-        """The environments, one for each task."""
+        """Its environments, one per task."""
         return fleet_of(self._portal, self._held.fleet)
 
     @property

@@ -34,7 +34,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is asked to allow."""
+    """A request for an approval."""
 
     id: str
     subject: Subject
@@ -51,7 +51,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """What was allowed for more than one time, and until when."""
+    """An approval for more than one time, and its expiry."""
 
     command: str  # as the person saw it
     covers: str  # in words, as the person saw it
@@ -64,7 +64,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """The answer "deny" with the person's reason, which the model gets."""
+    """The answer "deny" with a reason for the model."""
 
     reason: str
 

@@ -8,7 +8,7 @@ from hermetic.contract.endings import Ending
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a command."""
+    """Result of a command."""
 
     data: bytes  # head and tail of the output, nothing put in between
     ending: Ending

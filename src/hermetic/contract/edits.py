@@ -28,7 +28,7 @@ class Oversight(Protocol):
 
 
 class Patched(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed. Paths are as they were given."""
+    """Result of an edit. Paths are as given."""
 
     diff: str  # unified, cut to a budget
     modified: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ OUT_OF_MEMORY_CODE = 137
 
 
 class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):
-    """It ended by itself with an exit code."""
+    """It exited with an exit code."""
 
     code: int
 
@@ -24,7 +24,7 @@ class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):
 
 
 class Signalled(msgspec.Struct, frozen=True, array_like=True, tag="signalled"):
-    """A signal ended it."""
+    """It was ended by a signal."""
 
     signal: int
 
@@ -38,7 +38,7 @@ class Signalled(msgspec.Struct, frozen=True, array_like=True, tag="signalled"):
 
 
 class TimedOut(msgspec.Struct, frozen=True, array_like=True, tag="timed_out"):
-    """It was ended, with its whole tree, because its time was over."""
+    """Its timeout was over; its process tree was ended."""
 
     after: float  # seconds
 
@@ -52,7 +52,7 @@ class TimedOut(msgspec.Struct, frozen=True, array_like=True, tag="timed_out"):
 
 
 class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
-    """It was ended, with its whole tree, because its caller no longer wanted it."""
+    """Its caller cancelled it; its process tree was ended."""
 
     @property
     def exit_code(self) -> int:
@@ -78,7 +78,7 @@ class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):
 
 
 class OutOfMemory(msgspec.Struct, frozen=True, array_like=True, tag="oom"):
-    """The kernel ended it because its memory limit was reached; said only where a cgroup proves it."""
+    """The kernel killed it at its memory limit; reported only if a cgroup proves it."""
 
     @property
     def exit_code(self) -> int:
@@ -90,7 +90,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, array_like=True, tag="oom"):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
-    """The place it ran in is gone, and nobody knows how it ended."""
+    """Its environment is gone; its real ending is unknown."""
 
     reason: str
 

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands between a command and the machine of its caller."""
+    """What isolates a command from its caller's machine."""
 
     kind: str  # of the environment
     separate_files: bool = False  # it does not see the caller's files

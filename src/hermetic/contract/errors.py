@@ -22,11 +22,11 @@ State = Literal["broken", "stalled", "full", "busy", "damaged"]
 
 
 class ExecutionError(Exception):
-    """We could not do our part."""
+    """Hermetic could not do its part."""
 
 
 class InvalidArgument(ExecutionError, ValueError):
-    """What the caller gave cannot be used; nothing was started."""
+    """An argument cannot be used; nothing was started."""
 
     def __init__(self, message: str, *, argument: str = "") -> None:
         super().__init__(message)
@@ -43,11 +43,11 @@ class EditRefused(InvalidArgument):
 
 
 class FileChanged(InvalidArgument):
-    """A file is not what it was when its signature was taken; nothing was changed."""
+    """A file has changed since its signature was taken; nothing was written."""
 
 
 class ConfigError(ExecutionError):
-    """A kind, option or setting is unknown or does not fit; the message names the valid ones."""
+    """An unknown or invalid kind, option or setting; the message names the valid ones."""
 
     def __init__(self, message: str, *, setting: str = "") -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class ConfigError(ExecutionError):
 
 
 class NotPermitted(ExecutionError):
-    """Policy or a person said no, or no person answered."""
+    """The policy or a person refused, or no person answered."""
 
     def __init__(self, message: str, *, rule: str = "", reason: str = "", by: str = "") -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class NotPermitted(ExecutionError):
 
 
 class ApprovalRequired(NotPermitted):
-    """There is no answer yet; the same again may pass once there is one."""
+    """The approval is pending; the same call may pass after an answer."""
 
     def __init__(
         self, message: str, *, rule: str = "", reason: str = "", request: str = "", command: str = "",
@@ -79,7 +79,7 @@ class ApprovalRequired(NotPermitted):
 
 
 class EnvironmentUnavailable(ExecutionError):
-    """The environment never came up, or is gone."""
+    """The environment did not start, or is gone."""
 
     def __init__(self, message: str, *, environment: str = "") -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ class EnvironmentUnavailable(ExecutionError):
 
 
 class Unreachable(EnvironmentUnavailable):
-    """The environment cannot be used now. What runs there may live on, and nothing was ended or replaced.
+    """The environment cannot be used now. Its processes may still run; nothing was ended or replaced.
 
     `state` says why, and the message what to do: "broken", the transport to it fails; "stalled", its resident does not
     answer; "full", it has as many clients as it takes; "busy", this program or machine has no descriptors or memory
@@ -108,7 +108,7 @@ class NotInstalled(EnvironmentUnavailable):
 
 
 class Unsupported(ExecutionError):
-    """This place cannot do that; the message says what could."""
+    """This environment cannot do that; the message says what can."""
 
     def __init__(self, message: str, *, capability: str = "") -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class InputClosed(ExecutionError):
 
 
 class UnknownApproval(ExecutionError):
-    """No question with that id waits for an answer."""
+    """No request with that id is pending."""
 
 
 class BridgeError(ExecutionError):

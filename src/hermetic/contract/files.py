@@ -18,14 +18,14 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file holds, and what it was like when it was read."""
+    """A file's content and its status when it was read."""
 
     data: bytes
     status: FileStatus
 
 
 class FilePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some lines of a file, and how many there are."""
+    """Lines of a file, and their total number."""
 
     status: FileStatus
     text: str = ""  # the lines, joined by newlines; a carriage return at the end of one stays
@@ -40,7 +40,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One line that a search shows."""
+    """One line in the result of a search."""
 
     path: str  # below the searched directory
     line: int
@@ -49,7 +49,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found. Results are in the order of their paths, files by name the newest first."""
+    """Result of a search, sorted by path; files by name with the newest first."""
 
     total: int  # matches; files with output_mode files_only and for names
     shown: int  # matches or files that are here
@@ -79,7 +79,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Where files may be read or changed; held to in the environment itself, by the true path."""
+    """Where files may be read or changed; enforced in the environment itself, on the resolved path."""
 
     root: str | None = None  # nowhere but below it
     deny: Sequence[str] = ()  # patterns of true paths: `*` is anything, `~/` the home directory there

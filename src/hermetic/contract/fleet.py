@@ -6,7 +6,7 @@ import msgspec
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's environment in a fleet at this moment."""
+    """A task's environment in a fleet, at this moment."""
 
     task: str
     id: str
@@ -28,7 +28,7 @@ class FleetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was left by a process that is gone, and is taken away."""
+    """Something that a killed process left, and that was removed."""
 
     what: Literal["environment", "directory", "spool", "lock", "place"]
     name: str

@@ -8,7 +8,7 @@ Kind = Literal["completed", "matched", "progress", "watch_disabled", "silenced",
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell, once."""
+    """A message on a background process."""
 
     kind: Kind
     task_id: str

@@ -36,7 +36,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process is doing."""
+    """State of a process."""
 
     state: Literal["running", "ended"]
     pid: int | None
@@ -46,7 +46,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a terminal shows."""
+    """Content of a terminal."""
 
     lines: tuple[str, ...]  # one for each row, without the spaces at its end
     rows: int
@@ -71,7 +71,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A process started or ended; `missed` means that some of these went by unseen: list them anew."""
+    """A process started or ended; `missed` means that events were dropped: list the processes again."""
 
     event: Literal["started", "ended", "missed"]
     process: ProcessInfo | None = None

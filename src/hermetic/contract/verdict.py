@@ -22,7 +22,7 @@ LABELS: tuple[Label, ...] = ("safe", "caution", "dangerous")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a command would do, and why it matters."""
+    """One effect of a command, and why it matters."""
 
     label: Label
     category: str
@@ -57,7 +57,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShellState(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier commands of a session left behind."""
+    """State of a session's shell after its earlier commands."""
 
     cwd: str | None = None
     home: str | None = None

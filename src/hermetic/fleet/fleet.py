@@ -29,9 +29,9 @@ LEAVING_SECONDS = 5.0  # for ending what waits in pools when the program ends
 
 
 class Fleet:
-    """One environment for each task. Use it in `async with`, or close it; one event loop, one process.
+    """One environment per task. Use it in `async with`, or close it; it belongs to one event loop.
 
-    They live as those of `hermetic.open(kind, task=…)` do: others find them, and they outlive the fleet.
+    Its environments are those of `hermetic.open(kind, task=…)`: other programs find them, and they outlive the fleet.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Fleet:
 
     @property
     def kind(self) -> str:
-        """Of its environments."""
+        """Kind of its environments."""
         return self._kind
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks whose environments are kept now."""
+        """Tasks that have an environment now."""
         return [task for task, member in self._members.items() if member.environment is not None]
 
     def override(self, task: str, **options: Any) -> None:
-        """Other options for a task that has no environment yet, besides the fleet's own. Raises ConfigError."""
+        """Sets further options for a task that has no environment yet. Raises ConfigError."""
         member = self._members.get(task)
         if member is not None and member.environment is not None:
             raise ConfigError(
@@ -88,11 +88,11 @@ class Fleet:
         self._overrides[task] = options
 
     def clear_override(self, task: str) -> None:
-        """Forgets what `override` said of a task."""
+        """Removes the options that `override` set for a task."""
         self._overrides.pop(task, None)
 
     async def warm(self, count: int, **options: Any) -> None:
-        """Keeps so many environments with these options besides the fleet's own ready; returns when they are."""
+        """Keeps `count` environments with these further options ready; returns when they are."""
         self._check_open()
         _check_count("count", count, least=0)
         pool = self._pool({**self._options, **options}, count)
@@ -101,7 +101,7 @@ class Fleet:
             raise EnvironmentUnavailable(f"an environment that is started ahead does not come up: {pool.problem}")
 
     async def get(self, task: str) -> Environment:
-        """The task's environment, opened where it is not. Ask again rather than keep it: it may be let go of when idle.
+        """The task's environment, opened if necessary. Call it again instead of keeping the object.
 
         Raises: as `hermetic.open` does.
         """
@@ -109,11 +109,11 @@ class Fleet:
             return environment
 
     def use(self, task: str) -> AbstractAsyncContextManager[Environment]:
-        """The task's environment for a block, in which it is not let go of."""
+        """The task's environment for a block, during which it is not closed."""
         return Borrow(self, task)
 
     async def close_task(self, task: str, *, remove: bool = False) -> bool:
-        """Lets go of a task's environment; `remove=True` ends it. False when the fleet keeps none."""
+        """Detaches from a task's environment; `remove=True` ends it. False if there is none."""
         member = self._members.get(task)
         if member is None:
             return False
@@ -124,7 +124,7 @@ class Fleet:
         return was_there
 
     async def info(self) -> FleetInfo:
-        """What the fleet keeps now, with its use of disks."""
+        """Tasks, pools and disk usage at this moment."""
         kept = [(task, member) for task, member in self._members.items() if member.environment is not None]
         tasks = await asyncio.gather(*(_task_info(task, member) for task, member in kept))
         return FleetInfo(
@@ -136,14 +136,14 @@ class Fleet:
         )
 
     async def gc(self) -> list[Removed]:
-        """Takes away what processes that are gone left of environments that are gone, and nothing else."""
+        """Removes what killed processes left of ended environments, and nothing else."""
         return await collect(Records(runtime_root()))
 
     async def close(self, *, remove: bool = False) -> int:
-        """Lets go of all environments, and ends those that wait for a task; returns how many tasks there were.
+        """Detaches from all environments and ends those that wait for a task; returns the number of tasks.
 
-        `remove=True` also ends those that this fleet started. One that lived before, or that another process opened, is
-        only let go of.
+        `remove=True` also ends those that this fleet started. It only detaches from those that lived before or that
+        another process opened.
         """
         self._is_closed = True
         atexit.unregister(self._leave)

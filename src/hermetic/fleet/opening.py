@@ -88,10 +88,10 @@ def open(
     kind: str, *, task: str | None = None, replace: bool = False, policy: Mode | None = None,
     approver: Approver | None = None, **options: Any,
 ) -> Opening:  # fmt: skip
-    """An environment of this kind. With `task`, a living one of that task is attached to.
+    """Opens an environment of this kind. With `task`, attaches to the living one of that task.
 
-    With `policy` ("ask", "deny" or "allow"), what this caller runs, types and writes there is judged first, and
-    `approver` is asked about what is dangerous; without, the caller is trusted.
+    With `policy` ("ask", "deny" or "allow"), this caller's commands, input and writes are judged first, and
+    `approver` is asked about dangerous ones; without it, the caller is trusted.
     Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
     `replace=True`; EnvironmentUnavailable when it does not come up; Unreachable when the task's environment may live
     and does not let this caller in: nothing is ended then, and nothing started.
@@ -100,7 +100,7 @@ def open(
 
 
 def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> Opening:
-    """The living environment of a task, or with this id, whoever opened it.
+    """Attaches to a living environment by its task or id.
 
     Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let this caller in.
     """

@@ -85,7 +85,7 @@ def assess(
     state: ShellState | None = None,
     isolation: Isolation | None = None,
 ) -> Verdict:
-    """The verdict on a shell text, judged without running anything.
+    """Verdict on a shell text. Nothing is run.
 
     Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's home on a real host.
     """

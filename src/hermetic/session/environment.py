@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Environment(Session):
-    """A place where commands run; its own `run`, `start` and files are those of its default session."""
+    """An open environment. Its own `run`, `start` and file methods use its default session."""
 
     def __init__(
         self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool,
@@ -50,22 +50,22 @@ class Environment(Session):
 
     @property
     def id(self) -> str:
-        """What it is called on this host."""
+        """Id on this host."""
         return self._record.id
 
     @property
     def kind(self) -> str:
-        """Which kind it was opened as."""
+        """Kind of environment, such as "local" or "docker"."""
         return self._record.kind
 
     @property
     def task(self) -> str | None:
-        """The key it was opened for."""
+        """Task it was opened for, or None."""
         return self._record.task
 
     @cached_property
     def isolation(self) -> Isolation:
-        """What stands between a command here and the caller's machine."""
+        """What isolates its commands from the caller's machine."""
         isolation = self._backend.isolation
         return msgspec.structs.replace(isolation, notes=(*isolation.notes, *self._record.notes))
 
@@ -74,11 +74,11 @@ class Environment(Session):
         self._guard = guard
 
     def session(self, name: str) -> Session:
-        """Another shell in the same place; it starts with its first command."""
+        """Another session of this environment; it starts with its first command."""
         return Session(self._link, check_id(name, "name"), self._before, self._guard, self._editing)
 
     async def processes(self) -> list[ProcessInfo]:
-        """Everything that runs here, and what has ended as long as its log is kept."""
+        """Running processes, and ended ones while their log is kept."""
         _, body = await self._link.ask("list", answers.listed)
         return self._link.decode(answers.processes, body)
 
@@ -87,9 +87,9 @@ class Environment(Session):
         return await read_log(self._link, id, offset, limit, wait)
 
     async def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
-        """Hands over the log from `offset` on as it comes, and returns how its process ended. Raises UnknownProcess.
+        """Passes the log from `offset` on as it grows, and returns how its process ended. Raises UnknownProcess.
 
-        No byte falls out meanwhile: a program that prints faster than `on_output` takes waits for it.
+        No byte is dropped: a program that prints faster than `on_output` reads is paused.
         """
         return await follow_log(self._link, id, offset, on_output)
 
@@ -100,13 +100,13 @@ class Environment(Session):
         return msgspec.structs.replace(said, id=self.id, kind=self.kind, task=self.task, weak=weak)
 
     def events(self) -> EventStream:
-        """What starts and ends here, from now on, as an async iterator."""
+        """Starts and ends of processes from now on, as an async iterator."""
         return EventStream(self._link)
 
     async def close(self, *, remove: bool = False) -> None:
-        """Lets go of the environment. One that was opened without a task is ended; `remove=True` ends any, now.
+        """Detaches. An environment without a task ends; `remove=True` ends any.
 
-        Where it lives on, so do its sessions, also its own: ending only their shells is what a Session's `close` does.
+        The sessions of an environment that lives on stay; `reset` ends the shells of one.
         """
         if self._is_closed:
             return

@@ -24,7 +24,7 @@ from hermetic.session.search import Find, Search, compile_search, finding
 
 
 class Process:
-    """A process in an environment. It runs on whether or not anybody holds this."""
+    """A process in an environment. It runs independently of this object."""
 
     def __init__(self, link: Link, info: ProcessInfo, guard: Guard | None = None) -> None:
         self._link = link
@@ -39,21 +39,21 @@ class Process:
 
     @property
     def id(self) -> str:
-        """What it is called in its environment, and its log too."""
+        """Id in its environment; its log has the same id."""
         return self._info.id
 
     @property
     def pid(self) -> int | None:
-        """Its number, as its environment counts."""
+        """Process id in its environment."""
         return self._info.pid
 
     @property
     def info(self) -> ProcessInfo:
-        """What was last heard of it."""
+        """Last known description of the process."""
         return self._info
 
     async def status(self) -> Status:
-        """How it is doing now."""
+        """Its present state."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         info = self._heard(said)
         return Status(
@@ -65,7 +65,7 @@ class Process:
         return await read_log(self._link, self.id, offset, limit, wait)
 
     async def write(self, data: str | bytes) -> None:
-        """Writes to its input; returns when all was taken in. Raises InputClosed."""
+        """Writes to its input; returns when the environment has accepted all of it. Raises InputClosed."""
         given = encode_input(data, "data")
         await self._may_type(given)
         for piece in cut(given):
@@ -76,7 +76,7 @@ class Process:
         await self.write(self._line(text))
 
     async def write_secret(self, text: str) -> None:
-        """Writes a line that is kept out of the log, should the process print it."""
+        """Writes a line that the log shows as asterisks if the process prints it."""
         line = self._line(text)
         if len(line) > FRAME_BODY:
             raise InvalidArgument(
@@ -92,32 +92,32 @@ class Process:
         await self.write(encode_keys(names, application=application))
 
     async def close_input(self) -> None:
-        """Ends its input: it reads end of file after what was written."""
+        """Closes its input: it reads end of file after the written bytes."""
         await self._may_type(b"\n")  # what was typed so far is a whole line now
         await self._link.ask("close_input", answers.done, process=self.id)
 
     async def set_tag(self, tag: str) -> None:
-        """Puts another text in the place of what is remembered with it."""
+        """Replaces the text that is stored with it."""
         await self._link.ask("tag", answers.done, process=self.id, tag=tag)
         self._info = msgspec.structs.replace(self._info, tag=tag)
 
     async def swap_tag(self, was: str, tag: str, *, claimed: bool = False) -> Literal["done", "changed", "claimed"]:
-        """Puts another text in the place of this one; not when it has changed, whose new text `info` has then.
+        """Replaces the tag `was`. If the tag is another one by now, `info` has it, and nothing changes.
 
-        `claimed=True`: also not when by now another caller has claimed the process.
+        `claimed=True`: nothing changes either if another client has claimed the process.
         """
         said, _ = await self._link.ask("tag", answers.tagged, process=self.id, tag=tag, was=was, claimed=claimed)
         self._info = msgspec.structs.replace(self._info, tag=tag if said.tag is None else said.tag)
         return "done" if said.done else "changed" if said.claimed else "claimed"
 
     async def claim(self) -> None:
-        """Makes its caller the one who tells of it; waits while another is connected who has claimed or started it."""
+        """Claims its notices for this client; waits while the client that claimed or started it is connected."""
         with contextlib.suppress(Unsupported):  # an older resident, where everybody tells of it
             said, _ = await self._link.ask("claim", answers.described, process=self.id)
             self._heard(said)
 
     async def resize(self, rows: int, cols: int) -> None:
-        """Gives its terminal another size."""
+        """Resizes its terminal."""
         size = check_count(rows, "rows", least=1), check_count(cols, "cols", least=1)
         await self._link.ask("resize", answers.done, process=self.id, rows=rows, cols=cols)
         self._size = size
@@ -125,20 +125,20 @@ class Process:
             self._screen.resize(*size)
 
     async def signal(self, signal: int | str, *, tree: bool = True) -> None:
-        """Sends a signal, by number or name, to its whole tree or to it alone."""
+        """Sends a signal, by number or name, to its process tree or to it alone."""
         number = _signal_number(signal)
         await self._link.ask("signal", answers.done, repeats=False, process=self.id, signal=number, tree=tree)
 
     async def kill(self, grace: float = KILL_GRACE) -> Ending | None:
-        """Ends its whole tree, TERM first and KILL after the grace, and returns when nothing is left."""
+        """Ends its process tree, TERM first and KILL after the grace; returns when no process is left."""
         check_duration(grace, "grace")
         said, _ = await self._link.ask("kill", answers.described, process=self.id, grace=float(grace))
         return self._heard(said).ending
 
     async def wait(self, timeout: float | None = None) -> Ending:
-        """How it ended, once it has; `Lost` when its resident went away under it.
+        """Its ending, once it has one; `Lost` if its resident is gone.
 
-        Raises TimeoutError, and leaves it alone; with a timeout of 0 it looks and does not wait.
+        Raises TimeoutError, without effect on the process; a timeout of 0 does not wait.
         """
         if timeout is not None:
             check_duration(timeout, "timeout")
@@ -159,10 +159,10 @@ class Process:
     async def wait_for(
         self, text: str, *, timeout: float | None, pattern: bool = False, on: Literal["output", "screen"] = "output"
     ) -> tuple[int, int]:
-        """Offsets [start, end) of the next match in its output, or of one in the text of its screen now.
+        """Offsets [start, end) of the next match in its output, or of a match on its present screen.
 
-        Raises: TimeoutError, and EOFError when it has ended and no match can come; it is left alone in both. With a
-        timeout of 0 it looks at what is there and does not wait.
+        Raises: TimeoutError, and EOFError if it has ended without a match; both without effect on the process. A
+        timeout of 0 searches the present output and does not wait.
         """
         if timeout is not None:
             check_duration(timeout, "timeout")
@@ -179,11 +179,11 @@ class Process:
         raise EOFError(f"process {self.id} has ended, and {text!r} did not appear; read() has its output")
 
     async def screen(self) -> str:
-        """The text that its terminal shows now, a line for each row."""
+        """Text on its terminal, one line per row."""
         return (await self.shown()).text
 
     async def shown(self) -> Shown:
-        """What its terminal shows now: the lines, where the cursor is, whether a program has the whole screen."""
+        """Its terminal: lines, cursor, and whether a program uses the alternate screen."""
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         return await self._shown(self._heard(said).out)
 

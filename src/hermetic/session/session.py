@@ -63,7 +63,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The name it was asked for with; "" is the environment's default session."""
+        """Name of the session; "" is the environment's default session."""
         return self._name
 
     async def run(
@@ -80,9 +80,9 @@ class Session:
         on_output: Callable[[bytes], object] | None = None,
         cancel: asyncio.Event | None = None,
     ) -> Result:
-        """What came of the command, when it has ended.
+        """Runs a command and returns its result when it has ended.
 
-        Cancelling ends the command's whole tree first; so does setting `cancel`, and the result is `Cancelled`.
+        Cancelling ends the command's process tree first; so does setting `cancel`, and the result is `Cancelled`.
         `on_output` gets output as it comes, on the event loop.
         Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
         """
@@ -135,10 +135,10 @@ class Session:
         separate: bool = False,
         tag: str = "",
     ) -> Process:
-        """A process that runs on by itself, with this session's cwd and exported variables.
+        """Starts a process in the background, with this session's cwd and exported variables.
 
-        `stdin` is "pipe" (write to it later), "null", or the whole input. An `id` that is known here gives the process
-        that has it. `tag` is a short text that is kept with it.
+        `stdin` is "pipe" (write to it later), "null", or the whole input. A known `id` returns
+        the existing process. `tag` is a short text that is stored with it.
         Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
         """
         text, is_argv = encode_command(command)
@@ -193,7 +193,7 @@ class Session:
     async def reset(self) -> bool:
         """Ends the session's running commands and its shells; its next command starts from the login state.
 
-        Processes of `start`, and what earlier commands left in the background, run on. False: there was nothing to end.
+        Processes of `start` and background jobs of earlier commands continue. False: there was nothing to end.
         """
         said, _ = await self._link.ask("end_session", answers.session_ended, session=self._name)
         return said.ended
@@ -203,7 +203,7 @@ class Session:
         await self.reset()
 
     async def read_file(self, path: str) -> str:
-        """A file's content as text, bytes that are no UTF-8 replaced. Raises FileNotFoundError and other OSErrors."""
+        """A file's content as text; invalid UTF-8 is replaced. Raises FileNotFoundError and other OSErrors."""
         return (await self._files.read(path)).data.decode("utf-8", "replace")
 
     async def read_bytes(self, path: str) -> bytes:
@@ -211,16 +211,16 @@ class Session:
         return (await self._files.read(path)).data
 
     async def read_content(self, path: str, *, bounds: Bounds | None = None) -> FileContent:
-        """A file's content and what the file is like, read together. Raises OSErrors, NotPermitted."""
+        """A file's content and status, read atomically. Raises OSErrors, NotPermitted."""
         return await self._files.read(path, bounds)
 
     async def read_lines(
         self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY,
         bounds: Bounds | None = None,
     ) -> FilePage:  # fmt: skip
-        """Some lines of a file of any size, and how many it has.
+        """Lines of a file of any size, and their total number.
 
-        Lines are cut to `width` bytes; what goes beyond `budget` bytes is left out. Raises OSErrors, NotPermitted.
+        Lines are cut to `width` bytes, the whole to `budget` bytes. Raises OSErrors, NotPermitted.
         """
         check_count(first, "first", least=1)
         return await self._files.lines(path, first, check_count(count, "count"), width, budget, bounds)
@@ -247,7 +247,7 @@ class Session:
         return await self._files.search(path, bounds, wish)
 
     async def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
-        """What a file is like; with `missing` one that does not exist is no error, and its kind says so.
+        """Status of a file; with `missing` a missing file is no error, and its kind says so.
 
         Raises: FileNotFoundError and other OSErrors, NotPermitted.
         """
@@ -257,10 +257,10 @@ class Session:
         self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,
         bounds: Bounds | None = None,
     ) -> Written:  # fmt: skip
-        """Writes a file as a whole, and the directories above it where they are missing.
+        """Writes a whole file atomically; missing parent directories are created.
 
-        Owner and mode of a file that is replaced are kept. With `expect`, the signature it had, it is replaced only
-        when it still has that; "" is that of a file that does not exist.
+        A replaced file keeps its owner and mode. With `expect` it is replaced only if it still has that signature; ""
+        is the signature of a missing file.
         Raises: FileChanged, NotPermitted, OSErrors.
         """
         data = encode_input(content, "content")
@@ -268,14 +268,14 @@ class Session:
         return await self._files.write(path, data, expect=expect, mode=mode, bounds=bounds)
 
     async def delete_file(self, path: str, *, expect: str | None = None, bounds: Bounds | None = None) -> Written:
-        """Takes a file away; a link goes itself. Raises FileChanged, NotPermitted, OSErrors."""
+        """Deletes a file; a link itself is deleted. Raises FileChanged, NotPermitted, OSErrors."""
         await self._may_write(path)
         return await self._files.delete(path, expect, bounds)
 
     async def move_file(
         self, path: str, target: str, *, expect: str | None = None, replace: bool = False, bounds: Bounds | None = None
     ) -> Written:
-        """Gives a file another path. Raises FileChanged where there is one unless `replace`, NotPermitted, OSErrors."""
+        """Moves a file. Raises FileChanged if the target exists and `replace` is False, NotPermitted, OSErrors."""
         await self._may_write(path, target)
         return await self._files.move(path, target, expect, replace, bounds)
 
@@ -284,9 +284,9 @@ class Session:
         replace_all: bool = False, patch: str | None = None, bounds: Bounds | None = None,
         oversight: Oversight | None = None,
     ) -> Patched:  # fmt: skip
-        """Edits files: `old_string` becomes `new_string` in the file at `path`, or what a `patch` asks for; or nothing.
+        """Edits files, all or none: replaces `old_string` by `new_string` at `path`, or applies a V4A `patch`.
 
-        The old text must stand in one place, unless `replace_all`; white space and typography may differ.
+        The old text must occur once, unless `replace_all`; white space and typography may differ.
         Raises: EditRefused, NotPermitted, OSErrors.
         """
         module = importlib.import_module("hermetic.session.patching")  # on first use: most callers edit nothing

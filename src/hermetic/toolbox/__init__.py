@@ -38,7 +38,7 @@ _TOOLS = "hermetic.toolbox.tools"
 
 
 class Toolbox:
-    """What models call. Use it in `async with`, or close it; one event loop.
+    """The tools that models call. Use it in `async with`, or close it; it belongs to one event loop.
 
     `policy`: "ask" asks the approver about dangerous acts, and refuses them where there is none; "deny" refuses them;
     "allow" refuses only hardline acts and what a rule denies; "sandbox-first" runs in a sandbox and asks for what is
@@ -78,12 +78,12 @@ class Toolbox:
 
     @property
     def fleet(self) -> Fleet:
-        """The environments, one for each task."""
+        """Its environments, one per task."""
         return self._tools().fleet
 
     @property
     def approvals(self) -> Approvals:
-        """Questions that wait for an answer, and what was allowed before."""
+        """Pending approval requests, and granted approvals."""
         return self._tools().approvals
 
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
@@ -91,7 +91,7 @@ class Toolbox:
         self._tools().register(tool, replace=replace)
 
     def schemas(self, form: Form = "openai") -> list[Fields]:
-        """Every tool as a model's interface wants it."""
+        """Schemas of all tools for a model's API."""
         return self._tools().schemas(form)
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = DEFAULT_TASK) -> str:
@@ -99,35 +99,35 @@ class Toolbox:
         return await (self._made or await self._loaded()).call(name, arguments, task_id=task_id)
 
     def interrupt(self, task_id: str | None = None) -> None:
-        """Ends what the task's calls wait for, of all tasks without one; from any thread."""
+        """Interrupts the task's calls, or those of all tasks; from any thread."""
         if self._made is not None:
             self._made.interrupt(task_id)
 
     def forget_reads(self, task_id: str = DEFAULT_TASK) -> None:
-        """The task's model has lost what it was told: reading the same again is no repetition."""
+        """Forgets what the task's model has read, after its context was cut."""
         self._tools().forget_reads(task_id)
 
     def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
-        """What there is to tell of background processes, as it comes."""
+        """Notices of background processes, as they come."""
         return self._tools().notices(task_id)
 
     async def running(self, task_id: str = DEFAULT_TASK, *, since: float = 0.0) -> list[str]:
-        """The session ids of what the task's tools started, `since` then, and what still runs."""
+        """Session ids of running processes that the task's tools started, `since` that time."""
         return await (await self._loaded()).running(task_id, since=since)
 
     async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
-        """Ends all that the tools started, of one task or of every one that is open here; returns how many.
+        """Kills the processes that the tools started, of one task or of all open ones; returns how many.
 
         With `since`, seconds as `time.time()` counts them, only what began then or later, by the clock of its place.
         """
         return await (await self._loaded()).kill_all(task_id, since=since)
 
     async def recover(self, *task_ids: str) -> None:
-        """Takes up again what an earlier caller's processes are to be told of."""
+        """Resumes notices for processes of an earlier caller."""
         await (await self._loaded()).recover(*task_ids)
 
     async def close(self, *, remove: bool = False) -> None:
-        """Lets go of everything; the task "default" ends, others live on by their lease, unless `remove=True`."""
+        """Closes everything. The task "default" ends, others live on by their lease, unless `remove=True`."""
         if self._made is not None:
             await self._made.close(remove=remove)
 

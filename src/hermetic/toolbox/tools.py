@@ -125,12 +125,12 @@ class Tools:
 
     @property
     def fleet(self) -> Fleet:
-        """The environments, one for each task."""
+        """Its environments, one per task."""
         return self._fleet
 
     @property
     def approvals(self) -> Approvals:
-        """Questions that wait for an answer, and what was allowed before."""
+        """Pending approval requests, and granted approvals."""
         return self._approvals
 
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
@@ -141,7 +141,7 @@ class Tools:
         self._own -= {tool.name}
 
     def schemas(self, form: Form = "openai") -> list[Fields]:
-        """Every tool as a model's interface wants it."""
+        """Schemas of all tools for a model's API."""
         if form not in ("openai", "anthropic", "mcp"):
             raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
         return [tool.schema(form) for tool in self._usable()]
@@ -180,22 +180,22 @@ class Tools:
         return [tool for tool in self._tools.values() if tool.missing() is None]
 
     def interrupt(self, task_id: str | None = None) -> None:
-        """Ends what the task's calls wait for, of all tasks without one; from any thread."""
+        """Interrupts the task's calls, or those of all tasks; from any thread."""
         for id in list(self._running) if task_id is None else [task_id]:
             for task in list(self._running.get(id, ())):
                 if self._loop is not None:
                     self._loop.call_soon_threadsafe(task.interrupted.set)
 
     def forget_reads(self, task_id: str = DEFAULT_TASK) -> None:
-        """The task's model has lost what it was told: reading the same again is no repetition."""
+        """Forgets what the task's model has read, after its context was cut."""
         self._files.forget_questions(task_id)
 
     def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
-        """What there is to tell of background processes, as it comes."""
+        """Notices of background processes, as they come."""
         return self._notices.stream(task_id)
 
     async def running(self, task_id: str = DEFAULT_TASK, *, since: float = 0.0) -> list[str]:
-        """The session ids of what the task's tools started, `since` then, and what still runs."""
+        """Session ids of running processes that the task's tools started, `since` that time."""
         # A task without an environment gets none for this question.
         if is_lost(self._fleet, task_id) or await Borrow(self._fleet, task_id).unopened() is not None:
             return []
@@ -204,7 +204,7 @@ class Tools:
             return [info.id for info in known if read_wishes(info.tag) or info.left]
 
     async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
-        """Ends all that the tools started, of one task or of every one that is open here; returns how many.
+        """Kills the processes that the tools started, of one task or of all open ones; returns how many.
 
         With `since`, seconds as `time.time()` counts them, only what began then or later, by the clock of its place.
         """
@@ -235,13 +235,13 @@ class Tools:
         return True
 
     async def recover(self, *task_ids: str) -> None:
-        """Takes up again what an earlier caller's processes are to be told of."""
+        """Resumes notices for processes of an earlier caller."""
         for task_id in task_ids:
             async with self._place(task_id):
                 pass
 
     async def close(self, *, remove: bool = False) -> None:
-        """Lets go of everything; the task "default" ends, others live on by their lease, unless `remove=True`."""
+        """Closes everything. The task "default" ends, others live on by their lease, unless `remove=True`."""
         self._desks.close()
         await self._code.close()
         await self._apart.close(remove=True)

@@ -49,7 +49,7 @@ class Interruption(asyncio.Event):
 
 
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long tools wait and how much they answer."""
+    """Time and size limits of the tools."""
 
     foreground: float = FOREGROUND  # seconds
     longest_foreground: float = LONGEST_FOREGROUND  # seconds

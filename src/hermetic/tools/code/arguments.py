@@ -20,7 +20,7 @@ from hermetic.tools.code.stubs import Stub
 
 
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one script may use."""
+    """Limits of one script."""
 
     time: float = CODE_TIME  # seconds
     calls: int = CODE_CALLS  # of tools

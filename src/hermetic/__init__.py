@@ -7,6 +7,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's; importing typing co
 
 if TYPE_CHECKING:
     from hermetic import blocking
+    from hermetic.contract import VERSION as __version__
     from hermetic.contract.approval import Approval, ApprovalRequest, Denial
     from hermetic.contract.command import Result
     from hermetic.contract.edits import Patched
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from hermetic.toolbox import Toolbox
     from hermetic.tools.base.task import ToolLimits
     from hermetic.tools.code.arguments import CodeLimits, CodeOptions
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Approval",
@@ -151,11 +150,15 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
+    if name == "__version__":
+        value: object = import_module("hermetic.contract").VERSION
+        globals()[name] = value
+        return value
     if name == "blocking":
         return import_module("hermetic.blocking")
     for module, names in _HOMES.items():
         if name in names.split():
-            value: object = getattr(import_module(f"hermetic.{module}"), name)
+            value = getattr(import_module(f"hermetic.{module}"), name)
             globals()[name] = value
             return value
     raise AttributeError(f"module 'hermetic' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ SHARED_WITH_RESIDENT = frozenset(
     }
 )
 
+LAZY = "hermetic.resident.lazy"  # the one way to import a module of ours by its name; everything may use it
+
 # Optional extras: their users may import them where they are used.
 OPTIONAL_PACKAGES = frozenset(
     {"daytona", "httpx", "mcp", "modal", "opentelemetry", "pyte", "starlette", "trafilatura", "uvicorn"}
@@ -50,11 +53,12 @@ class Import(NamedTuple):
     target: str  # dotted name of the imported module
     place: str  # path:line
     in_function: bool
+    is_deferred: bool = False  # for type checkers alone, or imported on first use
 
 
 def wrong_arrows(source: Path) -> list[str]:
     """One line for each import below `source`/hermetic that the picture does not allow; [] when all is well."""
-    modules = dict(_modules(source))
+    modules = dict(modules_in(source))
     complaints = [
         f"{path}: {unit(name)!r} has no row in tests/architecture/arrows.py; give it one"
         for name, path in modules.items()
@@ -67,15 +71,49 @@ def wrong_arrows(source: Path) -> list[str]:
 
 def imports(source: Path) -> list[Import]:
     """Every import below `source`/hermetic, also those inside functions and under conditions."""
-    modules = dict(_modules(source))
+    modules = dict(modules_in(source))
     found: list[Import] = []
     for name, path in modules.items():
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = parsed(path)
+        deferred = _lines_for_types(tree)
         for node, in_function in _statements(tree):
             place = f"{path.relative_to(source)}:{node.lineno}"
             targets = _targets(node, name, path.name == "__init__.py", frozenset(modules))
-            found += [Import(name, target, place, in_function) for target in targets]
+            found += [Import(name, target, place, in_function, node.lineno in deferred) for target in targets]
+        for call in lazy_calls(tree):
+            target = _absolute(call, name, path.name == "__init__.py")
+            found.append(Import(name, target, f"{path.relative_to(source)}:{call.lineno}", False, True))
     return found
+
+
+def lazy_calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """Calls of `Lazy` with a literal name."""
+    for node in ast.walk(tree):
+        is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Lazy"
+        if isinstance(node, ast.Call) and is_lazy and node.args and isinstance(node.args[0], ast.Constant):
+            yield node
+
+
+def _absolute(lazy: ast.Call, importer: str, is_package: bool) -> str:
+    written = ast.literal_eval(lazy.args[0])
+    name = written.lstrip(".")
+    around = importer.split(".")
+    kept = len(around) - (len(written) - len(name)) + (1 if is_package else 0)
+    return name if name == written else ".".join([*around[:kept], name])
+
+
+def _lines_for_types(tree: ast.AST) -> set[int]:
+    """Lines below `if TYPE_CHECKING`."""
+    branches = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    ]  # fmt: skip
+    return {
+        line
+        for branch in branches
+        for statement in branch.body
+        for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+    }
 
 
 def unit(module: str) -> str:
@@ -84,7 +122,17 @@ def unit(module: str) -> str:
     return ".".join(inner) if _row(".".join(inner)) is not None else inner[0]
 
 
-def _modules(source: Path) -> Iterator[tuple[str, Path]]:
+def parsed(path: Path) -> ast.Module:
+    """The file's syntax tree; one that has not changed is parsed once."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _parsed(path: Path, changed: int) -> ast.Module:
+    return ast.parse(path.read_bytes(), filename=str(path))
+
+
+def modules_in(source: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted((source / ROOT_PACKAGE).rglob("*.py")):
         parts = path.relative_to(source).with_suffix("").parts
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
@@ -127,6 +175,8 @@ def _faults(arrow: Import) -> Iterator[str]:
     if source == target:
         return
     upper, lower = _row(source), _row(target)
+    if arrow.target == LAZY:
+        return
     if target == "resident":
         if (source, arrow.target) not in SHARED_WITH_RESIDENT:
             yield f"{arrow.importer} imports {arrow.target}; outside the resident only its limits and frames are shared"

@@ -65,6 +65,7 @@ def complaints(at: Path, where: str, text: str) -> list[str]:
             "class C:\n    async def f(self):\n        from . import x",
             "hermetic.link inside a function",
         ),
+        ("link/attach.py", 'x = Lazy("hermetic.session.shell")', "hermetic.session.shell, which stands above"),
         ("drawer/things.py", "", "'drawer' has no row"),
     ],
 )
@@ -83,6 +84,8 @@ def test_a_wrong_arrow_is_told(tmp_path: Path, where: str, text: str, says: str)
         ("resident/shells/shell.py", "from ..life import loop\nfrom ..wire.frames import pack\nimport selectors"),
         ("environments/modal.py", "def reach():\n    import modal"),
         ("conformance/state.py", "import hermetic\nfrom hermetic.contract import errors"),
+        ("session/shell.py", 'from hermetic.resident.lazy import Lazy\nx = Lazy("hermetic.contract.errors")'),
+        ("resident/shells/shell.py", 'from ..lazy import Lazy\nx = Lazy("..life.loop", __package__)'),
         ("__main__.py", "from hermetic.cli import main"),
     ],
 )

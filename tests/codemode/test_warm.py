@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermetic.registry.host_process import ended
-from hermetic.tools.code.script import send_modules
+from hermetic.session.script import send_modules
 from tests.codemode.scripted import Box, here, scripting
 from tests.environments.engines import need_engine
 from tests.programs import need_variable

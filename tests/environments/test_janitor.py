@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 import hermetic
-from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.environments import catalog
 from hermetic.registry import janitor, janitor_process
 from hermetic.registry.host_process import ended as gone
 from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
-from tests.environments.unguarded import KIND, PLACE
+from tests.environments.unguarded import KIND, Unguarded
 from tests.sizes import scale
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 OPENER = f"""
 import asyncio, sys, hermetic
 from hermetic.environments import catalog
-catalog.KINDS["{KIND}"] = "{PLACE}"
+from tests.environments.unguarded import Unguarded
+catalog.KINDS["{KIND}"] = lambda: Unguarded
 async def main():
     print("begun", flush=True)
     env = await hermetic.open("{KIND}", lease=float(sys.argv[1]), unattended=float(sys.argv[1]))
@@ -43,7 +44,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dict_of_kinds(), KIND, PLACE)
+    monkeypatch.setitem(dict_of_kinds(), KIND, lambda: Unguarded)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def nothing_on_this_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [])
 
 
-def dict_of_kinds() -> dict[str, str]:
+def dict_of_kinds() -> dict[str, Callable[[], type[Backend]]]:
     kinds = catalog.KINDS
     assert isinstance(kinds, dict)
     return kinds

@@ -12,7 +12,7 @@ from hermetic.environments.local import Local
 from hermetic.environments.starting import start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
 
-KIND, PLACE = "unguarded", "tests.environments.unguarded:Unguarded"
+KIND = "unguarded"
 
 
 class Unguarded(Local):

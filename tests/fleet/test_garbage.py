@@ -23,7 +23,7 @@ from hermetic.registry.records import Records, id_for_task, new_id, runtime_root
 from tests.cli.program import as_json  # fmt: skip
 from tests.cli.program import hermetic as command
 from tests.environments.test_janitor import dict_of_kinds, janitors
-from tests.environments.unguarded import KIND, PLACE
+from tests.environments.unguarded import KIND, Unguarded
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ async def test_the_spools_of_other_runtime_directories_are_left_alone(records: R
 async def test_the_socket_of_a_killed_janitor_is_removed(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setitem(dict_of_kinds(), KIND, PLACE)
+    monkeypatch.setitem(dict_of_kinds(), KIND, lambda: Unguarded)
     async with hermetic.open(KIND) as env:
         [pid] = janitors()
         assert await collect(records) == []
@@ -174,7 +174,7 @@ class Boxes(Local):
 
 
 async def test_each_kind_takes_away_its_own_places(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dict_of_kinds(), "boxes", f"{__name__}:Boxes")
+    monkeypatch.setitem(dict_of_kinds(), "boxes", lambda: Boxes)
     opened = await hermetic.open("local", login=False)
     busy, free = new_id(), new_id()
     monkeypatch.setattr(catalog.find("boxes"), "left", (opened.id, busy, free))

@@ -40,6 +40,7 @@ from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME
 from hermetic.registry.records import real_runtime_path
 from hermetic.session.environment import Environment
+from hermetic.session.keeping import link_of, record_of
 
 MOST_IN_A_BATCH = 1000
 BATCH_SECONDS = 3600.0
@@ -182,7 +183,7 @@ class PolicyGate:
         if isinstance(environment, PolicyContext):
             return environment
         if environment not in self._spots:
-            record = environment._record
+            record = record_of(environment)
             self._spots[environment] = PolicyContext(record.kind, environment.isolation, record.options)
         return self._spots[environment]
 
@@ -190,7 +191,7 @@ class PolicyGate:
         self, environment: Environment | PolicyContext, session: str, text: str, cwd: str | None
     ) -> tuple[Surroundings, PolicyContext]:
         spot = self.spot(environment)
-        ask = None if isinstance(environment, PolicyContext) else Definitions(environment._link, session)
+        ask = None if isinstance(environment, PolicyContext) else Definitions(link_of(environment), session)
         state = await spot.state(session, ask)
         state = relevant(state, text) if state is not None else spot.expected()
         home, here = spot.home_in(session, state), state.cwd or spot.start
@@ -209,12 +210,12 @@ class PolicyGate:
         if not isinstance(environment, PolicyContext) and not spot.was_seen(session):
             named = environment if session == environment.name else environment.session(session)
             await named.state()
-            await spot.state(session, Definitions(environment._link, session))
+            await spot.state(session, Definitions(link_of(environment), session))
 
     async def _reader(self, process: ProcessInfo, environment: Environment) -> tuple[Transcript | None, str]:
         """What the program that reads has been typed so far, and its name; None when it runs no code from its input."""
         try:
-            said, _ = await environment._link.ask("readers", answers.readers, process=process.id)
+            said, _ = await link_of(environment).ask("readers", answers.readers, process=process.id)
         except Unsupported:
             return None, "a program nobody knows"
         kept = self._transcripts.setdefault(environment, {})

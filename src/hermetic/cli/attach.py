@@ -12,8 +12,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import settings_here
+from hermetic.cli.command import FAILED, INTERRUPTED
 from hermetic.cli.copying import LogCopy, pieces
-from hermetic.cli.dispatch import FAILED, INTERRUPTED
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.places import Found, add_place_option, attached, find_process
 from hermetic.cli.report import one_line
@@ -23,7 +23,7 @@ from hermetic.contract.errors import ExecutionError, InputClosed, NotPermitted
 from hermetic.session.process import Process
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 STDIN, STDOUT = 0, 1
 DETACH = b"\x1d"  # ctrl-]

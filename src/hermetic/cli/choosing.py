@@ -1,7 +1,6 @@
 """The environment that is meant: by the settings that hold here, and by the options that override them."""
 
 import argparse
-import importlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,9 +10,13 @@ import msgspec
 
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import MissingOption, UnknownOption, choices
+from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
+    from hermetic import config
     from hermetic.config import Settings
+else:
+    config = Lazy("hermetic.config")  # settings take their time to be imported, and most people have none
 
 # Options of some kinds that have a word of their own; all others are said with --option.
 SHORT = {
@@ -95,8 +98,7 @@ def settings_here(kind: str | None = None) -> "Settings | None":
     """
     if kind is None and not _has_settings(os.environ, here()):
         return None
-    settings: Settings = importlib.import_module("hermetic.config").load(here(), kind=kind)
-    return settings
+    return config.load(here(), kind=kind)
 
 
 def here() -> str:

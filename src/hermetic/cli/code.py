@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermetic.cli.choosing import add_environment_options, given_options, here, in_words_of_the_shell
-from hermetic.cli.dispatch import INTERRUPTED, complain
+from hermetic.cli.command import INTERRUPTED, complain
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.progress import slow_start, tell_progress
 from hermetic.cli.report import one_line, print_json
@@ -24,7 +24,7 @@ from hermetic.tools.code.answer import STDERR
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 NOT_DONE, TIMED_OUT = 125, 124
 FILES = {"stdout": 1, "stderr": 2}

@@ -10,7 +10,7 @@ from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

@@ -16,7 +16,7 @@ from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
 

@@ -1,25 +1,28 @@
 """Which command was meant, and what its errors mean to a shell."""
 
-import argparse
-import contextlib
-import difflib
-import importlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
+from hermetic.cli.command import (
+    BAD_USAGE,
+    BROKEN_PIPE,
+    FAILED,
+    INTERRUPTED,
+    Command,
+    Parser,
+    complain,
+    did_you_mean,
+    give_up_output,
+)
 from hermetic.cli.streams import discard_output, open_missing_streams, print_what_can_be_printed
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
-from hermetic.contract.printable import one_line
+from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from hermetic.cli.command import Command, SubParsers
 
-MOST_ERROR = 4000  # characters of a message
-FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
-
-# A command's module is imported when the command is used: `hermetic version` does not wait for the others.
 COMMANDS: Mapping[str, str] = {
     "run": "run a command, stream its output, exit with its code",
     "code": "run a Python script that calls the tools",
@@ -38,23 +41,24 @@ COMMANDS: Mapping[str, str] = {
     "version": "the version of Hermetic",
 }
 
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose mistakes are one line that says what to do next."""
-
-    def error(self, message: str) -> NoReturn:
-        """Says what is wrong and leaves."""
-        sys.exit(complain(f"{message}; `{self.prog} --help` tells more", BAD_USAGE))
-
-
-class Command(Protocol):
-    """The module of a command."""
-
-    def add_parser(self, subparsers: "SubParsers") -> Any:
-        """Declares its arguments."""
-
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Does it; the exit code."""
+# Imported when the command is used: `hermetic version` does not wait for the others.
+_MODULES = {
+    "run": Lazy("hermetic.cli.run"),
+    "code": Lazy("hermetic.cli.code"),
+    "ps": Lazy("hermetic.cli.ps"),
+    "logs": Lazy("hermetic.cli.logs"),
+    "attach": Lazy("hermetic.cli.attach"),
+    "secret": Lazy("hermetic.cli.secret"),
+    "kill": Lazy("hermetic.cli.kill"),
+    "envs": Lazy("hermetic.cli.envs"),
+    "rm": Lazy("hermetic.cli.rm"),
+    "gc": Lazy("hermetic.cli.gc"),
+    "policy": Lazy("hermetic.cli.policy"),
+    "config": Lazy("hermetic.cli.config"),
+    "demo": Lazy("hermetic.cli.demo"),
+    "doctor": Lazy("hermetic.cli.doctor"),
+    "version": Lazy("hermetic.cli.version"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,27 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def give_up_output(error: OSError, code: int) -> int:
-    """Says that the system does not take what we print, and prints nothing more; returns the code."""
-    discard_output()
-    return complain(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
-
-
-def complain(error: BaseException | str, code: int) -> int:
-    """Says on stderr, in one line, what is wrong and what to do; returns the code."""
-    with contextlib.suppress(OSError):  # nothing is left to say it to
-        sys.stderr.write("hermetic: " + one_line(" ".join(str(error).split("\n")), MOST_ERROR) + "\n")
-    return code
-
-
 def _module(name: str) -> Command:
-    return cast(Command, importlib.import_module(f"hermetic.cli.{name}"))
-
-
-def did_you_mean(wrong: str, names: Iterable[str]) -> str:
-    """`did you mean run? ` where a name is near, else nothing."""
-    near = difflib.get_close_matches(wrong, names, n=1)
-    return f"did you mean {near[0]}? " if near else ""
+    return cast(Command, _MODULES[name])
 
 
 def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[str]]:

@@ -5,11 +5,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hermetic.cli.checks import all_checks
-from hermetic.cli.dispatch import FAILED
+from hermetic.cli.command import FAILED
 from hermetic.cli.report import one_line, print_json
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 NEEDED = frozenset({"python", "bash", "runtime directory", "local"})
 

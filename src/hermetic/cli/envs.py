@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from hermetic.cli.dispatch import complain
+from hermetic.cli.command import complain
 from hermetic.cli.places import Place, attached
 from hermetic.cli.report import age, print_json, print_table, size, span
 from hermetic.contract.environment import EnvironmentInfo
@@ -13,7 +13,7 @@ from hermetic.registry.records import Records, runtime_root
 from hermetic.session.keeping import disk_bytes
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 class Seen(NamedTuple):

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from hermetic.cli.dispatch import complain
+from hermetic.cli.command import complain
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.fleet import Removed
 from hermetic.fleet.garbage import collect, collect_some
@@ -12,7 +12,7 @@ from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import Records, runtime_root
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

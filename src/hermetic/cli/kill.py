@@ -4,14 +4,14 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from hermetic.cli.dispatch import FAILED, complain
+from hermetic.cli.command import FAILED, complain
 from hermetic.cli.places import Place, add_place_option, attached, find_process
 from hermetic.cli.report import one_line
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import KILL_GRACE
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

@@ -4,13 +4,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from hermetic.cli.command import INTERRUPTED
 from hermetic.cli.copying import LogCopy
-from hermetic.cli.dispatch import INTERRUPTED
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.places import add_place_option, attached, find_process
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

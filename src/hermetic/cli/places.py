@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from hermetic.cli.dispatch import did_you_mean
+from hermetic.cli.command import did_you_mean
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import (
     EnvironmentUnavailable,

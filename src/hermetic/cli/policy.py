@@ -13,7 +13,7 @@ from hermetic.policy.assess import assess
 from hermetic.policy.scoring import Row, Score, score
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 EXIT_CODES = {"safe": 0, "caution": 3, "dangerous": 4}
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermetic.cli.dispatch import complain
+from hermetic.cli.command import complain
 from hermetic.cli.places import Found, add_place_option, attached, problems_of, processes_of
 from hermetic.cli.report import age, print_json, print_table, size
 from hermetic.contract.process import ProcessInfo
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

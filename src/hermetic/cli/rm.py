@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from hermetic.cli.dispatch import BAD_USAGE, FAILED, complain
+from hermetic.cli.command import BAD_USAGE, FAILED, complain
 from hermetic.cli.places import find_record
 from hermetic.cli.report import one_line
 from hermetic.contract.environment import EnvironmentRecord
@@ -17,7 +17,7 @@ from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id
 from hermetic.session.environment import forget
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 MOST_SHOWN = 200  # characters
 

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermetic.cli.choosing import Chosen, add_environment_options, choose, given_options, in_words_of_the_shell
+from hermetic.cli.command import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.copying import has_input
-from hermetic.cli.dispatch import BAD_USAGE, INTERRUPTED, complain, give_up_output
 from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
 from hermetic.cli.progress import slow_start, tell_progress
 from hermetic.cli.report import one_line
@@ -19,7 +19,7 @@ from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 NOT_DONE = 125  # we could not do our part; the command's own codes stay apart
 

@@ -13,7 +13,7 @@ from hermetic.cli.ruled import Ruled
 from hermetic.contract.errors import InputClosed, InvalidArgument
 
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:

@@ -4,11 +4,12 @@ import argparse
 import json
 import os
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hermetic.contract import VERSION
+
 if TYPE_CHECKING:
-    from hermetic.cli.dispatch import SubParsers
+    from hermetic.cli.command import SubParsers
 
 
 def add_parser(subparsers: "SubParsers") -> None:
@@ -19,10 +20,9 @@ def add_parser(subparsers: "SubParsers") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the version."""
-    version = import_module("hermetic").__version__
     python, system = ".".join(map(str, sys.version_info[:3])), os.uname().sysname
     if arguments.json:
-        print(json.dumps({"hermetic": version, "python": python, "system": system}, indent=2))
+        print(json.dumps({"hermetic": VERSION, "python": python, "system": system}, indent=2))
     else:
-        print(f"hermetic {version} (Python {python}, {system})")
+        print(f"hermetic {VERSION} (Python {python}, {system})")
     return 0

@@ -1,11 +1,10 @@
 """All settings: of the user's file, the project's, the original's variables and ours; the last one wins."""
 
-import importlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,6 +26,12 @@ from hermetic.config.settings import (
 from hermetic.config.variables import of_the_original, ours
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
+from hermetic.resident.lazy import Lazy
+
+if TYPE_CHECKING:
+    from hermetic.approvals import rules
+else:
+    rules = Lazy("hermetic.approvals.rules")  # the policy takes its time to be imported
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -60,8 +65,8 @@ def load(
     checked_kind = checked(environment.kind, _place(chosen, "environment.kind"))
     environment = msgspec.structs.replace(environment, kind=checked_kind)
     approvals = _section("approvals", ApprovalSettings, chosen)
-    if approvals.rules or approvals.deny:  # the policy takes its time to be imported
-        importlib.import_module("hermetic.approvals.rules").Rules(approvals.rules, approvals.deny)
+    if approvals.rules or approvals.deny:
+        rules.Rules(approvals.rules, approvals.deny)
     return Settings(
         environment=environment,
         options=_options(environment, chosen, notes),

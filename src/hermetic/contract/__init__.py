@@ -2,3 +2,5 @@
 
 Nothing here does I/O or imports anything of ours.
 """
+
+VERSION = "0.1.0"

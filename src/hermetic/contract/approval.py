@@ -13,6 +13,7 @@ from hermetic.contract.verdict import Source, Verdict
 
 Answer = Literal["once", "session", "always", "deny"]
 Mode = Literal["ask", "deny", "allow", "sandbox-first"]
+Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
 Opinion = Literal["allow", "ask", "deny"]
 Subject = Literal["command", "code", "input", "write", "batch", "outside"]
 

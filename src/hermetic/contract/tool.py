@@ -15,6 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 A = TypeVar("A", bound=msgspec.Struct)
 
+DEFAULT_TASK = "default"
+
 Form = Literal["openai", "anthropic", "mcp"]
 Fields = dict[str, Any]  # what a tool answers: becomes JSON
 

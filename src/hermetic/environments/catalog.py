@@ -1,42 +1,48 @@
 """Kind → backend class, imported on first use."""
 
-import importlib
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from hermetic.contract.environment import Backend
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
+from hermetic.resident.lazy import Lazy
 
-KINDS: Mapping[str, str] = {
-    "apptainer": "hermetic.environments.apptainer:Apptainer",
-    "docker": "hermetic.environments.docker:Docker",
-    "local": "hermetic.environments.local:Local",
-    "podman": "hermetic.environments.docker:Podman",
-    "sandbox": "hermetic.environments.sandbox:Sandbox",
-    "ssh": "hermetic.environments.ssh:Ssh",
-    "singularity": "hermetic.environments.apptainer:Apptainer",
+if TYPE_CHECKING:
+    from hermetic.environments import apptainer, docker, local, plugins, sandbox, ssh
+else:
+    apptainer = Lazy("hermetic.environments.apptainer")
+    docker = Lazy("hermetic.environments.docker")
+    local = Lazy("hermetic.environments.local")
+    plugins = Lazy("hermetic.environments.plugins")
+    sandbox = Lazy("hermetic.environments.sandbox")
+    ssh = Lazy("hermetic.environments.ssh")
+
+KINDS: Mapping[str, Callable[[], type[Backend]]] = {
+    "apptainer": lambda: apptainer.Apptainer,
+    "docker": lambda: docker.Docker,
+    "local": lambda: local.Local,
+    "podman": lambda: docker.Podman,
+    "sandbox": lambda: sandbox.Sandbox,
+    "ssh": lambda: ssh.Ssh,
+    "singularity": lambda: apptainer.Apptainer,
 }
 
 # Other names of kinds.
 ALIASES: Mapping[str, str] = {"singularity": "apptainer"}
 
-PLUGINS = "hermetic.environments.plugins"
-
 
 def kinds() -> list[str]:
     """Every kind that can be opened here, those of other distributions included."""
-    return sorted({*KINDS, *importlib.import_module(PLUGINS).entry_points()})
+    return sorted({*KINDS, *plugins.entry_points()})
 
 
 def find(kind: str) -> type[Backend]:
     """The backend class of a kind. Raises ConfigError that names the kinds there are."""
     if not isinstance(kind, str):
         raise ConfigError(f"the kind must be text, not {type(kind).__name__}; {choices('', kinds())}", setting="kind")
-    if place := KINDS.get(kind):
-        module, _, name = place.partition(":")
-        return cast("type[Backend]", getattr(importlib.import_module(module), name))
-    plugins = importlib.import_module(PLUGINS)
+    if found := KINDS.get(kind):
+        return found()
     if entry := plugins.entry_points().get(kind):
-        return plugins.load(entry)  # type: ignore[no-any-return]
+        return plugins.load(entry)
     raise ConfigError(f"unknown environment kind {kind!r}; {choices(kind, kinds())}", setting="kind")

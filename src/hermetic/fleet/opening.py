@@ -2,14 +2,13 @@
 
 import asyncio
 import errno
-import importlib
 import os
 import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -38,8 +37,15 @@ from hermetic.registry.records import (
     runtime_path,
     runtime_root,
 )
+from hermetic.resident.lazy import Lazy
 from hermetic.session.callbacks import in_thread
 from hermetic.session.environment import Environment, end, forget
+from hermetic.session.keeping import put_behind
+
+if TYPE_CHECKING:
+    from hermetic.approvals import guard
+else:
+    guard = Lazy("hermetic.approvals.guard")
 
 REWRITTEN = 7.0  # seconds; a resident looks every 5 s whether its record is there, and writes it again if it knows it
 PAUSE = 0.1
@@ -113,9 +119,8 @@ def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Envir
         return lambda environment: None
     if policy not in (None, "ask", "deny", "allow"):
         raise ConfigError(f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy")
-    guard = importlib.import_module("hermetic.approvals.guard")
     door = guard.door_of(policy or "ask", approver)
-    return lambda environment: environment._put_behind(guard.PolicyGuard(door, environment))
+    return lambda environment: put_behind(environment, guard.PolicyGuard(door, environment))
 
 
 class StartRequest(NamedTuple):

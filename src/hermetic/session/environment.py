@@ -1,12 +1,11 @@
 """A place where commands run, as its caller holds it."""
 
 import contextlib
-import importlib
 import shutil
 import socket
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,13 +18,17 @@ from hermetic.environments.profile import CACHES, SKILLS
 from hermetic.link import answers
 from hermetic.link.link import Link
 from hermetic.registry.records import DamagedRecord, Records
+from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import check_id
 from hermetic.session.events import EventStream
 from hermetic.session.reading import follow_log, read_log
 from hermetic.session.session import Session
 
 if TYPE_CHECKING:
+    from hermetic.session.mirror import mirror
     from hermetic.session.mirror.mirror import Mirror
+else:
+    mirror = Lazy("hermetic.session.mirror.mirror")  # archives take longer to import than an environment to open
 
 
 class Environment(Session):
@@ -136,11 +139,9 @@ class Environment(Session):
 
 
 def _mirror(link: Link, record: EnvironmentRecord, records: Records) -> "Mirror":
-    """Imported on first use: archives take longer to import than an environment to open."""
-    module = importlib.import_module("hermetic.session.mirror.mirror")
     options = record.options
     given = (*options["credential_files"], SKILLS, *CACHES) if options["profile"] else ()
-    return cast("Mirror", module.Mirror(link, record, records, options["sync"], options["profile"], given))
+    return mirror.Mirror(link, record, records, options["sync"], options["profile"], given)
 
 
 def _is_mirrored(record: EnvironmentRecord) -> bool:

@@ -4,10 +4,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hermetic.contract.approval import Guard
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link import answers
+from hermetic.link.link import Link
 from hermetic.session.environment import Environment
+from hermetic.session.session import Session
 
 
 class Activity(Protocol):
@@ -34,6 +37,23 @@ def activity_of(environment: Environment) -> Activity:
 def record_of(environment: Environment) -> EnvironmentRecord:
     """What this host remembers of it."""
     return environment._record
+
+
+def link_of(session: Session) -> Link:
+    """The connection to its resident, for requests that no method of a session makes."""
+    return session._link
+
+
+def put_behind(environment: Environment, guard: Guard) -> None:
+    """From now on the guard decides on what is run, typed and written there."""
+    environment._put_behind(guard)
+
+
+def as_judged(environment: Environment, known: int | None) -> Session:
+    """The environment's own session, for a command that was judged by that version of its state."""
+    return Session(
+        environment._link, environment.name, environment._before, environment._guard, environment._editing, known
+    )
 
 
 async def set_lease(environment: Environment, seconds: float) -> None:

@@ -1,11 +1,10 @@
 """One shell's state in an environment, and the commands that run in it."""
 
 import asyncio
-import importlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hermetic.contract.approval import Guard
 from hermetic.contract.command import Result
@@ -18,6 +17,7 @@ from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RE
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import ENDED_BY_US, Link, ResidentGone, Stalled
+from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import (
     check_callback,
     check_count,
@@ -34,6 +34,11 @@ from hermetic.session.files import Files
 from hermetic.session.judged import judged_again
 from hermetic.session.live_output import LiveOutput
 from hermetic.session.process import Process
+
+if TYPE_CHECKING:
+    from hermetic.session import patching
+else:
+    patching = Lazy("hermetic.session.patching")  # most callers edit nothing
 
 R = TypeVar("R")
 
@@ -289,16 +294,15 @@ class Session:
         The old text must occur once, unless `replace_all`; white space and typography may differ.
         Raises: EditRefused, NotPermitted, OSErrors.
         """
-        module = importlib.import_module("hermetic.session.patching")  # on first use: most callers edit nothing
         asked = oversight if self._guard is None else self._guard.oversight(oversight)
-        patching = module.Patching(self._files, bounds, asked, self._editing)
+        edits = patching.Patching(self._files, bounds, asked, self._editing)
         if patch is not None:
             if (path, old_string, new_string) != (None, None, None):
                 raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")
-            return cast(Patched, await patching.patch(patch))
+            return await edits.patch(patch)
         if path is None or old_string is None or new_string is None:
             raise InvalidArgument("give path, old_string and new_string, or patch", argument="path")
-        return cast(Patched, await patching.replace(path, old_string, new_string, replace_all=replace_all))
+        return await edits.replace(path, old_string, new_string, replace_all=replace_all)
 
     async def upload(self, source: str, path: str) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""

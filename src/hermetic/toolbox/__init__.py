@@ -6,12 +6,12 @@ Its import and that of the policy take longer than an event loop may be held: a 
 from __future__ import annotations
 
 import asyncio
-import sys
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
+from hermetic.contract.tool import DEFAULT_TASK
 from hermetic.environments import catalog
+from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.session.callbacks import in_thread
 
 if TYPE_CHECKING:
@@ -19,22 +19,19 @@ if TYPE_CHECKING:
 
     from hermetic.approvals.api import Approvals
     from hermetic.config.settings import Settings
-    from hermetic.contract.approval import Approver, Reviewer
+    from hermetic.contract.approval import Approver, Policy, Reviewer
     from hermetic.contract.notice import Notice
     from hermetic.contract.tool import Fields, Form, Tool
     from hermetic.fleet.fleet import Fleet
+    from hermetic.toolbox import tools
     from hermetic.toolbox.tools import Tools
     from hermetic.tools.base.task import ToolLimits
     from hermetic.tools.code.arguments import CodeOptions
     from hermetic.tools.code.tool import Printed
     from hermetic.tools.process.notices import Sink
     from hermetic.tools.terminal.sudo import AskPassword
-
-Policy = Literal["ask", "deny", "allow", "sandbox-first", "off"]
-
-DEFAULT_TASK = "default"
-
-_TOOLS = "hermetic.toolbox.tools"
+else:
+    tools = Lazy("hermetic.toolbox.tools")
 
 
 class Toolbox:
@@ -68,7 +65,7 @@ class Toolbox:
         }  # fmt: skip
         self._made: Tools | None = None
         self._kind = environment or (settings.environment.kind if settings else "local")
-        if _TOOLS in sys.modules or not _is_loop_running():
+        if is_loaded(tools) or not _is_loop_running():
             self._tools()
         elif self._kind not in catalog.KINDS:
             catalog.find(self._kind)
@@ -139,19 +136,19 @@ class Toolbox:
         await self.close()
 
     async def _loaded(self) -> Tools:
-        if self._made is None and _TOOLS not in sys.modules:
+        if self._made is None and not is_loaded(tools):
             await in_thread(partial(_load, self._kind))
         return self._tools()
 
     def _tools(self) -> Tools:
         if self._made is None:
-            self._made = cast("Tools", import_module(_TOOLS).Tools(**self._arguments))
+            self._made = tools.Tools(**self._arguments)
         return self._made
 
 
 def _load(kind: str) -> None:
     """Imports what a toolbox of this kind begins with."""
-    import_module(_TOOLS)
+    load(tools)
     catalog.find(kind)
     catalog.find("sandbox")
 

@@ -17,7 +17,7 @@ from hermetic.approvals.api import Approvals
 from hermetic.approvals.factory import make_desk
 from hermetic.approvals.gate import PolicyGate
 from hermetic.config.settings import Settings
-from hermetic.contract.approval import Approver, Mode, Reviewer
+from hermetic.contract.approval import Approver, Mode, Policy, Reviewer
 from hermetic.contract.errors import (
     ConfigError,
     EnvironmentUnavailable,
@@ -30,14 +30,13 @@ from hermetic.contract.errors import (
 )
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.notice import Notice, read_wishes
-from hermetic.contract.tool import Fields, Form, Tool
+from hermetic.contract.tool import DEFAULT_TASK, Fields, Form, Tool
 from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, is_lost, serve_tools
 from hermetic.link.link import ResidentGone
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.redactor import Redactor
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import record_of
-from hermetic.toolbox import DEFAULT_TASK, Policy
 from hermetic.tools.approval import approval_tool
 from hermetic.tools.base.history import AFTER_LOSS, Histories, History
 from hermetic.tools.base.task import Gate, Interrupted, OpenGate, Task, ToolLimits, refusal

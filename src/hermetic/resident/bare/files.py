@@ -8,6 +8,7 @@ import stat
 from ..files.changes import MISSING, FileLocks
 from ..files.requests import FileRequests, content
 from ..files.worker import WorkerPool
+from ..lazy import Lazy
 from ..life.resident import Refusal
 from ..wire import fields as take
 from ..wire import frames
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 
     from ..life.server import Request
     from ..wire.frames import Fields
+    from . import search
     from .requests import BareRequests
     from .resident import BareResident
 
     # An answer from what a script told; None where one comes later.
     Shape = Callable[[Fields, str, bytes], "tuple[Fields, bytes] | None"]
+else:
+    search = Lazy(".search", __package__)
 
 
 # The kernel's names for what a script refuses.
@@ -70,7 +74,7 @@ class BareFileDesk(FileRequests):
 
     def search_files(self, request: Request) -> None:
         if self.searches is None:
-            self.searches = __import__("search", globals(), None, ["BareSearches"], 1).BareSearches(self)
+            self.searches = search.BareSearches(self)
         self.searches.search_files(request)
 
     def list_names(self, request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..lazy import Lazy
 from ..life.resident import Refusal
 from ..limits import GRACE, INLINE_OUTPUT
 from ..wire import fields as take
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from ..life.resident import Begun
     from ..life.server import Request
     from ..processes.job import Ending
+    from . import files
     from .resident import BareResident
+else:
+    files = Lazy(".files", __package__)
 
 
 class BareRequests(Requests):
@@ -84,5 +88,4 @@ class BareRequests(Requests):
         raise Refusal("Unsupported", message, capability="scripts")
 
     def _open_files(self) -> Any:
-        module = __import__("files", globals(), None, ["BareFileDesk"], 1)
-        return module.BareFileDesk(self)
+        return files.BareFileDesk(self)

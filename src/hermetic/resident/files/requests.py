@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from ..lazy import Lazy
 from ..life.resident import Refusal
 from ..limits import FILE_AT_ONCE
 from ..shells.shell import in_memory
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from ..life.server import Request
     from ..wire.frames import Fields
     from ..wire.requests import Requests
+    from . import lines, search_requests
     from .safe_path import SafePath
 
     Result = Union[Fields, list[Fields]]
+else:
+    lines, search_requests = Lazy(".lines", __package__), Lazy(".search_requests", __package__)
 
 _ERRORS: dict[int | None, str] = {
     errno.ENOENT: "FileNotFoundError",
@@ -51,7 +55,7 @@ class FileRequests:
     # -- reading
     def read_lines(self, request: Request) -> None:
         if self.pages is None:
-            self.pages = __import__("lines", globals(), None, ["Pages"], 1).Pages(self)
+            self.pages = lines.Pages(self)
         self.pages.read_lines(request)
 
     def read_file(self, request: Request) -> None:
@@ -68,7 +72,7 @@ class FileRequests:
 
     def search_files(self, request: Request) -> None:
         if self.searches is None:
-            self.searches = __import__("search_requests", globals(), None, ["Searches"], 1).Searches(self)
+            self.searches = search_requests.Searches(self)
         self.searches.search_files(request)
 
     def file_status(self, request: Request) -> None:

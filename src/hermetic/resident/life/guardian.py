@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
+from ..lazy import Lazy
 from ..processes import tree
 from .fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+    from ..files import journal
+else:
+    journal = Lazy("..files.journal", __package__)
 
 
 def guard(
@@ -57,7 +62,7 @@ def make_changes_whole(directory: str) -> None:
     """Recovers changes of several files whose writer was killed; their journals are in this directory."""
     try:
         if any(name.startswith(".hermetic-patch-") for name in os.listdir(directory)):
-            __import__("files.journal", globals(), None, ["recover_all"], 2).recover_all(directory)
+            journal.recover_all(directory)
     except OSError:  # the directory is gone or not accessible
         pass
 

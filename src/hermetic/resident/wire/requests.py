@@ -8,6 +8,7 @@ import time
 
 from ..channels.bridge_requests import BridgeRequests
 from ..channels.password_requests import PasswordRequests
+from ..lazy import Lazy
 from ..life.resident import Refusal
 from ..limits import COMMAND_LISTED, GRACE, INLINE_OUTPUT, KILL_GRACE, LISTED, TERMINAL
 from ..processes.following import Follow, wait_for_log
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..files import requests as file_requests
     from ..life.lease import Life
     from ..life.resident import Resident
     from ..life.server import Request
     from ..processes.job import Job
     from ..processes.output_log import OutputLog
     from .frames import Fields
+else:
+    file_requests = Lazy("..files.requests", __package__)
 
 
 OF_FILES = frozenset(
@@ -80,8 +84,7 @@ class Requests(StartingRequests, PasswordRequests, BridgeRequests, LookingReques
 
     def _open_files(self) -> Any:
         """What serves files: imported when the first one is asked for, so that opening need not wait for it."""
-        module = __import__("files.requests", globals(), None, ["FileDesk"], 2)
-        return module.FileRequests(self)
+        return file_requests.FileRequests(self)
 
     def do_hello(self, request: Request) -> None:
         versions, token = request.fields.get("versions"), request.fields.get("token")

@@ -11,6 +11,7 @@ from hermetic.link import answers
 from hermetic.link.calls import Bridging, Call
 from hermetic.link.link import Link
 from hermetic.link.wire import Frame, FrameError, FrameReader
+from hermetic.session.keeping import link_of
 from hermetic.session.session import Session
 
 UNREAD = 4 << 20  # bytes of a channel that may wait here; a program sends one call and waits for its answer
@@ -90,7 +91,7 @@ class Bridge:
 
     def __init__(self, session: Session, serve: Serve) -> None:
         self.token = secrets.token_hex(16)
-        self._link = session._link
+        self._link = link_of(session)
         self._serve = serve
         self._socket: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._channels: dict[int, Channel] = {}

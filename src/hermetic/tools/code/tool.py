@@ -15,13 +15,13 @@ from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.script import ScriptStart, run_script, send_modules
 from hermetic.tools.base.task import Judge, Opener, Task
 from hermetic.tools.code.answer import answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
 from hermetic.tools.code.bundle import Modules, boot, script_input
 from hermetic.tools.code.output import SLACK
-from hermetic.tools.code.script import ScriptStart, run_script, send_modules
 from hermetic.tools.code.serving import Calls
 from hermetic.tools.code.silence import Silence
 from hermetic.tools.code.stubs import Stub, module_source, stubs_of

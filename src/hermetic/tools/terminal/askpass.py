@@ -9,6 +9,7 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link import answers
 from hermetic.link.calls import Listening
 from hermetic.link.link import Link
+from hermetic.session.keeping import link_of
 from hermetic.session.session import Session
 
 # (prompt, pid of the sudo that asks) → the password, or None for no answer
@@ -17,7 +18,7 @@ Answer = Callable[[str, int], Awaitable[str | None]]
 
 def answer_passwords(session: Session, answer: Answer) -> "PasswordAnswers":
     """Lets the sudo of commands there ask `answer(prompt, pid)`; what it says goes to that sudo and nowhere else."""
-    return PasswordAnswers(session._link, answer)
+    return PasswordAnswers(link_of(session), answer)
 
 
 class PasswordAnswers:

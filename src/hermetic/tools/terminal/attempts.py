@@ -6,6 +6,7 @@ from typing import TypeVar
 from hermetic.approvals.context import PolicyContext
 from hermetic.session.environment import Environment
 from hermetic.session.judged import judged_again
+from hermetic.session.keeping import as_judged
 from hermetic.session.session import Session
 from hermetic.tools.base.task import Task
 
@@ -33,13 +34,6 @@ class Attempts:
             if not self._is_judged:
                 await self._task.interruptible(self(environment))
             self._is_judged = False
-            return await act(_as_judged(environment, self._known))
+            return await act(as_judged(environment, self._known))
 
         return await judged_again(attempt)
-
-
-def _as_judged(environment: Environment, known: int | None) -> Session:
-    """The environment's own session, for what was judged by that number of its changes."""
-    return Session(
-        environment._link, environment.name, environment._before, environment._guard, environment._editing, known
-    )

@@ -1,0 +1,95 @@
+"""No import by string, no private name of another package, no knot of modules; and the checks that say so can fail."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.hidden import knots, private_names, string_imports
+from tests.architecture.test_arrows import SOURCE, tree
+
+# pytest loads its plugins by name.
+PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
+
+# Modules of the resident that need each other, by types and on first use. These lists may only get shorter.
+KNOTS = {
+    "resident": """
+        channels.bridge channels.bridge_requests channels.password_requests channels.scripts
+        files.batches files.changes files.lines files.requests files.safe_path files.search files.search_matching
+        files.search_requests files.search_ripgrep files.search_rules files.worker
+        life.lease life.resident life.server
+        processes.following processes.job processes.leftovers processes.looking_requests processes.memory
+        processes.process processes.retention processes.start_requests
+        shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
+        shells.session shells.shell shells.state shells.traps
+        wire.fields wire.requests
+    """,
+    "bare jobs": "bare.jobs bare.keeper bare.line bare.resident bare.session",
+    "bare files": "bare.files bare.requests bare.search",
+}
+
+
+def test_no_module_is_imported_by_a_string() -> None:
+    found = [":".join(part for part in line.split(":") if not part.isdigit()) for line in string_imports(SOURCE)]
+    assert found == [PLUGIN]
+
+
+def test_no_package_uses_private_names_of_another() -> None:
+    assert private_names(SOURCE) == []
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    assert knots(SOURCE, at_import=True) == []
+
+
+def test_modules_need_each_other_only_where_it_is_known() -> None:
+    known = [sorted(f"hermetic.resident.{name}" for name in names.split()) for names in KNOTS.values()]
+    assert knots(SOURCE) == sorted(known), "a new knot, or one that has got smaller: mend it, or shorten its list"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import importlib\nimportlib.import_module('hermetic.session.shell')",
+        "from importlib import import_module\nimport_module(name)",
+        "__import__('shell', globals(), None, ['x'], 1)",
+        "PLACE = 'hermetic.session.shell:Shell'",
+        "Lazy(name)",
+    ],
+)
+def test_an_import_by_string_is_found(tmp_path: Path, text: str) -> None:
+    assert string_imports(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": ""}))
+
+
+@pytest.mark.parametrize("text", ["__import__('re')", "Lazy('hermetic.session.shell')", "log = 'hermetic.session'"])
+def test_other_strings_are_not(tmp_path: Path, text: str) -> None:
+    assert string_imports(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": ""})) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x._link",
+        "from hermetic.session.shell import Shell\nclass A:\n    def f(self, x: Shell): self._link = x._link",
+        "from hermetic.session.shell import _inner",
+        "from hermetic.session import shell\nshell._inner",
+    ],
+)
+def test_a_private_name_of_another_package_is_found(tmp_path: Path, text: str) -> None:
+    there = "class Shell:\n    def __init__(self): self._link = 1\ndef _inner(): pass"
+    assert private_names(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": there}))
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(x): return x._own\nclass A: _own = 1", "import os\nos._exit(1)", "def f(x): return x._replace()"]
+)
+def test_other_private_names_are_not(tmp_path: Path, text: str) -> None:
+    assert private_names(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": "class Shell: _own = 1"})) == []
+
+
+def test_a_knot_is_found_and_told_from_one_of_types(tmp_path: Path) -> None:
+    lazily = "if TYPE_CHECKING:\n    from hermetic.fleet import a\nelse:\n    a = Lazy('hermetic.fleet.a')"
+    tree(tmp_path, {"fleet/a.py": "from hermetic.fleet import b", "fleet/b.py": lazily, "fleet/c.py": "import os"})
+    assert knots(tmp_path) == [["hermetic.fleet.a", "hermetic.fleet.b"]]
+    assert knots(tmp_path, at_import=True) == []
+    (tmp_path / "hermetic/fleet/b.py").write_text("from . import a")
+    assert knots(tmp_path, at_import=True) == [["hermetic.fleet.a", "hermetic.fleet.b"]]

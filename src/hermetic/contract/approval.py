@@ -39,7 +39,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     subject: Subject
-    command: str  # the text as it was given
+    command: str  # the text as given
     verdict: Verdict
     task: str
     environment: str  # its kind
@@ -47,8 +47,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     scope: dict[str, str] = {}  # answer → what exactly it would grant
     reason: str = ""  # why it is asked
     asked: float = 0.0  # seconds since 1970
-    expires: float = 0.0  # an answer after that counts for nothing
-    circumstances: dict[str, str] = {}  # directory, variables and input that the text meets, where it meets any
+    expires: float = 0.0  # a later answer has no effect
+    circumstances: dict[str, str] = {}  # directory, variables and input of the command, if any
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     command: str  # as the person saw it
     covers: str  # in words, as the person saw it
-    key: str  # of the one act that it covers
-    environment: str  # where it holds
-    program: str = ""  # that the command's name meant; elsewhere it does not hold
+    key: str  # identifies the one act that it covers
+    environment: str  # where it is valid
+    program: str = ""  # file of the command; the approval covers no other file
     task: str | None = None  # None: for every task
     granted: float
     expires: float

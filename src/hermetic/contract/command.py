@@ -10,11 +10,11 @@ from hermetic.contract.endings import Ending
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a command."""
 
-    data: bytes  # head and tail of the output, nothing put in between
+    data: bytes  # head and tail of the output, joined
     ending: Ending
     duration: float  # seconds
     cwd: str  # of the session, after the command
-    total_bytes: int  # of output, returned or not
+    total_bytes: int  # size of the whole output
     omitted: tuple[int, int] | None = None  # [start, end) of the output that is not in `data`
     stderr_data: bytes | None = None  # with separate=True
     stderr_bytes: int = 0

@@ -34,6 +34,6 @@ class Patched(msgspec.Struct, frozen=True, kw_only=True):
     modified: tuple[str, ...] = ()
     created: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
-    strategy: str = ""  # replace: how the place was found
-    lines: tuple[int, ...] = ()  # replace: where the replaced stretches began, from 1
-    written: tuple[Written, ...] = ()  # by their true paths, deleted ones too
+    strategy: str = ""  # replace: how the text was found
+    lines: tuple[int, ...] = ()  # replace: first lines of the replaced parts, from 1
+    written: tuple[Written, ...] = ()  # with resolved paths, deleted files too

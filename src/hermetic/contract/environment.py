@@ -18,7 +18,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     separate_network: bool = False  # it cannot reach the network, nor the caller's ports
     shared_paths: tuple[str, ...] = ()  # the caller's paths that it can write
     mounts: tuple[str, ...] | None = None  # its own paths that show the caller's files, writable or not; None: unknown
-    notes: tuple[str, ...] = ()  # what is weaker than it looks or missing, such as a limit, one sentence each
+    notes: tuple[str, ...] = ()  # weaknesses and missing limits, one sentence each
 
 
 class EnvironmentRecord(msgspec.Struct, frozen=True, kw_only=True):

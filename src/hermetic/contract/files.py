@@ -9,7 +9,7 @@ import msgspec
 class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A file at one moment. `signature` differs when it was changed or replaced; that of a missing file is ""."""
 
-    path: str  # the true one: whole, without links
+    path: str  # absolute and resolved
     kind: Literal["file", "directory", "other", "missing"]
     size: int  # bytes
     mode: int
@@ -30,13 +30,13 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     status: FileStatus
     text: str = ""  # the lines, joined by newlines; a carriage return at the end of one stays
     first: int = 1  # the number of the first, from 1
-    lines: int = 0  # how many are here
-    total: int = 0  # how many the file has
-    cut: dict[int, int] = {}  # of lines that are not whole: number → bytes of the line (in bare mode: at least)
+    lines: int = 0  # number of lines in `text`
+    total: int = 0  # number of lines in the file
+    cut: dict[int, int] = {}  # of cut lines: number → bytes of the line (in bare mode: at least)
     encoding: str = "utf-8"
     mark: bytes = b""  # the byte order mark that the file begins with
     is_binary: bool = False  # then there are no lines
-    head: bytes = b""  # of a binary file, how it begins
+    head: bytes = b""  # first bytes of a binary file
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -45,18 +45,18 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     path: str  # below the searched directory
     line: int
     text: str
-    is_match: bool  # False for one around a match
+    is_match: bool  # False for a context line
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a search, sorted by path; files by name with the newest first."""
 
     total: int  # matches; files with output_mode files_only and for names
-    shown: int  # matches or files that are here
-    truncated: bool  # there are more behind them
+    shown: int  # matches or files in this result
+    truncated: bool  # there are more
     engine: str  # ripgrep or python
     matches: tuple[Found, ...] = ()
-    counts: tuple[tuple[str, int], ...] = ()  # file and how many lines match in it
+    counts: tuple[tuple[str, int], ...] = ()  # file and number of matching lines
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,5 +82,5 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Where files may be read or changed; enforced in the environment itself, on the resolved path."""
 
     root: str | None = None  # nowhere but below it
-    deny: Sequence[str] = ()  # patterns of true paths: `*` is anything, `~/` the home directory there
-    exact: bool = False  # the path is the true one: by now no link leads elsewhere
+    deny: Sequence[str] = ()  # patterns of resolved paths: `*` is anything, `~/` the home directory there
+    exact: bool = False  # the path is resolved; a link in it is an error

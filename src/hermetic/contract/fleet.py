@@ -22,9 +22,9 @@ class FleetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     tasks: tuple[TaskInfo, ...]
     warm: int  # environments that wait for a task
-    starting: int  # environments on their way up, for tasks or ahead
+    starting: int  # environments that are starting
     disk_bytes: int  # of all of them, as far as it is known
-    problem: str = ""  # why the last environment that was started ahead did not come up
+    problem: str = ""  # why the last environment of a pool did not start
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):

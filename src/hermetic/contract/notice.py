@@ -12,15 +12,15 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     task_id: str
-    id: str = ""  # the same one when, after a crash, the same thing is told again
-    repeated: bool = False  # an earlier caller was given it and died before it was known to have taken it
-    session_id: str = ""  # of the process; "" for what concerns all of them
+    id: str = ""  # the same for a repeated notice
+    repeated: bool = False  # possible duplicate: an earlier caller died while handling it
+    session_id: str = ""  # of the process; "" if it concerns all
     command: str = ""
     exit_code: int | None = None
     ending: str = ""
     output: str = ""  # the lines that matched, or the end of the output
     pattern: str = ""
-    suppressed: int = 0  # matches that were not told of since the last notice; of "missed", notices that were dropped
+    suppressed: int = 0  # matches not reported since the last notice; for "missed", dropped notices
     text: str = ""  # the same, as a message for a model
 
 

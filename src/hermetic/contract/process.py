@@ -11,9 +11,9 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A process as the resident describes it."""
 
     id: str
-    kind: Literal["process", "command"]  # command: what `run` waits for, or waited for
+    kind: Literal["process", "command"]  # "command": one of `run`
     session: str
-    command: str  # the beginning of it, for people
+    command: str  # its start, for display
     pid: int | None
     pty: bool = False
     rows: int = 24
@@ -26,8 +26,8 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     out: int  # bytes of output so far
     err: int | None = None  # bytes of a separate stderr
     input: Literal["open", "closed"] = "closed"
-    tag: str = ""  # what its starter wanted to be remembered with it
-    left: int = 0  # processes of it that still run though it has ended
+    tag: str = ""  # text that its starter stored with it
+    left: int = 0  # processes that it left running
 
     @property
     def is_running(self) -> bool:
@@ -65,7 +65,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes `[start, end)` of an output log."""
 
     data: bytes
-    start: int  # beyond the offset asked for: those bytes fell out of the log's cap
+    start: int  # beyond the requested offset: the bytes between were dropped
     end: int
     ended: bool  # the process has ended, and `end` is the end of its log
 

@@ -36,7 +36,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     hardline: bool = False  # never to be run, whatever the mode
     argv: tuple[str, ...] = ()  # the program that does it, with its words
     path: str = ""  # the file or directory it concerns, whole
-    source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
+    source: Source = "text"  # the program, a redirection beside it, or the text as a whole
     exact: str = ""  # equal only for the same words, input, directory and variables; empty when those are not known
     around: str = ""  # equal only for the same directory and variables
 

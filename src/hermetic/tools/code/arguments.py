@@ -27,7 +27,7 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     refused: int = CODE_REFUSED  # calls that were refused; one more ends the script
     stdout: int = CODE_STDOUT  # bytes in the answer
     stderr: int = CODE_STDERR  # bytes in the answer
-    gathered: int = CODE_GATHERED  # bytes of arguments that are under way at once
+    gathered: int = CODE_GATHERED  # bytes of arguments of concurrent calls
     files: int = CODE_FILES  # bytes of attached files
     logged: int = CODE_LOGGED  # calls in the answer's log
 
@@ -39,7 +39,7 @@ class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None  # those that scripts may call; None: all but code mode itself
     passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
     timezone: str | None = None  # TZ of scripts
-    warm: bool = True  # an interpreter is started ahead of the next script
+    warm: bool = True  # an interpreter waits for the next script
     isolated: bool = False  # scripts run in a sandbox of their own; their tools act in the task's environment
 
 

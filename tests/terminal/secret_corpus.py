@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermetic.redaction.contexts import Content
 from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.patterns import Content
 from hermetic.redaction.redactor import Redactor
 from tests.terminal.secret_bait import BAIT, CODE_BAIT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermetic.redaction.contexts import Content
+from hermetic.redaction.patterns import Content
 from hermetic.tools.terminal.content import content_of_command, content_of_file
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermetic.redaction import tokens
-from hermetic.redaction.contexts import Content, lower
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
-from hermetic.redaction.redactor import FINDERS, MARK, Redactor, hidden_in
+from hermetic.redaction.patterns import PATTERNS, Content, lower
+from hermetic.redaction.redactor import MARK, Redactor, hidden_in
 from hermetic.tools.terminal.content import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
@@ -47,15 +47,15 @@ def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -
     assert [figure for figure in changed if figure.wrong] == []
 
 
-def test_a_text_without_a_finders_signs_holds_nothing_that_it_finds() -> None:
+def test_a_text_without_a_patterns_sign_holds_nothing_that_it_finds() -> None:
     found = 0
-    for case, finder in itertools.product((*secrets(), *bait()), FINDERS):
+    for case, pattern in itertools.product((*secrets(), *bait()), PATTERNS):
         lowered = lower(case.text)
-        if not any(sign in lowered for sign in finder.signs):
-            assert list(finder.find(case.text, lowered, True)) == [], (finder.signs, case.text)
-        elif list(finder.find(case.text, lowered, True)):
+        if pattern.sign not in lowered:
+            assert list(pattern.find(case.text, lowered, True)) == [], (pattern.sign, case.text)
+        elif list(pattern.find(case.text, lowered, True)):
             found += 1
-    assert found > 100  # the finders do find
+    assert found > 100  # the patterns do find
 
 
 def test_every_form_of_token_is_in_the_corpus() -> None:

@@ -5,13 +5,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from hermetic.redaction import contexts, places
-from hermetic.redaction.contexts import Content, find_private_keys, lower
 from hermetic.redaction.known_secrets import KnownSecret, ValueFinder
-from hermetic.redaction.places import find_key_lines, find_key_runs
+from hermetic.redaction.patterns import Content, find_by_context
+from hermetic.redaction.private_keys import find_key_lines, find_key_runs, find_private_keys
 from hermetic.redaction.tokens import SHORTEST, TokenFinder
 
-FINDERS = (*contexts.FINDERS, *places.FINDERS)  # of what is a secret by its place
 _LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
 
 MARK = "[hidden by hermetic: "  # no value begins like this, so what holds it can be refused where it is written back
@@ -89,11 +87,8 @@ class Redactor:
             return
         if _LONG_WORD.search(text):
             yield from self._long(text, content)
-        lowered = lower(text)
-        for finder in FINDERS:
-            if content in finder.contents and any(sign in lowered for sign in finder.signs):
-                for start, end in finder.find(text, lowered, content == "environment"):
-                    yield Secret(start, end, "***")
+        for start, end in find_by_context(text, content):
+            yield Secret(start, end, "***")
 
     def _long(self, text: str, content: Content) -> Iterator[Secret]:
         """Tokens and keys, which all hold a long word."""

@@ -6,7 +6,7 @@ from itertools import accumulate
 from unicodedata import combining, east_asian_width
 
 from hermetic.contract.process import Shown
-from hermetic.redaction.contexts import Content
+from hermetic.redaction.patterns import Content
 from hermetic.redaction.redactor import Redactor, Secret
 
 FRAME = " |" + "".join(map(chr, range(0x2500, 0x2580)))  # what stands beside the text of a window

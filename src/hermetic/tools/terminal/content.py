@@ -4,7 +4,7 @@ import posixpath
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from hermetic.redaction.contexts import Content
+from hermetic.redaction.patterns import Content
 from hermetic.tools.terminal.invocations import Invocation, invocations
 
 

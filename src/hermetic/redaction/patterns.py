@@ -1,0 +1,353 @@
+"""Secrets that are recognised by their surroundings: a name, a header, a URL, a file format, an option of a program.
+
+`PATTERNS` is the table. In each expression the last group that matches is the value.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from hermetic.environments.child_environment import is_credential
+from hermetic.redaction.placeholders import is_example, is_literal
+from hermetic.redaction.private_keys import Span
+
+# output: what a program printed. code: source and data that a model reads in order to write it again.
+# environment: a listing of variables or credentials.
+Content = Literal["output", "code", "environment"]
+
+# Names that a secret follows. They end like this: token_type, secret_name and password_file are something else.
+_NAME = (
+    r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
+    r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
+    r"|consumer[_-]?key|credentials?|psk"
+)
+_ASSIGNED = re.compile(
+    rf"""(?P<name>{_NAME}) \\?["']? [ \t]{{0,8}} (?:=>|:=|[:=])(?!=) [ \t]{{0,8}}
+    (?: \\" (?P<escaped>[^"\\\r\n]{{1,512}}+) \\"
+      | " (?P<double>(?:[^"\\\r\n]|\\.){{1,512}}+) "
+      | ' (?P<single>[^'\r\n]{{1,512}}+) '
+      | ` (?P<back>[^`\r\n]{{1,512}}+) `
+      | (?P<bare>[^\s"'`,;&|<>(){{}}\[\]\\]{{1,512}}+) (?![(\[{{"'`]) )""",
+    re.VERBOSE,
+)
+_OPTION = re.compile(rf"--?(?P<name>{_NAME})[ \t]+(?P<bare>[^\s\-\"'`$<\[({{][^\s\"'`]{{5,255}})")
+# A name with one of these before it is no secret: nextToken, csrf_token in a form, a public key.
+_NOT_SECRET = re.compile(r"(?:next|page|continuation|sync|cancel(?:lation)?|public|max|num|cache)[_-]?$")
+# Whose password a name in small letters ends with.
+_PASS_OF = re.compile(
+    r"(?:db|database|user|smtp|mail|admin|root|mysql|pg|postgres|redis|ftp|ssh|sudo|login|http|proxy|auth|ldap|mongo|rabbit"
+    r"|api|app|service|svc|imap|wifi|vpn|key|cert)_$",
+    re.IGNORECASE,
+)
+
+_VALUE = r"[A-Za-z0-9._~+/=|-]"
+_SAYS = r"\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
+_USERINFO = re.compile(r"://([^\s/?#:@\"'`<>]{0,256}):([^\s/?#@\"'`<>]{1,256})@")
+_LOGIN = re.compile(r"(?:[ \t]-u|--user)[ =]?[\"']?([^\s:\"']{1,64}):([^\s\"']{4,128})")
+_QUERY = re.compile(
+    r"[?&;](?:access_token|refresh_token|id_token|auth_token|token|api_?key|key|client_secret|password|passwd|secret"
+    r"|sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature)=([^&\s\"'`#<>;]{8,4096})"
+)
+
+_ACCOUNT_KEY = re.compile(r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})")
+
+_VARIABLE = re.compile(
+    r"^[ \t]*(?:export[ \t]+|declare[ \t]+-\w+[ \t]+|set[ \t]+|-[ \t]+)?"
+    r"[\"']?([A-Za-z_][\w.-]{0,100})[\"']?[ \t]*[=:][ \t]*"
+    r"(?:\$?\"([^\"\r\n]{1,4096})\"|\$?'([^'\r\n]{1,4096})'|([^\s\"'][^\r\n]{0,4096}))",
+    re.MULTILINE,
+)
+_MORE_NAMES = re.compile(r"(?:^|_)(?:DSN|WEBHOOK(?:_URL)?|BEARER|COOKIE)$", re.IGNORECASE)
+_NO_VALUE = re.compile(r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE)
+
+# `machine HOST login NAME password VALUE`, on one line or several.
+_NETRC = re.compile(
+    r"machine(?<!\wmachine)[ \t]+\S{1,255}(?P<login>(?:\s{1,40}(?:login|account)\s{1,40}\S{1,255}){0,2})"
+    r"\s{1,40}password[ \t]{1,40}(?P<password>\S{3,255})"
+)
+_NETRC_DEFAULT = re.compile(
+    r"default(?<!\wdefault)(?P<login>(?:\s{1,40}(?:login|account)\s{1,40}\S{1,255}){1,2})"
+    r"\s{1,40}password[ \t]{1,40}(?P<password>\S{3,255})"
+)
+# HOST:PORT:DATABASE:USER:PASSWORD, of which the port tells it from messages of compilers.
+_PGPASS = re.compile(r":(?:54\d\d|6432|\*):[^\s:]{1,255}:[^\s:]{1,255}:(?P<password>\S{3,255})$", re.MULTILINE)
+_PGPASS_HOST = re.compile(r"(?:^|\n)[^\s:#/]{1,255}\Z")
+# "auth": "BASE64 of NAME:PASSWORD", as docker and npm keep it.
+_AUTH = re.compile(
+    r"auth(?:(?<=[\"']auth)[\"']\s{0,8}:|(?<=_auth)\s{0,8}=)\s{0,8}[\"']?([A-Za-z0-9+/_-]{8,4096}={0,2})"
+)
+_DOCKER_CONFIG = re.compile(r"\.dockerconfigjson[\"']?\s{0,8}:\s{0,8}[\"']?([A-Za-z0-9+/]{20,65536}={0,2})")
+
+
+_PAIR = re.compile(r"([\w.-]{1,128})=([^;,\s\"']{16,4096})")
+_JAR = re.compile(
+    r"^(?:#HttpOnly_)?[\w.-]{1,255}\t(?:TRUE|FALSE)\t/\S*\t(?:TRUE|FALSE)\t\d+\t[\w.-]{1,128}\t(\S{8,4096})$",
+    re.MULTILINE,
+)
+_NO_COOKIE = frozenset({"expires", "path", "domain", "max-age", "samesite"})
+
+
+_QUOTED = r"(?:'([^'\n]{4,255})'|\"([^\"\n]{4,255})\"|([^\s'\"$<|;&]{4,255}))"
+# A password that sudo reads from a pipe or a string: it stands there for nothing else.
+_READS = r"sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b"
+_SUDO_PIPE = re.compile(
+    rf"(?:echo|printf)[ \t]+(?:-\w+[ \t]+|['\"]?%s(?:\\n)?['\"]?[ \t]+)?{_QUOTED}[ \t]*\|[ \t]*{_READS}"
+)
+_SUDO_STRING = re.compile(rf"{_READS}[^\n|;&<]{{0,200}}<<<[ \t]*{_QUOTED}")
+
+_NAMES = r"(?:password|passwd|passphrase|secret|token|api-?_?key|access-?_?key|private-?_?key|secret-?_?key)"
+_XML = re.compile(
+    rf"<([\w:.-]{{0,100}}?{_NAMES})"
+    r"(?:[ \t][^<>]{0,512})?>[ \t]*([^<>\s][^<>\r\n]{3,511}?)[ \t]*</",
+    re.IGNORECASE,
+)
+# The name in one attribute, the value in the next: <property name="password" value="VALUE"/>.
+_ATTRIBUTES = re.compile(
+    rf"[ \t](?:name|key)=[\"'][\w:.-]{{0,100}}?{_NAMES}[\"']\s{{1,40}}value="
+    r"(?:'([^'\n]{1,512})'|\"([^\"\n]{1,512})\")",
+    re.IGNORECASE,
+)
+_LEAST_SALT = 32  # characters of a value with blanks that is no sentence
+_DEFINE = re.compile(  # in lower case
+    r"define\s{0,8}\(\s{0,8}['\"]\w{0,100}(?:password|passwd|pass|secret|token|key|salt)['\"]\s{0,8},\s{0,8}"
+    r"(?:'([^'\n]{1,512})'|\"([^\"\n]{1,512})\")"
+)
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_TEMPLATE = re.compile(r"^[$<%*\[{(]|[${%]\w|^['\"]?$")
+_URL_TEMPLATE = re.compile(r"^[$<%*\[{]|[${%]\w|&[lg]t;")
+_WEAK_PASSWORDS = frozenset(
+    {"password", "passwd", "pass", "pwd", "secret", "user", "username", "admin", "root", "guest", "test", "changeme"}
+)
+
+
+class Found(NamedTuple):
+    """A candidate: the match, its value and the text around it."""
+
+    text: str
+    match: re.Match[str]
+    value: str
+    weak: bool  # values that look like words or examples count too
+
+
+class Pattern(NamedTuple):
+    """One row of the table. The expression is tried only on texts that hold `sign`, in lower case."""
+
+    sign: str
+    expression: re.Pattern[str]
+    accepts: Callable[[Found], bool]
+    lowered: bool = False  # tried on the text in lower case, which is ten times as quick as ignoring case
+    inner: re.Pattern[str] | None = None  # finds the values within the match
+    contents: tuple[Content, ...] = ("output", "code", "environment")
+
+    def find(self, text: str, lowered: str, weak: bool) -> Iterator[Span]:
+        """The places of its values in the text."""
+        for outer in self.expression.finditer(lowered if self.lowered else text):
+            inner = (outer,) if self.inner is None else self.inner.finditer(text, *outer.span(outer.lastindex or 0))
+            for match in inner:
+                start, end = match.span(match.lastindex or 0)
+                value = text[start:end].rstrip()
+                if self.accepts(Found(text, match, value, weak)):
+                    yield start, start + len(value)
+
+
+def find_by_context(text: str, content: Content) -> Iterator[Span]:
+    """The places of all values that a pattern recognises in text of this content."""
+    lowered = lower(text)
+    for pattern in PATTERNS:
+        if content in pattern.contents and pattern.sign in lowered:
+            yield from pattern.find(text, lowered, content == "environment")
+
+
+def lower(text: str) -> str:
+    """The text in lower case, each character at its offset."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
+
+
+def _any(found: Found) -> bool:
+    return True
+
+
+def _literal(found: Found) -> bool:
+    return is_literal(found.value, "\0", quoted=True)
+
+
+def _no_example(found: Found) -> bool:
+    return not is_example(found.value)
+
+
+def _assigned(found: Found) -> bool:
+    """True for NAME=value, `name: value` and JSON fields whose name means a secret."""
+    match = found.match
+    if not is_literal(found.value, match["name"], quoted=match.lastgroup != "bare"):
+        return False
+    before = match.string[max(0, match.start() - 16) : match.start()]
+    return _NOT_SECRET.search(before) is None and _is_password(found.text, match.span("name"))
+
+
+def _is_password(text: str, name: Span) -> bool:
+    """False for `pass` alone and for names of runs: first_pass. DB_PASS and smtp_pass are passwords."""
+    start, end = name
+    if end - start != len("pass"):
+        return True
+    before = text[max(0, start - 24) : start]
+    return before.endswith("_") and (text[start:end] == "PASS" or _PASS_OF.search(before) is not None)
+
+
+def _option_value(found: Found) -> bool:
+    return is_literal(found.value, found.match["name"], quoted=False)
+
+
+def _header(found: Found) -> bool:
+    value = found.value
+    is_mixed = value != value.lower() and value != value.capitalize()
+    return not is_example(value) and (_is_random(value) or len(value) >= 32 or is_mixed)
+
+
+def _url_password(found: Found) -> bool:
+    """False for templates, and for passwords of examples and of services on a developer's machine."""
+    user, password = found.match[1], found.value
+    if _URL_TEMPLATE.search(password):
+        return False
+    lowered = password.lower()
+    is_weak = len(password) < 4 or lowered == user.lower() or lowered in _WEAK_PASSWORDS
+    return found.weak or not (is_weak or is_example(password + "abcdef"))
+
+
+def _variable(found: Found) -> bool:
+    """True for any value of a variable with a credential's name, weak or not."""
+    name = found.match[1].replace("-", "_").replace(".", "_")
+    is_secret = is_credential(name) or _MORE_NAMES.search(name) is not None
+    return is_secret and not _NO_VALUE.match(found.value.strip())
+
+
+def _file_password(found: Found) -> bool:
+    has_login = bool(found.match.groupdict().get("login"))
+    return not _TEMPLATE.search(found.value) and (found.weak or has_login or _literal(found))
+
+
+def _pgpass(found: Found) -> bool:
+    start = found.match.start()
+    return _PGPASS_HOST.search(found.text[max(0, start - 256) : start]) is not None and _file_password(found)
+
+
+def _basic_login(found: Found) -> bool:
+    """True for base64 of a name, a colon and a password."""
+    value = found.value
+    try:
+        name, colon, password = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return False
+    return bool(name and colon and password) and name.isalnum() and not password.startswith(b"//")
+
+
+def _cookie(found: Found) -> bool:
+    """True for a value that is long and random enough for a session."""
+    return found.match[1].lower() not in _NO_COOKIE and _is_random(found.value) and not is_example(found.value)
+
+
+def _sudo_password(found: Found) -> bool:
+    return not _TEMPLATE.search(found.value) and not is_example(found.value + "abcdef")
+
+
+def _salted(found: Found) -> bool:
+    value = found.value
+    return is_literal(value.replace(" ", "_") if len(value) >= _LEAST_SALT else value, "\0", quoted=True)
+
+
+def _is_random(value: str) -> bool:
+    return any(char.isalpha() for char in value) and any(char.isdigit() for char in value)
+
+
+def _option(begin: str, end: str, option: str) -> Pattern:
+    """A password among the arguments of a program, as `ps` and `set -x` show them."""
+    before = rf"{begin}(?<!\w{begin}){end}[ \t](?:[^\n|;&]{{0,200}}?[ \t])?{option}"
+    return Pattern(begin.lower(), re.compile(before + _QUOTED), _literal, contents=_PRINTED)
+
+
+def _statement(sign: str, before: str) -> Pattern:
+    """A password in an SQL statement, or in a line of settings without a sign between name and value."""
+    expression = re.compile(before + _QUOTED, re.MULTILINE)
+    return Pattern(sign, expression, _literal, lowered=True, contents=_PRINTED)
+
+
+_PRINTED: tuple[Content, ...] = ("output", "environment")
+_AUTH_HEADER = rf"authorization{_SAYS}"
+_API_HEADERS = (
+    r"(?:x-(?:api|access|auth|vault)-(?:key|token)|api-key|private-token|job-token|x-goog-api-key"
+    r"|x-amz-security-token|x-functions-key|ocp-apim-subscription-key)"
+)
+
+PATTERNS: tuple[Pattern, ...] = (
+    # HTTP headers, as programs print them or as code writes them.
+    Pattern(
+        "authorization",
+        re.compile(rf"{_AUTH_HEADER}(?:bearer|token|basic|bot|apikey|key)[ \t]+({_VALUE}{{8,4096}})"),
+        _header,
+        lowered=True,
+    ),
+    Pattern("authorization", re.compile(rf"{_AUTH_HEADER}({_VALUE}{{20,4096}})"), _header, lowered=True),
+    Pattern("bearer", re.compile(rf"(?<![A-Za-z])bearer[ \t]+({_VALUE}{{16,4096}})"), _header, lowered=True),
+    Pattern("-", re.compile(rf"{_API_HEADERS}{_SAYS}({_VALUE}{{8,4096}})"), _header, lowered=True),
+    # URLs and logins.
+    Pattern("://", _USERINFO, _url_password),
+    Pattern("curl", _LOGIN, _url_password),
+    Pattern("=", _QUERY, _literal, lowered=True),
+    Pattern("key=", _ACCOUNT_KEY, _no_example),
+    # Values behind a name.
+    Pattern("", _ASSIGNED, _assigned, lowered=True, contents=_PRINTED),
+    Pattern("-", _OPTION, _option_value, lowered=True, contents=_PRINTED),
+    Pattern("", _VARIABLE, _variable, contents=("environment",)),
+    # Files of well-known formats.
+    Pattern("machine", _NETRC, _file_password),
+    Pattern("default", _NETRC_DEFAULT, _file_password),
+    Pattern(":", _PGPASS, _pgpass),
+    Pattern("auth", _AUTH, _basic_login),
+    Pattern(".dockerconfigjson", _DOCKER_CONFIG, _any),
+    # Cookies: in headers, in options of curl, in a cookie jar.
+    Pattern(
+        "cookie",
+        re.compile(r"cookie[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([^\r\n]{1,8192})"),
+        _cookie,
+        lowered=True,
+        inner=_PAIR,
+    ),
+    Pattern(
+        "curl",
+        re.compile(r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}[\"']?([^\r\n]{1,8192})"),
+        _cookie,
+        lowered=True,
+        inner=_PAIR,
+    ),
+    Pattern("\t/", _JAR, _any),
+    # Arguments of programs: how the name of the program begins and ends, and the option.
+    _option("sshpass", "", "-p[ \\t]*"),
+    _option("mysql", "\\w{0,6}", "-p"),
+    _option("mariadb", "[\\w-]{0,6}", "-p"),
+    _option("redis-cli", "", "(?:-a|--pass)[ \\t=]+"),
+    _option("docker login", "", "-p[ \\t]+"),
+    _option("podman login", "", "-p[ \\t]+"),
+    _option("mongo", "\\w{0,7}", "-p[ \\t]+"),
+    _option("ldap", "\\w{3,6}", "-w[ \\t]+"),
+    _option("smbclient", "", "-U[ \\t]+[^\\s%]{1,64}%"),
+    _option("openssl", "", "-(?:pass|passin|passout)[ \\t]+pass:"),
+    _option("7z", "[arz]{0,2}", "-p"),
+    _option("zip", "\\w{0,5}", "-P[ \\t]*"),
+    _option("unzip", "", "-P[ \\t]*"),
+    _option("lftp", "", "(?:-u|--user)[ \\t=]+[^\\s,]{1,64},"),
+    _option("sqlplus", "", "[\\w.]{1,64}/(?=[^\\s@]{1,128}@)"),
+    Pattern("sudo", _SUDO_PIPE, _sudo_password, contents=_PRINTED),
+    Pattern("sudo", _SUDO_STRING, _sudo_password, contents=_PRINTED),
+    # Statements: a word of each, and what comes before the value.
+    _statement("identified", r"identified[ \t]+(?:with[ \t]+\w+[ \t]+)?by[ \t]+(?:password[ \t]+)?"),
+    _statement("password", r"(?:encrypted|with)[ \t]+password[ \t]+(?=['\"])"),
+    _statement("requirepass", r"\brequirepass[ \t]+"),
+    _statement("masterauth", r"\bmasterauth[ \t]+"),
+    # XML elements and attributes, PHP constants.
+    Pattern("</", _XML, _literal, contents=_PRINTED),
+    Pattern("value=", _ATTRIBUTES, _literal, contents=_PRINTED),
+    Pattern("define", _DEFINE, _salted, lowered=True, contents=_PRINTED),
+)

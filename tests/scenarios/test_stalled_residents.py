@@ -38,7 +38,7 @@ SLACK = 20.0  # seconds, on a busy one
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resident counts as stalled sooner than the limits say."""
-    shorter = {"session.reaching.STALL": 2.0, "link.link.OVERDUE": 0.5, "link.link.GREETING": 1.0}
+    shorter = {"fleet.reaching.STALL": 2.0, "link.link.OVERDUE": 0.5, "link.link.GREETING": 1.0}
     for name, seconds in (shorter | {"link.connection.GREETING": 1.0}).items():
         monkeypatch.setattr(f"hermetic.{name}", seconds)
 

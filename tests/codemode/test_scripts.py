@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermetic.conformance.observing import new_mark
 from tests.codemode.scripted import Box, here, scripting
 from tests.environments import sshd
 from tests.environments.engines import need_engine
@@ -228,18 +229,18 @@ async def nonsense_is_answered_and_others_go_on(box: Box) -> None:
 
 
 async def children_do_not_hold_it_back_nor_live_on(box: Box) -> None:
-    before = time.monotonic()
+    before, mark = time.monotonic(), new_mark()  # others may run the same at the same time
     answer = await box.code(
         "import subprocess, os\n"
-        "one = subprocess.Popen(['sleep', '987'])\n"
-        "two = subprocess.Popen(['setsid', 'sleep', '986'])\n"
+        f"one = subprocess.Popen(['sleep', '{mark}'])\n"
+        f"two = subprocess.Popen(['setsid', 'sleep', '{mark}'])\n"
         "if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    import time; time.sleep(985)\n"
         "print('done')"
     )
     assert (answer["status"], answer["output"]) == ("success", "done\n")
     assert time.monotonic() - before < 30
     left = await box.call(
-        "terminal", command="cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep 98[67]'"
+        "terminal", command=f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep {mark}'"
     )
     assert left["output"] == "0\n"
 

@@ -239,10 +239,9 @@ async def children_do_not_hold_it_back_nor_live_on(box: Box) -> None:
     )
     assert (answer["status"], answer["output"]) == ("success", "done\n")
     assert time.monotonic() - before < 30
-    left = await box.call(
-        "terminal", command=f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep {mark}'"
-    )
-    assert left["output"] == "0\n"
+    look = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep -q '[s]leep MARK' && cat $p/stat $p/limits; done"
+    left = await box.call("terminal", command=f"{look.replace('MARK', mark)} 2>/dev/null; :")
+    assert left["output"] == ""
 
 
 async def values_are_kept_for_later_scripts(box: Box) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
-from hermetic.environments.containers.keeper import Keeper
+from hermetic.environments.watchdog import Watchdog
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
 from tests.programs import need_variable
@@ -32,16 +32,16 @@ class Apptainers:
         return [str(entry) for path in found for entry in path.iterdir() if entry.name != ".apptainer"]
 
 
-def keeper_of(environment: hermetic.Environment) -> Keeper:
+def watchdog_of(environment: hermetic.Environment) -> Watchdog:
     """The process on this machine that waits for the container's end."""
     record = Records(runtime_root()).read(environment.id)
     assert record is not None
-    return Keeper.parse(record.place["keeper"])
+    return Watchdog.parse(record.place["watchdog"])
 
 
-def container_of(keeper: Keeper) -> int:
+def container_of(watchdog: Watchdog) -> int:
     """The process that apptainer has on this machine for the container."""
-    [pid] = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
+    [pid] = Path(f"/proc/{watchdog.pid}/task/{watchdog.pid}/children").read_text().split()
     return int(pid)
 
 

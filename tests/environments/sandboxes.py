@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 import hermetic
-from hermetic.environments.isolation.keeper import Kept
+from hermetic.environments.sandbox import Kept
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
 from tests.programs import need

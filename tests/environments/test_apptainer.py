@@ -16,7 +16,7 @@ import pytest
 
 import hermetic
 from hermetic.registry.records import Records, runtime_root
-from tests.environments.apptainers import Apptainers, container_of, keeper_of, see_ended
+from tests.environments.apptainers import Apptainers, container_of, see_ended, watchdog_of
 from tests.programs import need_variable
 from tests.scenarios.living import begin
 from tests.sizes import is_full, scale
@@ -82,7 +82,7 @@ async def test_root_cannot_change_the_kernels_settings_nor_the_hosts_files(appta
 async def test_neither_variables_nor_the_record_can_be_read_from_outside_or_inside(apptainers: Apptainers) -> None:
     async with hermetic.open("apptainer", image=apptainers.image, env={"SECRET": "hunter2-of-the-test"}) as env:
         assert (await env.run("echo $SECRET")).output == "hunter2-of-the-test\n"
-        assert str(keeper_of(env).pid) in {path.parent.name for path in _cmdlines()}
+        assert str(watchdog_of(env).pid) in {path.parent.name for path in _cmdlines()}
         assert b"hunter2-of-the-test" not in b"".join(map(_read, _cmdlines()))
         found = await env.run("find / -xdev -name env.json 2>/dev/null; ls -A /run/hermetic")
         assert "env.json" not in found.output
@@ -226,8 +226,8 @@ async def test_a_hundred_opens_and_closes_leave_nothing(apptainers: Apptainers) 
     for _ in range(100 if is_full() else 5):
         async with hermetic.open("apptainer", image=apptainers.image) as env:
             await env.run("setsid sleep 600 & (sleep 600 &); touch /tmp/file; mkdir -m 0 /tmp/closed")
-            keeper = keeper_of(env)
-        assert not keeper.is_alive
+            watchdog = watchdog_of(env)
+        assert not watchdog.is_alive
         assert apptainers.left() == []
 
 
@@ -246,7 +246,7 @@ async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(apptainer
         assert record is not None
         opener.kill()
         await opener.wait()
-        await see_ended(int(record.place["keeper"].split(".")[0]))
+        await see_ended(int(record.place["watchdog"].split(".")[0]))
         assert apptainers.left() == []
         assert not _is_there(record.spool)
 
@@ -259,23 +259,23 @@ async def test_an_opener_killed_while_it_opens_leaves_nothing_after_the_lease(ap
     options = json.dumps({"image": apptainers.image, "lease": 0.5, "unattended": 0.5})
     opener = await asyncio.create_subprocess_exec(sys.executable, "-c", OPENER, options, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(60):
-        while not (found := [path for path in runtime_root().glob("e-*/keeper") if path.read_text()]):  # noqa: ASYNC110
-            await asyncio.sleep(0.002)  # nobody tells when a keeper begins
-    keeper = int(found[0].read_text())
+        while not (found := [path for path in runtime_root().glob("e-*/watchdog") if path.read_text()]):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)  # nobody tells when a watchdog begins
+    watchdog = int(found[0].read_text())
     opener.kill()
     await opener.wait()
-    await see_ended(keeper)
+    await see_ended(watchdog)
     assert apptainers.left() == []
 
 
 async def test_a_container_ended_behind_our_back_is_told_and_leaves_nothing(apptainers: Apptainers) -> None:
     async with hermetic.open("apptainer", image=apptainers.image, task="behind") as env:
         running = await begin(env, "echo up; sleep 600")
-        keeper = keeper_of(env)
-        os.kill(container_of(keeper), signal.SIGKILL)
+        watchdog = watchdog_of(env)
+        os.kill(container_of(watchdog), signal.SIGKILL)
         async with asyncio.timeout(30):
             assert isinstance((await running).ending, hermetic.Lost)
-        await see_ended(keeper.pid)
+        await see_ended(watchdog.pid)
         assert apptainers.left() == []
         async with hermetic.open("apptainer", image=apptainers.image, task="behind") as again:
             assert (await again.run("echo works")).output == "works\n"
@@ -284,9 +284,9 @@ async def test_a_container_ended_behind_our_back_is_told_and_leaves_nothing(appt
 
 async def test_without_its_keeper_a_container_is_taken_away_by_its_caller(apptainers: Apptainers) -> None:
     async with hermetic.open("apptainer", image=apptainers.image) as env:
-        keeper = keeper_of(env)
-        container = container_of(keeper)
-        os.kill(keeper.pid, signal.SIGKILL)
+        watchdog = watchdog_of(env)
+        container = container_of(watchdog)
+        os.kill(watchdog.pid, signal.SIGKILL)
         assert (await env.run("echo works")).output == "works\n"
     await see_ended(container)
     assert apptainers.left() == []
@@ -294,10 +294,10 @@ async def test_without_its_keeper_a_container_is_taken_away_by_its_caller(apptai
 
 async def test_a_resident_that_does_not_end_is_ended(apptainers: Apptainers) -> None:
     async with hermetic.open("apptainer", image=apptainers.image, task="stuck") as env:
-        keeper = keeper_of(env)
+        watchdog = watchdog_of(env)
         os.kill(_resident(env), signal.SIGSTOP)
         async with asyncio.timeout(60):
-            await keeper.see_ended()
+            await watchdog.ensure_ended()
         assert apptainers.left() == []
 
 

@@ -42,7 +42,7 @@ from hermetic.registry.records import Records, runtime_root
 async def main():
     environment = await hermetic.open("apptainer", **json.loads(sys.argv[1]))
     await environment.run("setsid sleep 600 &")
-    print(Records(runtime_root()).read(environment.id).place["keeper"].split(".")[0], flush=True)
+    print(Records(runtime_root()).read(environment.id).place["watchdog"].split(".")[0], flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -88,7 +88,7 @@ async def test_a_caller_killed_by_sigkill_leaves_nothing_after_the_lease(user: O
     options = json.dumps({"image": need_variable("IMAGE_BASE_SIF"), "lease": 0.5, "unattended": 0.5})
     with user.start(OPENER, options, **settings(user)) as process:
         assert process.stdout is not None
-        keeper = int(process.stdout.readline())
+        watchdog = int(process.stdout.readline())
         process.kill()
-    await ended(keeper)
+    await ended(watchdog)
     assert left(user) == []

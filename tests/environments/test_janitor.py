@@ -171,10 +171,10 @@ async def test_an_opener_that_met_a_janitor_about_to_end_is_heard_by_the_next() 
 
 async def open_and_go_away(records: Records) -> None:
     """As a caller that is killed while it opens."""
-    async with janitor.Watch(records, "e-00", is_wanted=True) as watch:
+    async with janitor.JanitorClient(records, "e-00", is_wanted=True) as client:
         records.make_directory("e-00")
         (records.root / "e-00.lock").touch()
-        watch.made()
+        client.made()
 
 
 async def readable(listener: socket.socket) -> None:
@@ -201,11 +201,14 @@ async def test_without_a_janitor_environments_open_all_the_same(monkeypatch: pyt
 async def test_asking_a_janitor_costs_little() -> None:
     async with hermetic.open(KIND) as env:
         records, took = Records(runtime_root()), []
+        record = records.read(env.id)
+        assert record is not None
+        pid = record.pid
         for _ in range(50):
             began = time.perf_counter()
-            async with janitor.Watch(records, env.id, is_wanted=True) as watch:
-                watch.made()
-                assert await watch.keep()
+            async with janitor.JanitorClient(records, env.id, is_wanted=True) as client:
+                client.made()
+                assert await client.up(pid)
                 took.append(time.perf_counter() - began)
         assert median(took) < 0.02  # it is below 1 ms on a quiet machine
 
@@ -221,18 +224,18 @@ def test_checks_that_cannot_look_grow_apart_and_are_given_up(tmp_path: Path, mon
     records.write(written)
     waited: list[float] = []
 
-    def is_there_after(seconds: float, place: janitor_process.Place) -> bool:
+    def is_there_after(seconds: float, files: janitor_process.HostFiles) -> bool:
         waited.append(seconds)
-        return place.has_directory
+        return files.has_directory
 
     monkeypatch.setattr(janitor_process, "is_there_after", is_there_after)
-    monkeypatch.setattr(janitor_process, "hear_of_removals", lambda root: None)
-    place = janitor_process.Place(str(tmp_path), "e-00")
-    place.made()
+    monkeypatch.setattr(janitor_process, "watch_removals", lambda root: None)
+    files = janitor_process.HostFiles(str(tmp_path), "e-00")
+    files.made()
     words = ["/bin/sh", "-c", f"echo look >> {looks}; exit {janitor_process.UNREACHABLE}"]
-    place.check = janitor_process.Check("\0\0".join(("0.2 0.2", "\0".join(words), "")))
-    janitor_process.check_later(str(tmp_path), place)
-    place.close()
+    files.check = janitor_process.LivenessCheck(0.2, 0.2, words, {})
+    janitor_process.check_later(str(tmp_path), files)
+    files.close()
     assert looks.read_text().split() == ["look"] * janitor_process.MOST_FAILURES
     assert all(later >= 2 * sooner for sooner, later in pairwise(waited))
     noted = records.read("e-00")
@@ -245,14 +248,14 @@ def test_checks_that_cannot_look_grow_apart_and_are_given_up(tmp_path: Path, mon
 def test_checks_of_what_lives_grow_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
-    def is_there_after(seconds: float, place: janitor_process.Place) -> bool:
+    def is_there_after(seconds: float, files: janitor_process.HostFiles) -> bool:
         waited.append(seconds)
         return len(waited) < 40
 
     monkeypatch.setattr(janitor_process, "is_there_after", is_there_after)
-    monkeypatch.setattr(janitor_process, "hear_of_removals", lambda root: None)
-    place = janitor_process.Place(str(tmp_path), "e-00")
-    place.check = janitor_process.Check("\0\0".join(("0.2 0.2", "/bin/true", "")))
-    janitor_process.check_later(str(tmp_path), place)
+    monkeypatch.setattr(janitor_process, "watch_removals", lambda root: None)
+    files = janitor_process.HostFiles(str(tmp_path), "e-00")
+    files.check = janitor_process.LivenessCheck(0.2, 0.2, ["/bin/true"], {})
+    janitor_process.check_later(str(tmp_path), files)
     assert len(waited) == 40
     assert waited[-1] == janitor_process.LONGEST_PAUSE + janitor_process.SLACK_SECONDS

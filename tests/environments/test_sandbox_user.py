@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hermetic.environments.isolation.keeper import Kept
+from hermetic.environments.sandbox import Kept
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.sandboxes import nothing_left
 from tests.environments.test_sandbox import OPEN_AND_WAIT

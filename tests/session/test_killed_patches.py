@@ -17,7 +17,7 @@ from hermetic.registry.host_process import ended
 from hermetic.resident.files.journal import CHANGING
 from hermetic.resident.wire import frames
 from hermetic.session.keeping import record_of
-from tests.environments.apptainers import Apptainers, container_of, keeper_of
+from tests.environments.apptainers import Apptainers, container_of, watchdog_of
 from tests.environments.engines import ask, containers, need_engine
 from tests.environments.sandboxes import kept_of
 from tests.programs import need, need_variable
@@ -127,7 +127,7 @@ def resident_of(env: hermetic.Environment) -> int:
     if kind == "sandbox":
         return kept_of(env).processes[0].pid
     if kind == "apptainer":
-        return _named("hermetic-reside", below=container_of(keeper_of(env)))
+        return _named("hermetic-reside", below=container_of(watchdog_of(env)))
     (name,) = containers(kind, f"hermetic.id={env.id}")
     return int(ask(kind, ["inspect", "--format", "{{.State.Pid}}", name]))
 

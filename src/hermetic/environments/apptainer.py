@@ -1,13 +1,14 @@
 """An apptainer (or singularity) container for each environment, in a user namespace: no rights are needed for it.
 
-The resident is the container's one process and ends with its lease; a shell on the host, the keeper, waits for that
-and takes away what is left there. So nothing stays behind, though nobody who opened it may be alive any more.
+The resident is the container's one process and ends with its lease. A watchdog on the host waits for that and removes
+what is left there, also when the opener has exited.
 """
 
 import asyncio
 import logging
 import os
 import secrets
+import shlex
 import shutil
 import socket
 import tempfile
@@ -25,13 +26,6 @@ from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
-from hermetic.environments.containers.keeper import (
-    BARE_KEEPER,
-    FAREWELL,
-    FILE,
-    KEEPER,
-    Keeper,
-)
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
@@ -40,6 +34,7 @@ from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
 from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
 from hermetic.environments.unix_socket import connect
+from hermetic.environments.watchdog import CONTAINER_SECONDS, PID_FILE, Watchdog, watchdog_argv
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import refusal_frame
 from hermetic.registry.records import check_own
@@ -59,6 +54,35 @@ NO_PYTHON = "NoPython"
 _NO_PYTHON_FRAME = refusal_frame(NO_PYTHON, "the container has no python3")
 PYTHON = f"""command -v python3 > /dev/null 2>&1 && exec python3 -I -S -c "$1"
 printf '{"".join(f"{chr(92)}{byte:03o}" for byte in _NO_PYTHON_FRAME)}'; exit {NO_PYTHON_CODE}"""
+
+# A line of the watchdog that holds the overlay's lock; no other environment uses the overlay then.
+LOCK_OVERLAY = """\
+exec 9> "$overlay/.lock" && flock -n 9 || { echo "overlay $overlay is used by another environment" >&2; exit 1; }"""
+
+# A line of the watchdog that kills the rest of its session: the programs that serve the container's file systems.
+KILL_SESSION = """\
+read -r line < /proc/$$/stat; set -- ${line##*) }; own=$4
+for stat in /proc/[0-9]*/stat; do
+    read -r line < $stat || continue
+    set -- ${line##*) }
+    pid=${stat%/stat} pid=${pid#/proc/}
+    [ "$4" != "$own" ] || [ $pid = $$ ] || kill -KILL $pid
+done 2> /dev/null"""
+
+# Bare mode: BARE_KEEPER OVERLAY NAME PROGRAM ARGUMENT…; OVERLAY may be empty. Makes an instance and starts bash in it.
+# It is a child of the resident, and so is the instance: they end with it.
+BARE_KEEPER = f"""\
+overlay=$1 name=$2 program=$3
+shift 3
+if [ -n "$overlay" ]; then
+    {LOCK_OVERLAY}
+fi
+"$program" --quiet instance start "$@" "$name" < /dev/null > /dev/null 9>&- || exit 1
+"$program" --quiet exec --no-privs --pwd / "instance://$name" bash --norc --noprofile 9>&-
+"""
+
+# Removes $1 when the resident of a bare container has ended.
+REMOVE_WORK = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"'
 
 # Options that need a cgroup, and apptainer's words for them.
 LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
@@ -171,14 +195,15 @@ class Apptainer:
                 if error.error != NO_PYTHON:
                     raise
                 return await self._start_bare(program, sif, directory, spool, work, config, shown)
-            keeper = Keeper.read(directory)
+            watchdog = Watchdog.read(directory)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(work))
             raise
-        if started.socket != f"{SOCKETS}/s":
-            await keeper.see_ended()
-            raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {SOCKETS}")
-        place = {"keeper": str(keeper), "work": str(work)}
+        if watchdog is None or started.socket != f"{SOCKETS}/s":
+            if watchdog is not None:
+                await watchdog.ensure_ended(CONTAINER_SECONDS)
+            raise EnvironmentUnavailable(f"the resident ended, or listens at {started.socket}, not in {SOCKETS}")
+        place = {"watchdog": str(watchdog), "work": str(work)}
         return msgspec.structs.replace(
             started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=(*shown.notes, *_unlimited(options))
         )
@@ -189,7 +214,7 @@ class Apptainer:
     ) -> Started:  # fmt: skip
         """A resident on this machine for an image that has bash and no python3, and an instance that ends with it."""
         options = self._options
-        for left in (Path(directory, FILE), Path(directory, RESIDENT)):
+        for left in (Path(directory, PID_FILE), Path(directory, RESIDENT)):
             await asyncio.to_thread(remove_tree, str(left))
         name = f"hermetic-{secrets.token_hex(6)}"
         (work / "instances").mkdir(mode=0o700)
@@ -202,7 +227,7 @@ class Apptainer:
         try:
             started = await start_bare(
                 [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
-                environ=environ, farewell=["/bin/sh", "-c", FAREWELL, "sh", str(work)], seconds=INSTANCE,
+                environ=environ, farewell=["/bin/sh", "-c", REMOVE_WORK, "sh", str(work)], seconds=INSTANCE,
                 keeper=["/bin/sh", "-c", BARE_KEEPER, "sh", options.overlay or "", name, *start],
             )  # fmt: skip
         except EnvironmentUnavailable as error:
@@ -214,15 +239,20 @@ class Apptainer:
     def _command(
         self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: Shown
     ) -> list[str]:
-        """The keeper and the container it waits for; the folders that are seen inside are made."""
+        """The watchdog and the container it waits for; makes the directories that are mounted."""
         (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
         binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
-        return [
-            "/bin/sh", "-c", KEEPER, "sh", str(directory), spool or "", str(work), self._options.overlay or "",
+        command = [
             program, "--quiet", "exec", *self._apart(work, shown), "--pwd", "/",
             *(word for inside in binds for word in ("--bind", ":".join(inside))),
             sif, "/bin/sh", "-c", PYTHON, "sh", BOOT,
         ]  # fmt: skip
+        overlay = self._options.overlay
+        return watchdog_argv(
+            command, directory=str(directory), spool=spool, redirections="9>&-",
+            before=[f"overlay={shlex.quote(overlay)}", LOCK_OVERLAY] if overlay else [],
+            cleanup=[f"[ $code != {NO_PYTHON_CODE} ] || exit 1", KILL_SESSION, f"remove {shlex.quote(str(work))}"],
+        )  # fmt: skip
 
     def _apart(self, work: Path, shown: Shown) -> list[str]:
         """The words for what a container keeps apart and how much it may use; its home is made."""
@@ -267,7 +297,7 @@ class Apptainer:
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the process on this host that the container ends with has ended."""
-        return is_gone_beside(record) if is_bare(record) else not Keeper.parse(record.place["keeper"]).is_alive
+        return is_gone_beside(record) if is_bare(record) else not Watchdog.parse(record.place["watchdog"]).is_alive
 
     async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the container and what it had on this host are gone."""
@@ -276,7 +306,7 @@ class Apptainer:
         if is_bare(record):
             await end_beside(record)
         else:
-            await Keeper.parse(record.place["keeper"]).see_ended()
+            await Watchdog.parse(record.place["watchdog"]).ensure_ended(CONTAINER_SECONDS)
         await asyncio.to_thread(remove_tree, work)
         return "killed the container's processes"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.starting import said_in, skip
-from hermetic.registry.host_process import BESIDE, end, spawn
+from hermetic.registry.host_process import DETACHED, end, spawn
 
 # Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
 # Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.
@@ -54,7 +54,7 @@ async def bridged(
     ours, theirs = socket.socketpair()
     stderr = os.memfd_create("errors")
     # Nobody's child: it ends when its stream does, which may be after this event loop.
-    group = spawn([*BESIDE, *argv], theirs.fileno(), theirs.fileno(), stderr, environ or {})
+    group = spawn([*DETACHED, *argv], theirs.fileno(), theirs.fileno(), stderr, environ or {})
     try:
         theirs.close()
         ours.setblocking(False)

@@ -44,7 +44,7 @@ from hermetic.environments.profile import told
 from hermetic.environments.starting import StartFailed, said_in, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
-from hermetic.registry.file_lock import busy
+from hermetic.registry.file_lock import hold_directory
 from hermetic.registry.records import check_own
 
 SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
@@ -124,7 +124,7 @@ class Docker:
             await asyncio.to_thread(plan.look_at_profile)
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         config = self._config(plan, token, label)
-        hold = busy(directory)
+        hold = hold_directory(directory)
         start = Start(client, plan, config, hold)
         try:
             started = await start.run()

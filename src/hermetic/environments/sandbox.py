@@ -5,8 +5,10 @@ import ctypes
 import hashlib
 import os
 import secrets
+import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,26 +21,27 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.checkup import missing, probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.isolation.bubblewrap import (
-    FOR_ITS_KEEPER,
+    DESCRIPTORS,
     explained,
     find_program,
     may_mount,
     namespaces,
     with_read_only_devices,
 )
-from hermetic.environments.isolation.cgroups import Cgroup, make_cgroup, remove_cgroup
-from hermetic.environments.isolation.keeper import FILTER, Kept, clear, keeper_argv, started
+from hermetic.environments.isolation.cgroups import PROCS, Cgroup, make_cgroup, remove_cgroup
 from hermetic.environments.isolation.process_limits import ProcessLimits, limits_besides
 from hermetic.environments.isolation.seccomp import bpf
 from hermetic.environments.isolation.view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
 from hermetic.environments.isolation.workspace import (
     PROTECTED,
+    UNGUARD,
     check_shared,
     guard,
     homes,
     lies_in,
     real_directory,
     shared,
+    unguard,
     unprotected,
 )
 from hermetic.environments.options import Lease, Seconds, read_options
@@ -46,13 +49,15 @@ from hermetic.environments.profile import INSIDE as INSIDE_HOME
 from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
+from hermetic.environments.watchdog import Watchdog, watchdog_argv
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.host_process import PASSED, HostProcess
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import check_own, runtime_root
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 
-DEVICES, SETTINGS = "dev", "etc"
+DEVICES, SETTINGS, FILTER, INFO = "dev", "etc", "filter", "info"  # in the environment's directory
 PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
 
 # What leads to sockets of this side, or to directories that are not seen inside.
@@ -84,6 +89,16 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the system's profile in
     setup: str | None = None  # run once when it is new
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox has on this host, and what is removed with it."""
+
+    directory: str
+    spool: str | None
+    lock: str  # of the workspace
+    cgroups: tuple[str, ...] = ()
+    processes: tuple[HostProcess, ...] = ()  # the resident, then the watchdog, once they are known
 
 
 class Sandbox:
@@ -187,11 +202,12 @@ class Sandbox:
                 limits = self._limits(cgroup)
                 bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown), limits)
                 given = self._given(cgroup, shown, id=id, token=token, spool=spool, label=label)
-                said = await start_resident(keeper_argv(kept, bwrap), given, seconds=START, passed=lock)
-            kept = started(kept)
+                argv = _watched(kept, bwrap)
+                said = await start_resident(argv, given, seconds=START, afterwards="stays", passed=lock)
+            kept = _with_processes(kept)
             return _checked(said, kept, (*shown.notes, *limits.notes))
         except BaseException as error:
-            await clear(started(kept))
+            await _end(_with_processes(kept))
             if isinstance(error, EnvironmentUnavailable):
                 raise explained(error) from error
             raise
@@ -206,12 +222,12 @@ class Sandbox:
         return bool(processes) and not any(process.is_alive for process in processes)
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when resident and keeper have ended and nothing is left of what they kept."""
+        """Returns when resident and watchdog have ended and nothing is left of them on this host."""
         kept = _kept(record)
         check_own(record, kept.lock, _is_lock(kept.lock))
         for path in kept.cgroups:
             check_own(record, path, os.path.basename(path).startswith(f"hermetic-{record.id}-"))
-        await clear(kept)
+        await _end(kept)
         return "killed the sandbox's processes"
 
     def _check_paths(self) -> None:
@@ -263,7 +279,7 @@ class Sandbox:
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
         apart = namespaces(program, network=view.network)
-        argv = [program, *apart, *FOR_ITS_KEEPER, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+        argv = [program, *apart, *DESCRIPTORS, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
     def _given(self, cgroup: Cgroup, shown: Shown, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
@@ -293,6 +309,48 @@ def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
         place={"kept": msgspec.json.encode(kept).decode()},
         notes=notes,
     )
+
+
+def _watched(kept: Kept, bwrap: Sequence[str]) -> list[str]:
+    """A watchdog that runs bwrap in the sandbox's cgroups, without variables; it inherits the workspace's lock.
+
+    bwrap reads its system call filter from descriptor 9 and writes the pid of its child to descriptor 7.
+    """
+    directory, lock = shlex.quote(kept.directory), shlex.quote(kept.lock)
+    join = "".join(f"echo 0 >{shlex.quote(path)}/{PROCS} || exit 1; " for path in kept.cgroups)
+    return watchdog_argv(
+        bwrap, directory=kept.directory, spool=kept.spool,
+        join=f"{join}unset PATH LD_LIBRARY_PATH LC_ALL PWD OLDPWD SHLVL;",
+        redirections=f"7>{directory}/{INFO} {PASSED}<&- 9<{directory}/{FILTER}",
+        cleanup=[
+            *(_remove_cgroup(path) for path in kept.cgroups), f"if flock -xn {PASSED}; then set -- {lock}; {UNGUARD}fi"
+        ],
+    )  # fmt: skip
+
+
+def _remove_cgroup(path: str) -> str:
+    """A shell line that retries: after bwrap was killed, its processes are still ending, and no event tells of that."""
+    quoted = shlex.quote(path)
+    return f"tries=0; while [ -d {quoted} ] && ! rmdir {quoted} && [ $tries -lt 2000 ]; do tries=$((tries + 1)); done"
+
+
+def _with_processes(kept: Kept) -> Kept:
+    """The same with the resident and the watchdog, as far as they run."""
+    found: list[HostProcess | None] = []
+    with suppress(OSError, msgspec.DecodeError, KeyError):
+        info = msgspec.json.decode(Path(kept.directory, INFO).read_bytes(), type=dict[str, int])
+        found.append(HostProcess.find(info["child-pid"]))
+    if watchdog := Watchdog.read(kept.directory):
+        found.append(HostProcess(watchdog.pid, watchdog.born))
+    return msgspec.structs.replace(kept, processes=tuple(filter(None, found)))
+
+
+async def _end(kept: Kept) -> None:
+    """Returns when no process of the sandbox is left, and does what a killed watchdog left undone."""
+    for process in kept.processes:
+        await process.ensure_ended()
+    await remove_cgroup(kept.cgroups)
+    unguard(kept.lock)
 
 
 def _kept(record: EnvironmentRecord) -> Kept:

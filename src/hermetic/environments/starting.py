@@ -10,12 +10,23 @@ from typing import Literal
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link.readiness import NotReady, ready
-from hermetic.registry.host_process import BESIDE, end, end_group, end_session, ended, is_scarce, spawn, tell_to_end
+from hermetic.registry.host_process import (
+    DETACHED,
+    end,
+    end_group,
+    end_session,
+    ended,
+    is_scarce,
+    session_ended,
+    spawn,
+    tell_to_end,
+)
 
 MOST_NOISE = 65536  # bytes that a user's shell may print before the program it was to run
 MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
 
 
+CLEANUP_SECONDS = 5.0  # for the watchdog of a program that failed
 EXIT_SECONDS = 1.0  # for a program that has closed its output to end
 NO_PYTHON_CODE = 97  # exit code of our own shell lines where there is no python3
 
@@ -57,7 +68,7 @@ async def start_resident(
         try:
             ours.setblocking(False)
             _fill(stdin, given)
-            whole = [*BESIDE, *argv] if afterwards == "stays" else argv
+            whole = [*DETACHED, *argv] if afterwards == "stays" else argv
             pid = spawn(whole, stdin, theirs.fileno(), stderr, environ or {}, passed)
             theirs.close()
             async with asyncio.timeout(seconds):
@@ -68,6 +79,8 @@ async def start_resident(
             return started
         except BaseException as error:
             if pid is not None and afterwards == "stays":
+                if isinstance(error, NotReady):  # the program failed; its watchdog cleans up
+                    await session_ended(pid, CLEANUP_SECONDS)
                 end_session(pid)
             if isinstance(error, TimeoutError):
                 raise StartFailed(f"it was not ready within {seconds:g} s", said_in(stderr)) from None

@@ -40,7 +40,7 @@ async def is_listened_in(directory: Path) -> bool:
     for path in _sockets(directory):
         try:
             with await connect(path) as stream:
-                if (pid := _peer(stream)) == 0 or is_alive(pid):
+                if (pid := peer_pid(stream)) == 0 or is_alive(pid):
                     return True
         except (FileNotFoundError, ConnectionRefusedError):
             continue
@@ -56,12 +56,14 @@ def listeners(directory: Path) -> list[int]:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
             stream.setblocking(False)
             stream.connect(path)
-            found += [pid] if (pid := _peer(stream)) else []
+            found += [pid] if (pid := peer_pid(stream)) else []
     return sorted(set(found))
 
 
-def _peer(stream: socket.socket) -> int:
-    """The process that listens on the other side; 0 where this machine does not see it."""
+def peer_pid(stream: socket.socket) -> int:
+    """The process that listens on the other side; 0 where this machine does not see it, or it is no listener."""
+    if not stream.getpeername():
+        return 0  # one end of a pair, carried by a program of ours
     pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(pid)
 

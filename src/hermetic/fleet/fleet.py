@@ -180,7 +180,7 @@ class Fleet:
 
         async def start(ordered: StartRequest) -> Environment:
             if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(name)):
-                ordered.watch.done()
+                ordered.janitor.done()
                 return ready
             return await self._start(ordered)
 

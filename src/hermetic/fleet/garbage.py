@@ -14,7 +14,7 @@ from hermetic.environments.beside import end_listener
 from hermetic.environments.unix_socket import is_listened_in, listeners
 from hermetic.fleet.reaching import reach
 from hermetic.registry.janitor import NAME as JANITOR
-from hermetic.registry.janitor import bury
+from hermetic.registry.janitor import remove_dead_socket
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import DamagedRecord, Records, is_id
 from hermetic.session.environment import forget
@@ -114,7 +114,7 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
                 if it_is and not await is_listened_in(records.root / name):
                     shutil.rmtree(records.root / name, ignore_errors=True)
                     yield Removed(what="directory", name=name)
-    if await bury(str(records.root)):
+    if await remove_dead_socket(str(records.root)):
         yield Removed(what="lock", name=JANITOR)
 
 

@@ -15,17 +15,17 @@ import msgspec
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
-from hermetic.contract.limits import LEASE, TASK_LENGTH, UNATTENDED
+from hermetic.contract.limits import TASK_LENGTH
 from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
 from hermetic.environments.starting import MOST_STDERR
-from hermetic.environments.unix_socket import is_listened_in
-from hermetic.fleet.reaching import link_to, reach, scarce
+from hermetic.environments.unix_socket import is_listened_in, peer_pid
+from hermetic.fleet.reaching import check_of, link_to, reach, scarce
 from hermetic.link.archive import build_archive
 from hermetic.link.link import Link
-from hermetic.registry.file_lock import at_rest
+from hermetic.registry.file_lock import wait_until_unused
 from hermetic.registry.host_process import is_scarce
-from hermetic.registry.janitor import Watch
+from hermetic.registry.janitor import JanitorClient
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import (
     RECORD,
@@ -130,7 +130,7 @@ class StartRequest(NamedTuple):
     records: Records
     id: str
     task: str | None
-    watch: Watch
+    janitor: JanitorClient
 
 
 async def open_environment(
@@ -150,14 +150,13 @@ async def open_environment(
         raise ConfigError(fault, setting="task")
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
-    is_watched = getattr(backend, "leaves_files", False)
-    async with _no_bare_errors(), Watch(records, id, is_wanted=is_watched) as watch, records.lock(id):
+    async with _no_bare_errors(), _janitor_for(backend, records, id) as janitor, records.lock(id):
         if task is not None and (record := await _known(records, task) or await _unrecorded(records, task)):
             living = await reach(record, records)
             if living is not None:
                 differing = [name for name in _differing(record, backend, options) if name not in tolerated]
                 if not differing:
-                    watch.done()
+                    janitor.done()
                     return Environment(*living, records, ends_on_close=False)
                 if replace:
                     await end(*living, records)
@@ -166,7 +165,7 @@ async def open_environment(
                     raise LivesOtherwise(task, differing)
             else:
                 await _take_away(record, records)
-        return await (start or start_new)(StartRequest(backend, records, id, task, watch))
+        return await (start or start_new)(StartRequest(backend, records, id, task, janitor))
 
 
 def _fault_of(task: str) -> str:
@@ -258,29 +257,24 @@ async def _take_away(stale: EnvironmentRecord, records: Records) -> None:
 
 async def start_new(ordered: StartRequest) -> Environment:
     """A new environment under its id."""
-    backend, records, id, task, watch = ordered
-    base = spool_base()
-    spool = None if base is None else f"{base}/{id}.{records.mark}.{secrets.token_hex(4)}"
+    backend, records, id, task, janitor = ordered
+    spool = janitor.spool or _new_spool(records, id)
     try:
         if spool is not None:
-            watch.spool(spool)
             os.mkdir(spool, mode=0o700)
-        await at_rest(records.root / id)
+        await wait_until_unused(records.root / id)
         records.make_directory(id)
-        watch.made()
-        clocks = {"lease": LEASE, "unattended": UNATTENDED, **backend.options}
-        lease = clocks["lease"] + getattr(backend, "noticed_after", 0.0)
-        watch.check(lease, clocks["unattended"], getattr(backend, "variables", ()))
+        janitor.made()
         if not build_archive.cache_info().currsize:  # it may have to be compiled, which takes its time
             await in_thread(build_archive)
         record = await _started(backend, records, id, task, spool)
-        link = await _first_link(backend, record, records, watch)
+        link = await _first_link(backend, record, records, janitor)
     except BaseException:
         records.discard(id)
         if spool is not None:
             shutil.rmtree(spool, ignore_errors=True)
         raise
-    held = watch.hand_over()
+    held = janitor.hand_over()
     environment = Environment(backend, record, link, records, ends_on_close=task is None, held=held)
     try:
         await _set_up(environment, backend.options.get("setup"))
@@ -289,6 +283,20 @@ async def start_new(ordered: StartRequest) -> Environment:
         await link.close()
         raise
     return environment
+
+
+def _janitor_for(backend: Backend, records: Records, id: str) -> JanitorClient:
+    """Registers an environment that is about to be opened, where its resident cannot clean up on this host itself."""
+    if not getattr(backend, "leaves_files", False):
+        return JanitorClient(records, id, is_wanted=False)
+    check = check_of(backend, id, backend.options, slack=getattr(backend, "noticed_after", 0.0))
+    return JanitorClient(records, id, is_wanted=True, spool=_new_spool(records, id), check=check)
+
+
+def _new_spool(records: Records, id: str) -> str | None:
+    """The path of a new spool; None where there is no disk for it."""
+    base = spool_base()
+    return None if base is None else f"{base}/{id}.{records.mark}.{secrets.token_hex(4)}"
 
 
 async def _started(
@@ -303,13 +311,14 @@ async def _started(
     )  # fmt: skip
 
 
-async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, watch: Watch) -> Link:
+async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient) -> Link:
     """Attached to a new resident, which is remembered from then on; else it is taken away again."""
-    link = link_to(backend, record, records)
+    peers: list[int] = []
+    link = link_to(backend, record, records, lambda stream: peers.append(peer_pid(stream)))
     try:
         records.write(record)
         await link.open()
-        await watch.keep()
+        await janitor.up(peers[-1])
     except BaseException as error:  # cancelled, too: nobody else knows of it yet
         await link.close()
         await backend.remove(record)

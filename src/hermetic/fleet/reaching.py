@@ -2,8 +2,10 @@
 
 import asyncio
 import resource
+import socket
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
@@ -12,7 +14,7 @@ from hermetic.environments import catalog
 from hermetic.link.connection import Silent, Unanswered
 from hermetic.link.link import Link
 from hermetic.registry.host_process import is_scarce
-from hermetic.registry.janitor import Watch
+from hermetic.registry.janitor import JanitorClient, liveness_check
 from hermetic.registry.records import Records
 
 LONGEST_PAUSE = 0.5  # seconds between two tries
@@ -60,13 +62,26 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
     return Living(backend, record, link)
 
 
-def link_to(backend: Backend, record: EnvironmentRecord, records: Records) -> Link:
-    """A link to the resident of a record, not yet open."""
+def check_of(backend: Backend, id: str, options: Mapping[str, Any], slack: float = 0.0) -> dict[str, Any]:
+    """The check by which the janitor finds out whether a resident that this host cannot see has ended."""
+    lease, unattended = options.get("lease", LEASE), options.get("unattended", UNATTENDED)
+    return liveness_check(id, lease + slack, unattended, getattr(backend, "variables", ()))
+
+
+def link_to(
+    backend: Backend, record: EnvironmentRecord, records: Records,
+    on_connect: Callable[[socket.socket], None] = lambda stream: None,
+) -> Link:  # fmt: skip
+    """A link to the resident of a record, not yet open; `on_connect` is called with each new stream."""
+
+    async def dial() -> socket.socket:
+        stream = await backend.reach(record)
+        on_connect(stream)
+        return stream
+
     silence = getattr(backend, "answers_within", STALL)
     stall = Stall(records, record, backend)
-    return Link(
-        lambda: backend.reach(record), record.token, environment=record.id, silence=silence, on_stall=stall.changed
-    )
+    return Link(dial, record.token, environment=record.id, silence=silence, on_stall=stall.changed)
 
 
 class Stall:
@@ -90,12 +105,10 @@ class Stall:
         if self._records.stalled_since(id) is not None:
             return
         self._records.set_stalled(id, True)
-        async with Watch(self._records, id, is_wanted=True) as watch:
-            watch.made()
-            lease = options.get("lease", LEASE)
-            unattended = options.get("unattended", UNATTENDED)
-            watch.check(lease, unattended, getattr(self._backend, "variables", ()))
-            watch.stalled()
+        check = check_of(self._backend, id, options)
+        async with JanitorClient(self._records, id, is_wanted=True, check=check) as janitor:
+            janitor.made()
+            janitor.stalled()
 
 
 async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception) -> bool:

@@ -39,15 +39,15 @@ async def locked_at_once(path: Path) -> AsyncIterator[bool]:
         os.close(fd)
 
 
-def busy(directory: str) -> int:
-    """A descriptor that says: something is being made in this directory. It holds for whoever inherits it, too."""
+def hold_directory(directory: str) -> int:
+    """A descriptor that marks a directory as in use, also while only a child that inherited it is left."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd
 
 
-async def at_rest(directory: Path) -> None:
-    """Returns when nothing is being made in a directory, by programs whose caller may be gone, or there is none."""
+async def wait_until_unused(directory: Path) -> None:
+    """Returns when no process holds the directory, such as one whose caller was killed, or it does not exist."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -14,8 +14,8 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-# Runs the rest as nobody's child: a starter that stays would be a zombie of ours when it ends.
-BESIDE = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+# Runs the remaining arguments as an orphan: a child that outlives its start would end as a zombie of this process.
+DETACHED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 ENDING_SECONDS = 10.0  # for a program that is told to end gently
 SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
@@ -57,17 +57,17 @@ class HostProcess(msgspec.Struct, frozen=True):
         found = HostProcess.find(self.pid)
         return found is not None and found.born == self.born
 
-    async def see_ended(self, patience: float = PATIENCE) -> None:
-        """Returns when it has ended: by itself, or because we help, each time a little more."""
-        for help_along in self._ways():
+    async def ensure_ended(self, patience: float = PATIENCE) -> None:
+        """Returns when the process has ended: by itself, or after growing force."""
+        for step in self._steps():
             if not self.is_alive:
                 return
-            help_along()
+            step()
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await ended(self.pid)
 
-    def _ways(self) -> Sequence[Callable[[], None]]:
+    def _steps(self) -> Sequence[Callable[[], None]]:
         return (self._wait, partial(self._send, signal.SIGTERM), partial(self._send, signal.SIGKILL))
 
     def _wait(self) -> None:
@@ -239,12 +239,25 @@ def end_group(pid: int) -> None:
 def end_session(session: int) -> None:
     """Ends all that runs in the session of the kernel that `spawn` made, also in groups of its own."""
     for _ in range(SWEEPS):
-        members = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _session_of(pid) == session]
+        members = _members(session)
         if not members:
             return
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+async def session_ended(session: int, seconds: float) -> None:
+    """Returns when all that ran in a session has ended by itself, or after so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while members := _members(session):
+                for pid in members:
+                    await ended(pid)
+
+
+def _members(session: int) -> list[int]:
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _session_of(pid) == session]
 
 
 def _session_of(pid: int) -> int | None:

@@ -1,132 +1,142 @@
-"""A janitor for environments whose resident cannot take away what it has on this host: asked for, started if need be.
+"""Client of the janitor, the process on this host that cleans up after residents which cannot do it themselves.
 
-One small process for each runtime directory (janitor_process.py) waits for residents to end, also when their openers
-are long gone. Without it, or when it is killed, the same things stay until `hermetic gc`.
+One janitor per runtime directory (janitor_process.py) waits for residents to end, also when their openers have exited.
+The first client starts it. Without a janitor, or after it was killed, the same leftovers stay until `hermetic gc`.
 """
 
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from hermetic.registry.file_lock import wait_for_lock
-from hermetic.registry.host_process import BESIDE, end, ended, spawn
+from hermetic.registry.host_process import DETACHED, end, ended, spawn
 from hermetic.registry.records import Records
 
 NAME = "janitor"  # of its socket, in the runtime directory
-HEARD = b"."  # answered to `open`
+RECEIVED = b"."  # the reply to `open`
+LONGEST_MESSAGE = 1 << 16  # bytes that the janitor reads at once
 PROGRAM = Path(__file__).with_name("janitor_process.py")
 _NAMES = ("PATH", "HOME", "USER", "LOGNAME", "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "HERMETIC_DOCKER_BINARY")
-_PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")  # what the clients of these places go by
-ATTEMPTS = 3  # it may end while we connect to it; the next one then finds somebody new to wait for
+_PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")  # variables that the clients of environments read
+ATTEMPTS = 3  # a janitor may exit while a client connects; the next one then has a client and stays
 
 
-class Watch:
-    """The janitor's eye on one environment while it is opened: whatever its opener leaves undone, the janitor does.
+class JanitorClient:
+    """Registers one environment with the janitor while it is opened, so that nothing is left if the opener dies.
 
-    No janitor is asked where none is wanted, and none is missed where it cannot be had.
+    Three messages: `open`, before anything is made; `made`, once the environment's directory exists; then `up` once the
+    resident answers, or `done` if nothing was started. With `is_wanted=False` no janitor is contacted. Where none can
+    be started, opening goes on without.
     """
 
-    def __init__(self, records: Records, id: str, *, is_wanted: bool) -> None:
-        self._records, self._id = records, id
+    def __init__(
+        self, records: Records, id: str, *, is_wanted: bool, spool: str | None = None,
+        check: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.spool = spool
+        self._root = str(records.root)
         self._is_wanted = is_wanted
         self._stream: socket.socket | None = None
-        self._said = [f"open {id}"]
-        self._is_missed = False  # the janitor waits for us to go, instead of the resident
+        self._sent = [_open_message(id, spool, check)]  # repeated to the next janitor, should this one exit
+        self._waits_for_us = False  # for our connection to close, because it cannot see the resident
 
     async def begin(self) -> None:
-        """Before anything is made; after it the janitor hears of us, whatever becomes of us."""
+        """Connects and sends what was sent so far. Call it before anything is made."""
         for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
-                self._stream, is_new = await _connect_or_start(str(self._records.root))
-                for message in self._said:
-                    self._stream.send(os.fsencode(message))
-                # A new one has us to wait for, so nobody has to wait until it is up.
-                if is_new or await _answer(self._stream) == HEARD:
+                self._stream, is_new = await _connect_or_start(self._root)
+                for message in self._sent:
+                    self._stream.send(message)
+                # A new janitor has this client to wait for and cannot exit, so its reply need not be awaited.
+                if is_new or await _receive(self._stream) == RECEIVED:
                     return
-            self._let_go()  # it was about to end, and heard nothing
-
-    def spool(self, path: str) -> None:
-        """Before the spool's directory is made."""
-        self._say(f"spool {path}")
+            self._disconnect()  # it was about to exit and read nothing
 
     def made(self) -> None:
-        """The environment's directory is there."""
-        self._say("made")
-
-    def check(self, lease: float, unattended: float, variables: tuple[str, ...] = ()) -> None:
-        """How long the resident lives without us, should it be where this host cannot see it end.
-
-        `variables` are beginnings of names that whoever looks there needs besides the usual ones.
-        """
-        self._say("\0\0".join((f"check {lease} {unattended}", *map("\0".join, _looking(self._id, variables)))))
+        """The environment's directory exists."""
+        self._send(b"made")
 
     def stalled(self) -> None:
-        """The resident does not answer: what `check` names is to look at it when it may be ended."""
-        self._say("stalled")
+        """The resident does not answer: the janitor runs the check once the resident may be ended."""
+        self._send(b"stalled")
 
-    async def keep(self) -> bool:
-        """The resident lives; True when the janitor waits for its end, else it waits for us to let go."""
+    async def up(self, pid: int) -> bool:
+        """The resident answers, as this process of this host; 0 where the host does not see it.
+
+        True when the janitor waits for the resident's end; else it waits for this client to disconnect.
+        """
         for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
                 if self._stream is not None:
-                    self._stream.send(b"up")
-                    while (answer := await _answer(self._stream)) == HEARD:
+                    self._stream.send(b"up %d" % pid)
+                    while (answer := await _receive(self._stream)) == RECEIVED:
                         pass
                     if answer:
-                        self._is_missed = answer == b"-"
-                        return not self._is_missed
-            self._let_go()
+                        self._waits_for_us = answer == b"-"
+                        return not self._waits_for_us
+            self._disconnect()
             await self.begin()
         return False
 
     def hand_over(self) -> socket.socket | None:
-        """What is to be closed when the environment is let go of, for a janitor that waits for that."""
-        stream, self._stream = (self._stream, None) if self._is_missed else (None, self._stream)
+        """The connection to close when the environment is released, for a janitor that waits for that."""
+        stream, self._stream = (self._stream, None) if self._waits_for_us else (None, self._stream)
         return stream
 
     def done(self) -> None:
-        """There is nothing to look after."""
-        self._say("done")
+        """Nothing was started."""
+        self._send(b"done")
 
-    def _say(self, message: str) -> None:
-        self._said.append(message)
+    def _send(self, message: bytes) -> None:
+        self._sent.append(message)
         if self._stream is not None:
             with contextlib.suppress(OSError):
-                self._stream.send(os.fsencode(message))
+                self._stream.send(message)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
-    async def __aenter__(self) -> "Watch":
+    async def __aenter__(self) -> "JanitorClient":
         await self.begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._let_go()
+        self._disconnect()
 
 
-async def _answer(stream: socket.socket) -> bytes:
+def liveness_check(id: str, lease: float, unattended: float, variables: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A program that removes an environment if its resident is gone, and after how many seconds to run it.
+
+    `variables` are prefixes of names of variables that it needs besides the usual ones.
+    """
+    prefixes = (*_PREFIXES, *variables)
+    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(prefixes)}
+    own = str(Path(__file__).parents[2])
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
+    argv = [sys.executable, "-m", "hermetic", "gc", id]
+    return {"lease": lease, "unattended": unattended, "argv": argv, "environ": environ}
+
+
+def _open_message(id: str, spool: str | None, check: dict[str, Any] | None) -> bytes:
+    message = json.dumps({"id": id, "spool": spool or "", "check": check}).encode()
+    return message if len(message) < LONGEST_MESSAGE or check is None else _open_message(id, spool, None)
+
+
+async def _receive(stream: socket.socket) -> bytes:
     return await asyncio.get_running_loop().sock_recv(stream, 1)
 
 
-def _looking(id: str, variables: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Words and variables of a program that takes an environment away if its resident is gone."""
-    starts = (*_PREFIXES, *variables)
-    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(starts)}
-    own = str(Path(__file__).parents[2])
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
-    return [sys.executable, "-m", "hermetic", "gc", id], [f"{name}={value}" for name, value in environ.items()]
-
-
-async def bury(root: str) -> bool:
+async def remove_dead_socket(root: str) -> bool:
     """Removes the socket of a janitor that was killed; False where there is none."""
     path = f"{root}/{NAME}"
     async with _lock(root):
@@ -141,7 +151,7 @@ async def bury(root: str) -> bool:
 
 
 async def _connect_or_start(root: str) -> tuple[socket.socket, bool]:
-    """A connection to the janitor, and whether it is a new one."""
+    """A connection to the janitor, and whether it was started for it."""
     path = f"{root}/{NAME}"
     with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
         return _connected(path), False
@@ -153,7 +163,7 @@ async def _connect_or_start(root: str) -> tuple[socket.socket, bool]:
 
 @asynccontextmanager
 async def _lock(root: str) -> AsyncIterator[int]:
-    """A descriptor that holds the runtime directory's own lock: no file of ours is left when we are killed."""
+    """A descriptor that locks the runtime directory itself, so that a killed process leaves no lock file."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -166,12 +176,12 @@ async def _lock(root: str) -> AsyncIterator[int]:
 
 
 async def _start(root: str, lock: int) -> socket.socket:
-    """A connection to a new janitor, who is handed the lock and keeps it until it listens."""
+    """A connection to a new janitor, which inherits the lock and holds it until it listens."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         ours.setblocking(False)
-        argv = [*BESIDE, sys.executable, "-I", "-S", str(PROGRAM), root]
+        argv = [*DETACHED, sys.executable, "-I", "-S", str(PROGRAM), root]
         socket.send_fds(ours, [b"lock"], [lock])
         pid = spawn(argv, theirs.fileno(), null, null, {})
         try:
@@ -188,7 +198,7 @@ async def _start(root: str, lock: int) -> socket.socket:
 
 
 def _connected(path: str) -> socket.socket:
-    """Raises OSError where nobody listens. It never waits: the janitor's queue is longer than there are openers."""
+    """A connection to a listening janitor. Never blocks: its backlog is long. Raises OSError."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         stream.setblocking(False)

@@ -1,13 +1,18 @@
-"""The janitor itself, a process that takes away what residents leave on this host. Started by janitor.py.
+"""The janitor process: removes what residents leave on this host. Started by janitor.py; standard library only.
 
-Run as `python3 -I -S janitor_process.py ROOT`; standard library only. Standard input is the connection of its starter,
-whose first message brings a descriptor that locks the runtime directory. Then each opener says, one message each:
-`open ID` before anything else, which is answered at once, `spool PATH` before that is made, `made` once the directory
-is there, `check LEASE UNATTENDED` and the words and variables of a program that looks whether the resident lives, `up`
-once it does, or `done` when there is nothing to look after. An opener whose resident this host cannot see stays
-connected; that program is run when a lease without it is over. `stalled` says that a resident does not answer: the same
-program is run when it has been unattended for as long as it may be. The janitor wakes when a resident ends, or an
-opener goes away, and ends when there is none of either.
+Run as `python3 -I -S janitor_process.py ROOT`. Standard input is the connection of its starter, whose first message
+brings a descriptor that locks the runtime directory. Each opener sends, one message each:
+
+    {"id": …, "spool": …, "check": …}   before it makes anything; the reply is "."
+    made                                its directory exists
+    up PID                              the resident answers; the reply is "+" if the janitor sees its process, else "-"
+    done                                nothing was started
+    stalled                             a known resident does not answer
+
+The janitor waits for the end of a resident that it sees. For one that it does not see (another machine, a virtual
+machine), it waits for the opener to disconnect and runs the opener's check once a lease without it is over. The check
+also runs when a stalled resident has been unattended for as long as it may. The janitor exits when it has no opener and
+no resident to wait for.
 """
 
 import contextlib
@@ -23,99 +28,96 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 NAME = b"hermetic-janitor"
 MESSAGE_BYTES = 1 << 16
-WAITING_OPENERS = 4096
-SLACK_SECONDS = 1.0  # a lease is over there a little later than here
-UNREACHABLE = 3  # the exit code of a check that could not look
-MOST_FAILURES = 12  # checks in a row that could not look, before no more is tried
-LONGEST_PAUSE = 86400.0  # seconds between two checks; it doubles each time up to this
+BACKLOG = 4096
+SLACK_SECONDS = 1.0  # a lease ends there a little later than here
+UNREACHABLE = 3  # exit code of a check that could not reach the environment
+MOST_FAILURES = 12  # failed checks in a row before the janitor gives up
+LONGEST_PAUSE = 86400.0  # seconds between two checks; the pause doubles up to this
 RECORD, STALLED = "env.json", "stalled"  # files in an environment's directory
 
 
-class Check:
-    """How to find out whether a resident that this host cannot see still lives, and when it may have ended."""
+class LivenessCheck:
+    """A program that removes an environment if its resident is gone, and the times after which to run it."""
 
-    def __init__(self, text: str) -> None:
-        times, words, variables = text.split("\0\0")
-        self.lease, self.unattended = map(float, times.split())
-        self.words = words.split("\0")
-        self.environ = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
+    def __init__(self, lease: float, unattended: float, argv: list[str], environ: dict[str, str]) -> None:
+        self.lease, self.unattended, self.argv, self.environ = lease, unattended, argv, environ
 
     def run(self) -> bool:
-        """Runs the program, which removes what a gone resident left; False when it could not look."""
+        """False when the program could not reach the environment."""
         null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            pid = os.posix_spawn(self.words[0], self.words, self.environ, file_actions=null)
+            pid = os.posix_spawn(self.argv[0], self.argv, self.environ, file_actions=null)
         except OSError:
             return False
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != UNREACHABLE
 
 
-class Place:
-    """What one life of an environment has on this host."""
+class HostFiles:
+    """Directory and spool of one life of an environment."""
 
-    def __init__(self, root: str, id: str) -> None:
-        self.id, self.directory, self.spool = id, f"{root}/{id}", ""
-        self.check: Check | None = None
-        self.fd: int | None = None  # of the directory; as long as it is open, no later directory has the same inode
+    def __init__(self, root: str, id: str, spool: str = "", check: LivenessCheck | None = None) -> None:
+        self.id, self.directory, self.spool, self.check = id, f"{root}/{id}", spool, check
+        self.fd: int | None = None  # of the directory; while it is open, no later directory has the same inode
 
     def made(self) -> None:
-        """The directory is there."""
+        """The directory exists."""
         with contextlib.suppress(OSError):
             self.fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     @property
     def has_directory(self) -> bool:
-        """False once it was taken away, or another life of the same task has one there."""
+        """False once the directory was removed, or the path belongs to another life of the same task."""
         try:
             return self.fd is not None and os.path.samestat(os.fstat(self.fd), os.stat(self.directory))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Lets go of the directory."""
+        """Closes the descriptor of the directory."""
         if self.fd is not None:
             os.close(self.fd)
 
 
 class Janitor:
-    """Residents and openers of one runtime directory, and what to do when one of them ends."""
+    """Residents and openers of one runtime directory, and the reaction to the end of each."""
 
     def __init__(self, root: str) -> None:
         self.root, self.path = root, f"{root}/janitor"
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.poll = select.poll()
-        self.waits: dict[int, Callable[[], None]] = {}
+        self.reactions: dict[int, Callable[[], None]] = {}  # by descriptor
 
     def listen(self) -> None:
-        """Listens in the runtime directory; its lock is held, so nobody else does."""
+        """Listens in the runtime directory, whose lock is held: no other janitor does."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)  # of one that was killed
         self.listener.bind(self.path)
-        self.listener.listen(WAITING_OPENERS)
+        self.listener.listen(BACKLOG)
         self.listener.setblocking(False)
         self.wait(self.listener.fileno(), self.accept)
 
     def run(self) -> None:
-        """Returns when nobody is left to wait for."""
-        while len(self.waits) > 1:
+        """Returns when no opener and no resident is left."""
+        while len(self.reactions) > 1:
             for fd, _ in self.poll.poll():
-                self.waits[fd]()
-        # In this order: who connects between the two is cut off, and starts the next janitor.
-        with contextlib.suppress(FileNotFoundError):  # the whole directory was taken away
+                self.reactions[fd]()
+        # In this order: a client that connects between the two is disconnected and starts the next janitor.
+        with contextlib.suppress(FileNotFoundError):  # the runtime directory was removed
             os.unlink(self.path)
         self.listener.close()
 
     def wait(self, fd: int, reaction: Callable[[], None]) -> None:
         self.poll.register(fd, select.POLLIN)
-        self.waits[fd] = reaction
+        self.reactions[fd] = reaction
 
     def forget(self, fd: int) -> None:
         self.poll.unregister(fd)
-        del self.waits[fd]
+        del self.reactions[fd]
 
     def accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -123,90 +125,97 @@ class Janitor:
                 self.serve(self.listener.accept()[0])
 
     def serve(self, connection: socket.socket) -> None:
-        self.wait(connection.fileno(), Opener(self, connection).hear)
+        self.wait(connection.fileno(), OpenerConnection(self, connection).read)
 
-    def look_after(self, place: Place, resident: int) -> None:
-        """`resident` is a descriptor of the process."""
-
+    def wait_for_resident(self, files: HostFiles, pidfd: int) -> None:
         def ended() -> None:
-            self.forget(resident)
-            os.close(resident)
-            self.apart(clean, place)
+            self.forget(pidfd)
+            os.close(pidfd)
+            self.fork(clean, files)
 
-        self.wait(resident, ended)
+        self.wait(pidfd, ended)
 
-    def apart(self, work: Callable[[str, Place], None], place: Place) -> None:
-        """Does the last work for a place, in a process of its own: who holds a record's lock may be waiting for us."""
+    def fork(self, work: Callable[[str, HostFiles], None], files: HostFiles) -> None:
+        """Runs the last work for an environment in a child: the holder of a record's lock may be waiting for us."""
         if os.fork():
-            place.close()
+            files.close()
             return
         try:
-            for fd in self.waits:
-                os.close(fd)  # the listener, above all: else openers could connect to nobody
-            work(self.root, place)
+            for fd in self.reactions:
+                os.close(fd)  # above all the listener: clients could connect to it and get no reply
+            work(self.root, files)
         finally:
             os._exit(0)
 
 
-class Opener:
-    """Somebody who opens an environment: says which, then that it is up, or goes away before."""
+class OpenerConnection:
+    """The connection of a process that opens an environment."""
 
     def __init__(self, janitor: Janitor, connection: socket.socket) -> None:
         self.janitor, self.connection = janitor, connection
-        self.place: Place | None = None
-        self.is_up = False  # its resident lives where this host does not see it
+        self.files: HostFiles | None = None
+        self.is_up = False  # the resident lives where this host does not see it
 
-    def hear(self) -> None:
+    def read(self) -> None:
         try:
-            word, _, rest = os.fsdecode(self.connection.recv(MESSAGE_BYTES)).partition(" ")
+            word, _, rest = self.connection.recv(MESSAGE_BYTES).decode("utf-8", "surrogateescape").partition(" ")
         except OSError:
             word = rest = ""
-        if word == "open" and self.place is None and is_id(rest):
-            self.place = Place(self.janitor.root, rest)
-            self.say(b".")  # who connected to a janitor that was about to end gets none
-        elif word == "spool" and self.place and os.path.basename(rest).startswith(f"{self.place.id}."):
-            self.place.spool = rest
-        elif word == "made" and self.place and self.place.fd is None:
-            self.place.made()
-        elif word == "check" and self.place:
-            with contextlib.suppress(ValueError):  # cut off, because its variables are very long
-                self.place.check = Check(rest)
-        elif word == "stalled" and self.place and self.place.check:
-            self.part()
-            self.janitor.apart(check_stalled, self.place)
-        elif word == "up" and self.place and not self.is_up:
-            self.up(self.place)
+        files = self.files
+        if files is None and (files := self.opened(f"{word} {rest}")):
+            self.files = files
+            self.reply(b".")  # a client of a janitor that was about to exit gets none
+        elif word == "made" and files and files.fd is None:
+            files.made()
+        elif word == "stalled" and files and files.check:
+            self.disconnect()
+            self.janitor.fork(check_stalled, files)
+        elif word == "up" and files and not self.is_up and rest.isdigit():
+            self.up(files, int(rest))
         else:
-            self.part()
-            if self.place is not None:
-                self.leave(self.place, is_told=bool(word))
+            self.disconnect()
+            if files is not None:
+                self.closed(files, is_done=bool(word))
 
-    def up(self, place: Place) -> None:
-        """The resident lives: its end is waited for, or, where this host cannot see it, the opener's."""
-        resident = resident_in(place.directory) if place.has_directory else None
-        if resident is None and place.check is not None:
+    def opened(self, message: str) -> HostFiles | None:
+        """What the first message names; None for another message."""
+        try:
+            fields: dict[str, Any] = json.loads(message)
+            check = LivenessCheck(**fields["check"]) if fields["check"] else None
+        except (ValueError, KeyError, TypeError):
+            return None
+        id, spool = fields["id"], fields["spool"]
+        is_own = is_id(id) and (not spool or os.path.basename(spool).startswith(f"{id}."))
+        return HostFiles(self.janitor.root, id, spool, check) if is_own else None
+
+    def up(self, files: HostFiles, pid: int) -> None:
+        """The resident answers. Waits for its end or, where this host cannot see it, for that of the connection."""
+        pidfd = None
+        if pid and files.has_directory:
+            with contextlib.suppress(OSError):
+                pidfd = os.pidfd_open(pid)
+        self.reply(b"-" if pidfd is None else b"+")
+        if pidfd is not None:
+            self.disconnect()
+            self.janitor.wait_for_resident(files, pidfd)
+        elif files.check is not None:
             self.is_up = True
-            self.say(b"-")
-            return
-        self.say(b"-" if resident is None else b"+")
-        self.part()
-        if resident is None:
-            place.close()
         else:
-            self.janitor.look_after(place, resident)
+            self.disconnect()
+            files.close()
 
-    def leave(self, place: Place, *, is_told: bool) -> None:
-        """The opener let go; untold, when it went away before it was done."""
-        if is_told:
-            place.close()
+    def closed(self, files: HostFiles, *, is_done: bool) -> None:
+        """The opener is done, or disconnected without saying so."""
+        if is_done:
+            files.close()
         else:
-            self.janitor.apart(check_later if self.is_up else clean_up_after_opener, place)
+            self.janitor.fork(check_later if self.is_up else clean_up_after_opener, files)
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         self.janitor.forget(self.connection.fileno())
         self.connection.close()
 
-    def say(self, answer: bytes) -> None:
+    def reply(self, answer: bytes) -> None:
         with contextlib.suppress(OSError):
             self.connection.send(answer)
 
@@ -215,72 +224,74 @@ def is_id(text: str) -> bool:
     return text[:2] in ("t-", "e-") and text[2:].isalnum()
 
 
-def clean_up_after_opener(root: str, place: Place) -> None:
-    """The opener went away: its resident may be up though nobody said so, and lives until its lease is over."""
-    wait_until_at_rest(place.directory)
-    with lock(root, place.id):
-        resident = resident_in(place.directory) if place.has_directory else None
+def clean_up_after_opener(root: str, files: HostFiles) -> None:
+    """The opener died before `up`. A resident that it started may run, and lives until its lease is over."""
+    wait_until_unused(files.directory)
+    with lock(root, files.id):
+        resident = resident_in(files.directory) if files.has_directory else None
     if resident is not None:
         poll = select.poll()
         poll.register(resident, select.POLLIN)
         poll.poll()
-    clean(root, place)
+    clean(root, files)
 
 
-def check_later(root: str, place: Place) -> None:
-    """The opener released a resident elsewhere, which ends by its lease unless others use it or something runs."""
-    assert place.check is not None, "it is up there"
-    check_again(root, place, place.check, place.check.lease, lambda: True)
+def check_later(root: str, files: HostFiles) -> None:
+    """The opener released a resident elsewhere, which ends by its lease unless it has other clients or processes."""
+    assert files.check is not None, "it is up there"
+    check_again(root, files, files.check, files.check.lease, lambda: True)
 
 
-def check_stalled(root: str, place: Place) -> None:
+def check_stalled(root: str, files: HostFiles) -> None:
     """A resident does not answer. The check ends it from outside after its `unattended` time."""
-    assert place.check is not None, "it was sent before"
-    is_stalled = f"{place.directory}/{STALLED}"
-    check_again(root, place, place.check, place.check.unattended, lambda: os.path.exists(is_stalled))
+    assert files.check is not None, "it came with `open`"
+    is_stalled = f"{files.directory}/{STALLED}"
+    check_again(root, files, files.check, files.check.unattended, lambda: os.path.exists(is_stalled))
 
 
-def check_again(root: str, place: Place, check: Check, pause: float, is_needed: Callable[[], bool]) -> None:
-    """Checks until the place is gone, with growing pauses; gives up when too many in a row could not look."""
-    hear_of_removals(root)
+def check_again(root: str, files: HostFiles, check: LivenessCheck, pause: float, is_needed: Callable[[], bool]) -> None:
+    """Checks until the directory is gone, with growing pauses; gives up after too many failures in a row."""
+    watch_removals(root)
     failures = 0
-    while is_there_after(pause + SLACK_SECONDS, place) and is_needed():
+    while is_there_after(pause + SLACK_SECONDS, files) and is_needed():
         failures = 0 if check.run() else failures + 1
         if failures == MOST_FAILURES:
-            note(root, place, f"{failures} checks in a row could not reach it, so no more is tried")
+            note(root, files, f"{failures} checks in a row could not reach it, so no more is tried")
             return
         longer = check.lease if failures else max(check.lease, check.unattended)
         pause = max(longer, min(2 * (pause + SLACK_SECONDS), LONGEST_PAUSE))
 
 
-def note(root: str, place: Place, text: str) -> None:
+def note(root: str, files: HostFiles, text: str) -> None:
     """Adds a sentence to the notes of a record."""
-    with lock(root, place.id), contextlib.suppress(OSError, ValueError):
-        if place.has_directory:
-            path = f"{place.directory}/{RECORD}"
+    with lock(root, files.id), contextlib.suppress(OSError, ValueError):
+        if files.has_directory:
+            path = f"{files.directory}/{RECORD}"
             with open(path, "rb") as file:
                 record = json.load(file)
             date = time.strftime("%Y-%m-%d %H:%M")
-            advice = f"`hermetic gc {place.id}` looks again, `hermetic rm {place.id}` ends it"
+            advice = f"`hermetic gc {files.id}` looks again, `hermetic rm {files.id}` ends it"
             record["notes"] = [*record.get("notes", ()), f"{date}, the janitor: {text}; {advice}"]
             with open(os.open(f"{path}.janitor", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
                 json.dump(record, file)
             os.rename(f"{path}.janitor", path)
 
 
-def hear_of_removals(root: str) -> None:
-    """SIGIO, which is only ever waited for, comes when something is taken out of the directory; by every kernel's
-    oldest way to tell, which the standard library knows. Without it, what is gone is noticed when the time is over."""
+def watch_removals(root: str) -> None:
+    """Has the kernel send SIGIO, which is blocked and waited for, when an entry of the directory is removed.
+
+    Uses dnotify, since the standard library has no inotify. Without it a removal is noticed when the pause is over.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGIO,))
     with contextlib.suppress(OSError):
         fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)  # for the rest of this process
         fcntl.fcntl(fd, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_RENAME | fcntl.DN_MULTISHOT)
 
 
-def is_there_after(seconds: float, place: Place) -> bool:
-    """False as soon as the place's directory is gone."""
+def is_there_after(seconds: float, files: HostFiles) -> bool:
+    """False as soon as the directory is gone."""
     until = time.monotonic() + seconds
-    while place.has_directory:
+    while files.has_directory:
         left = until - time.monotonic()
         if left <= 0:
             return True
@@ -288,33 +299,33 @@ def is_there_after(seconds: float, place: Place) -> bool:
     return False
 
 
-def wait_until_at_rest(directory: str) -> None:
-    """A program that the opener started may still make something that needs the directory, as `busy` tells."""
+def wait_until_unused(directory: str) -> None:
+    """Waits for programs that the opener started and that still use the directory; see file_lock.hold_directory."""
     with contextlib.suppress(OSError):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.close(fd)
 
 
-def clean(root: str, place: Place) -> None:
-    """Takes the directory and the spool of an ended resident away, unless another life has them."""
-    with lock(root, place.id):
-        if place.has_directory:
-            remove_tree(place.directory)
+def clean(root: str, files: HostFiles) -> None:
+    """Removes directory and spool of an ended resident, unless they belong to another life by now."""
+    with lock(root, files.id):
+        if files.has_directory:
+            remove_tree(files.directory)
         else:
             with contextlib.suppress(OSError):
-                os.rmdir(place.directory)  # an opener that went away before it could say that it was made
-        if place.spool:
-            remove_tree(place.spool)
+                os.rmdir(files.directory)  # of an opener that died before it could send `made`
+        if files.spool:
+            remove_tree(files.spool)
 
 
 def resident_in(directory: str) -> int | None:
-    """A descriptor of the process that listens in this directory, as the kernel knows it; None where nobody does."""
+    """A pidfd of the process that listens in this directory; None where there is none that this host sees."""
     for path in sockets_in(directory):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
             stream.connect(path)
             pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if pid > 0:  # 0: it lives where this machine does not see processes
+            if pid > 0:  # 0: in a PID namespace that this host does not see
                 return os.pidfd_open(pid)
     return None
 
@@ -330,7 +341,7 @@ def sockets_in(directory: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def lock(root: str, id: str) -> Iterator[None]:
-    """The lock of a record, as Records.lock has it: the file is removed by whoever held it."""
+    """The lock of a record, as Records.lock has it: its holder removes the file."""
     path = f"{root}/{id}.lock"
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -348,7 +359,7 @@ def lock(root: str, id: str) -> Iterator[None]:
 
 
 def remove_tree(path: str) -> None:
-    """Follows no link; what cannot be removed stays."""
+    """Removes a tree without following links; what cannot be removed stays."""
     for _, folders, names, fd in os.fwalk(path, topdown=False):
         for name in names:
             with contextlib.suppress(OSError):
@@ -363,7 +374,7 @@ def remove_tree(path: str) -> None:
 
 
 def set_title() -> None:
-    """What `ps` shows, written over our own arguments."""
+    """Sets the name that `ps` shows, by overwriting the process' arguments."""
     with contextlib.suppress(OSError, ValueError):
         with open("/proc/self/comm", "wb") as comm:
             comm.write(NAME)
@@ -380,8 +391,8 @@ def main() -> None:
     os.chdir("/")
     set_title()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each place holds two
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to collect what `apart` starts
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two for each environment
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects the children of `fork`
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     _, locks, _, _ = socket.recv_fds(first, MESSAGE_BYTES, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled
 
 INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or open another kind"
-FOR_ITS_KEEPER = ("--info-fd", "7", "--seccomp", "9")  # the descriptors that keeper.py gives it
+DESCRIPTORS = ("--info-fd", "7", "--seccomp", "9")  # that its watchdog opens for it
 _NEEDED = ("--size", "--perms", "--info-fd", "--as-pid-1")  # of bubblewrap 0.7
 _NAMESPACES = (
     "this user may make no namespaces here. Allow it as root with the one of these that exists: "
@@ -49,7 +49,7 @@ def namespaces(program: str, *, network: bool) -> list[str]:
     # The filter refuses nested namespaces as well; a bwrap with set-uid root cannot do it in this way.
     if b"--disable-userns" in Path(program).read_bytes() and not os.stat(program).st_mode & stat.S_ISUID:
         arguments.append("--disable-userns")
-    # It dies with its keeper, and the first process with it.
+    # It dies with its watchdog, and the first process with it.
     return [*arguments, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1", "--die-with-parent",
             "--clearenv", "--setenv", "LC_ALL", "C.UTF-8"]  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shlex
 import statistics
 import time
 from pathlib import Path
@@ -18,7 +20,7 @@ from hermetic.approvals.guard import PolicyGuard
 from hermetic.approvals.prompt import described
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.config import Settings
-from hermetic.contract.approval import ApprovalRequest
+from hermetic.contract.approval import ApprovalRequest, Judged
 from hermetic.contract.errors import NotPermitted
 from hermetic.contract.verdict import ShellState
 from hermetic.session.environment import Environment
@@ -140,11 +142,63 @@ class Racing(PolicyGate):
         self.change = change
         self.trusted: list[Environment] = []
 
-    async def command(self, *words: Any, **more: Any) -> int | None:
+    async def command(self, *words: Any, **more: Any) -> Judged | None:
         known = await super().command(*words, **more)
         if self.trusted:
             await self.trusted.pop().run(self.change)
         return known
+
+
+class Recording(PolicyGate):
+    """Remembers by which states commands were judged."""
+
+    def __init__(self) -> None:
+        super().__init__(make_desk(ApprovalSettings()))
+        self.judged: list[Judged | None] = []
+
+    async def command(self, *words: Any, **more: Any) -> Judged | None:
+        self.judged.append(await super().command(*words, **more))
+        return self.judged[-1]
+
+
+async def test_a_session_that_no_command_has_changed_is_not_looked_at_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as env:
+        env._put_behind(PolicyGuard(Recording(), env))
+
+        async def requests(command: str) -> int:
+            before = env._link.requests
+            assert (await env.run(command)).exit_code == 0
+            return env._link.requests - before
+
+        await env.run("true")
+        await env.run("true")
+        assert await requests("true") == 1
+        assert await requests("X=1") == 1
+        assert await requests("true") == 2, "the definitions, then the command"
+        assert await requests("true") == 1
+
+
+async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_name(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    async with opened(tmp_path) as env:
+        gate = Recording()
+        env._put_behind(PolicyGuard(gate, env))
+        for command in ("cd before", "true", "true"):
+            await env.run(command)
+        (tmp_path / "before").rename(tmp_path / "after")
+        assert (await env.run("true")).cwd == str(tmp_path / "after")
+        assert [one and one.cwd for one in gate.judged[-2:]] == [str(tmp_path / "before"), str(tmp_path / "after")]
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", "ä".encode()])
+async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(tmp_path: Path, name: bytes) -> None:
+    directory = os.path.join(os.fsencode(tmp_path), name)
+    os.mkdir(directory)
+    async with opened(tmp_path) as env:
+        env._put_behind(PolicyGuard(Recording(), env))
+        await env.run(f"cd {shlex.quote(os.fsdecode(directory))}")
+        for _ in range(3):
+            assert (await env.run("true")).exit_code == 0
 
 
 @pytest.mark.parametrize("kind", ["run", "start"])

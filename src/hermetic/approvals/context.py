@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hermetic.approvals.definitions import AT_FIRST, Definitions
+from hermetic.contract.approval import Judged
 from hermetic.contract.environment import Isolation
 from hermetic.contract.errors import NotPermitted, Unsupported
 from hermetic.contract.files import Bounds
@@ -52,14 +53,19 @@ class PolicyContext:
     def __repr__(self) -> str:
         return f"<PolicyContext {self.key}: work in {self.workspace!r}>"
 
-    async def state(self, session: str, ask: Definitions | None) -> ShellState | None:
-        """What a session's next command meets; None where nothing is known of it."""
+    async def state(
+        self, session: str, ask: Definitions | None, *, is_checked_later: bool = False
+    ) -> ShellState | None:
+        """What a session's next command meets; None where nothing is known of it.
+
+        `is_checked_later`: what is likely so is enough.
+        """
         known = self._definitions.get(session) or ask
         if known is None:
             return None
         self._definitions[session] = known
         try:
-            state = await known.ask()
+            state = (known.likely() if is_checked_later else None) or await known.ask()
         except Unsupported:  # an older resident
             return None
         if known.is_there:
@@ -67,10 +73,10 @@ class PolicyContext:
             self._begun.setdefault(session, state if known.is_fresh else self.expected())
         return state
 
-    def changes(self, session: str) -> int | None:
-        """The number of changes that the session had when it was last looked at; None where nobody can tell."""
+    def judged(self, session: str) -> Judged | None:
+        """The state of a session when it was last looked at; None where nobody can tell."""
         known = self._definitions.get(session)
-        return AT_FIRST if known is None else known.changes
+        return Judged(AT_FIRST, None, lambda changes: None) if known is None else known.judged()
 
     def expected(self) -> ShellState:
         """What a session begins with, as far as one can tell before it does."""

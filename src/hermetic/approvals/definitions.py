@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from hermetic.contract.approval import Judged
 from hermetic.contract.verdict import ShellState
 from hermetic.link import answers
 from hermetic.link.link import Link
@@ -39,16 +40,28 @@ class Definitions:
         self._state: ShellState | None = None
         self.is_there = False  # whether the session has a shell
         self.is_fresh = False  # whether nothing has run in it that could have changed it
+        self._is_likely = False  # the last command of this caller has ended without a change
 
-    @property
-    def changes(self) -> int | None:
-        """The number of changes that what was told last is of; None before it was asked."""
-        return None if self._known is None else max(self._known[0], AT_FIRST)
+    def judged(self) -> Judged | None:
+        """What was told last, as a judgement rests on it; None before it was asked."""
+        if self._known is None or self._state is None:
+            return None
+        return Judged(max(self._known[0], AT_FIRST), self._state.cwd, self._ended)
+
+    def likely(self) -> ShellState | None:
+        """What the next command meets unless another caller changes it; None where it has to be asked for."""
+        is_same_life = self._known is not None and self._known[1] == self._link.hello.resident
+        return self._state if self._is_likely and is_same_life else None
+
+    def _ended(self, changes: int | None) -> None:
+        """A command has ended, with so many changes of its session."""
+        self._is_likely = changes is not None and self._known is not None and self._known[0] == changes
 
     async def ask(self) -> ShellState:
         """What the next command of the session meets. No shell is started for it."""
         known = self._known[0] if self._known and self._known[1] == self._link.hello.resident else None
         said, body = await self._link.ask("definitions", answers.defined, session=self._session, known=known)
+        self._is_likely = False
         self.is_there = said.is_there
         self.is_fresh = said.changes <= AT_FIRST
         if not (said.is_same and self._state is not None):

@@ -20,7 +20,7 @@ from hermetic.approvals.grants import Budget
 from hermetic.approvals.matching import Directories
 from hermetic.approvals.readers import language_of, may_read_code
 from hermetic.approvals.typed_input import Language, Transcript
-from hermetic.contract.approval import Subject
+from hermetic.contract.approval import Judged, Subject
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import ShellState, Verdict
@@ -64,10 +64,14 @@ class PolicyGate:
     async def command(
         self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
-        """May this text run in a shell there? The number of changes of the session by which it was judged."""
-        around, spot = await self._around(environment, session, text, cwd)
-        known = spot.changes(session)
+    ) -> Judged | None:  # fmt: skip
+        """May this text run in a shell there? The state of the session by which it was judged.
+
+        Where no command has changed the session since it was last looked at, it is not looked at again: one that was
+        judged by an old state does not begin.
+        """
+        around, spot = await self._around(environment, session, text, cwd, is_checked_later=True)
+        judged = spot.judged(session)
         changed = spot.changed(session, around.state)
         around = _with(
             around,
@@ -80,7 +84,7 @@ class PolicyGate:
         await self._decide("command", task, text, examined, around, spot, changed=changed_since)
         spot.accept(session, changed)
         await self._see_first(environment, spot, session)
-        return known
+        return judged
 
     async def _changed_since(
         self, environment: Environment | PolicyContext, session: str, text: str, cwd: str | None, before: Surroundings
@@ -161,17 +165,17 @@ class PolicyGate:
     async def outside(
         self, task: str, text: str, environment: Environment | PolicyContext, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
+    ) -> Judged | None:  # fmt: skip
         """May this text leave its sandbox? Somebody is always asked."""
         around, spot = await self._around(environment, "", text, cwd)
-        known = spot.changes("")
+        judged = spot.judged("")
         around = _with(
             around, stdin=_text(stdin), env=dict(env or {}), context={**(around.context or {}), **(env or {})}
         )
         changed_since = partial(self._changed_since, environment, "", text, cwd, around)
         examined = _with_ours(await _examine(examine_command, text, around), self.desk.ours, spot)
         await self.desk.allow_outside(self._case("outside", task, text, examined, around, spot, changed=changed_since))
-        return known
+        return judged
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which is nobody's doing."""
@@ -188,11 +192,12 @@ class PolicyGate:
         return self._spots[environment]
 
     async def _around(
-        self, environment: Environment | PolicyContext, session: str, text: str, cwd: str | None
-    ) -> tuple[Surroundings, PolicyContext]:
+        self, environment: Environment | PolicyContext, session: str, text: str, cwd: str | None, *,
+        is_checked_later: bool = False,
+    ) -> tuple[Surroundings, PolicyContext]:  # fmt: skip
         spot = self.spot(environment)
         ask = None if isinstance(environment, PolicyContext) else Definitions(link_of(environment), session)
-        state = await spot.state(session, ask)
+        state = await spot.state(session, ask, is_checked_later=is_checked_later)
         state = relevant(state, text) if state is not None else spot.expected()
         home, here = spot.home_in(session, state), state.cwd or spot.start
         if home and state.home and home != state.home:  # `~` is what HOME says by now; somebody's home is where it was

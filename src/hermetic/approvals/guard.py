@@ -7,7 +7,7 @@ from hermetic.approvals.context import PolicyContext
 from hermetic.approvals.factory import make_desk
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.contract.approval import Approver, Mode
+from hermetic.contract.approval import Approver, Judged, Mode
 from hermetic.contract.edits import Change, Oversight
 from hermetic.contract.process import ProcessInfo
 from hermetic.session.environment import Environment
@@ -39,8 +39,8 @@ class PolicyGuard:
     async def command(
         self, command: str | Sequence[str], *, session: str, stdin: str | bytes | None, env: Mapping[str, str] | None,
         cwd: str | None,
-    ) -> int | None:  # fmt: skip
-        """The number of changes of the session that it was judged by. Raises NotPermitted."""
+    ) -> Judged | None:  # fmt: skip
+        """The state of the session that it was judged by. Raises NotPermitted."""
         text = command if isinstance(command, str) else shlex.join(command)
         return await self._door.command(
             self._task, text, self._environment, session=session, stdin=stdin, env=env, cwd=cwd

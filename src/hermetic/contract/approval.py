@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -75,14 +75,22 @@ Approver = Callable[[ApprovalRequest], Answer | Denial | Awaitable[Answer | Deni
 Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]  # a second opinion; it can only tighten
 
 
+class Judged(NamedTuple):
+    """The state of a session by which a command was judged. The command begins in no other one."""
+
+    changes: int  # of the session until then
+    cwd: str | None  # None: whatever it is
+    report: Callable[[int | None], object]  # takes the changes until the command's end; None: it had changed before
+
+
 class Guard(Protocol):
     """Decides on commands, input and writes of an environment's caller before they happen. Raises NotPermitted."""
 
     async def command(
         self, command: str | Sequence[str], *, session: str, stdin: str | bytes | None, env: Mapping[str, str] | None,
         cwd: str | None,
-    ) -> int | None:  # fmt: skip
-        """The version of the session's state by which the command was judged."""
+    ) -> Judged | None:  # fmt: skip
+        """The state of the session by which the command was judged; None: it may begin in any."""
 
     async def input(self, data: bytes, process: ProcessInfo) -> None:
         """Bytes for a process that runs."""

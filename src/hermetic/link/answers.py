@@ -56,6 +56,8 @@ class Ran(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     log: str = ""
     waiting: bool | None = None
+    changes: int | None = None  # of its session, where the request named a number of them
+    is_stale: bool = False  # the session had another number before it began, and nothing was run
 
 
 class Described(msgspec.Struct, frozen=True):

@@ -3,26 +3,32 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from hermetic.contract.command import Result
-from hermetic.contract.endings import Lost
+from hermetic.contract.approval import Judged
 from hermetic.contract.errors import InvalidArgument, NotPermitted
 
 T = TypeVar("T")
 
 TRIES = 20
-_STALE = "the session changed before the command began"  # as the resident says it
+
+
+class Stale(Exception):
+    """The session is not as it was when the command was judged: nothing was started."""
+
+
+def stale_or(error: InvalidArgument, judged: Judged | None) -> Exception:
+    """Stale where a start was refused for that; else the error itself."""
+    if judged is None or error.argument != "known":
+        return error
+    judged.report(None)
+    return Stale()
 
 
 async def judged_again(attempt: Callable[[], Awaitable[T]]) -> T:
     """What the attempt gives, which judges and runs; another one where it was too late. Raises NotPermitted."""
     for _ in range(TRIES):
         try:
-            done = await attempt()
-        except InvalidArgument as error:
-            if error.argument != "known":
-                raise
+            return await attempt()
+        except Stale:
             continue
-        if not (isinstance(done, Result) and done.ending == Lost(_STALE)):
-            return done
     why = "other commands change the session again and again before it can begin"
     raise NotPermitted(f"not run: {why}; wait for them, then try again", rule="changed", reason=why)

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hermetic.contract.approval import Guard
+from hermetic.contract.approval import Guard, Judged
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link import answers
@@ -49,10 +49,10 @@ def put_behind(environment: Environment, guard: Guard) -> None:
     environment._put_behind(guard)
 
 
-def as_judged(environment: Environment, known: int | None) -> Session:
+def as_judged(environment: Environment, judged: Judged | None) -> Session:
     """The environment's own session, for a command that was judged by that version of its state."""
     return Session(
-        environment._link, environment.name, environment._before, environment._guard, environment._editing, known
+        environment._link, environment.name, environment._before, environment._guard, environment._editing, judged
     )
 
 

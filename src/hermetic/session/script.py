@@ -55,8 +55,8 @@ async def run_script(
     async def run(fields: Fields, body: bytes) -> Result:
         call = Call(fields, answers.ran, body)
         if takers is not None:
-            return await session._run_live(call, limit, takers, cancel)
-        return await session._run(call, limit, cancel)
+            return (await session._run_live(call, limit, takers, cancel))[0]
+        return (await session._run(call, limit, cancel))[0]
 
     if session._before is not None:
         await session._before()

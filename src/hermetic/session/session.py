@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from hermetic.contract.approval import Guard
+from hermetic.contract.approval import Guard, Judged
 from hermetic.contract.command import Result
 from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
@@ -31,7 +31,7 @@ from hermetic.session.arguments import (
 from hermetic.session.blobs import cut, with_blob
 from hermetic.session.excerpt import Excerpt, gather
 from hermetic.session.files import Files
-from hermetic.session.judged import judged_again
+from hermetic.session.judged import Stale, judged_again, stale_or
 from hermetic.session.live_output import LiveOutput
 from hermetic.session.process import Process
 
@@ -43,6 +43,7 @@ else:
 R = TypeVar("R")
 
 Fields = dict[str, object]
+Ran = tuple[Result, answers.Ran | None]  # what came of a command, and the resident's answer where there is one
 Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]  # of stdout and stderr as they come
 
 
@@ -51,12 +52,12 @@ class Session:
 
     def __init__(
         self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
-        guard: Guard | None = None, editing: asyncio.Lock | None = None, known: int | None = None,
+        guard: Guard | None = None, editing: asyncio.Lock | None = None, judged: Judged | None = None,
     ) -> None:  # fmt: skip
         self._link = link
         self._name = name
         self._before = before  # every command and process
-        self._known = known  # the number of changes by which commands were judged; None: nobody has judged them
+        self._judged = judged  # by which commands may begin; None: nobody has judged them
         self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
         self._files = Files(link, name)
         self._editing = editing or asyncio.Lock()  # edits of this caller wait for each other, and need not try again
@@ -112,17 +113,26 @@ class Session:
             check_callback(on_output)
 
         async def attempt() -> Result:
-            known = self._known
+            judged = self._judged
             if self._guard is not None:
-                known = await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
+                judged = await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
             if self._before is not None:
                 await self._before()
             mine: Fields = {**fields, "id": next(self._ids)}
-            if known is not None:
-                mine["known"] = known
-            if stdin is None and on_output is None and len(text) <= FRAME_BODY:
-                return await self._run(Call(mine, answers.ran, text), most, cancel)
-            return await self._run_with(mine, text, most, stdin, on_output, cancel)
+            if judged is not None:
+                mine |= {"known": judged.changes, "at": judged.cwd}
+            try:
+                if stdin is None and on_output is None and len(text) <= FRAME_BODY:
+                    result, said = await self._run(Call(mine, answers.ran, text), most, cancel)
+                else:
+                    result, said = await self._run_with(mine, text, most, stdin, on_output, cancel)
+            except InvalidArgument as error:
+                raise stale_or(error, judged) from None
+            if judged is not None and said is not None:
+                judged.report(None if said.is_stale else said.changes)
+                if said.is_stale:
+                    raise Stale
+            return result
 
         return await attempt() if self._guard is None else await judged_again(attempt)
 
@@ -169,14 +179,16 @@ class Session:
             data = encode_input(stdin, "stdin")
 
         async def attempt() -> Process:
-            known = self._known
+            judged = self._judged
             if self._guard is not None:
-                known = await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
+                judged = await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
             if self._before is not None:
                 await self._before()
-            mine = fields if known is None else {**fields, "known": known}
+            mine = fields if judged is None else {**fields, "known": judged.changes, "at": judged.cwd}
             try:
                 said = await self._with_command(mine, text, data, self._start)
+            except InvalidArgument as error:
+                raise stale_or(error, judged) from None
             except Stalled:
                 if id is None:  # its caller cannot know it: should the resident start it yet, it ends it
                     self._link.mention("kill", process=chosen)
@@ -317,7 +329,7 @@ class Session:
         if self._guard is not None:
             await self._guard.write(*paths)
 
-    async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Result:
+    async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Ran:
         await self._link.recover()
         future = self._link.send(call)
         try:
@@ -326,8 +338,8 @@ class Session:
             await self._link.stop(call)
             raise
         except ResidentGone as gone:
-            return _lost(call, gone)
-        return await self._result(call, said, body, most)
+            return _lost(call, gone), None
+        return await self._result(call, said, body, most), said
 
     async def _answer_or_stop(
         self, call: Call[R], future: "asyncio.Future[tuple[R, bytes]]", cancel: asyncio.Event
@@ -348,10 +360,10 @@ class Session:
         stdin: str | bytes | None,
         on_output: Callable[[bytes], object] | None,
         cancel: asyncio.Event | None,
-    ) -> Result:
+    ) -> Ran:
         """Runs with input, with live output, or with both."""
 
-        async def run(fields: Fields, body: bytes) -> Result:
+        async def run(fields: Fields, body: bytes) -> Ran:
             call = Call(fields, answers.ran, body)
             if on_output is None:
                 return await self._run(call, most, cancel)
@@ -359,9 +371,7 @@ class Session:
 
         return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
 
-    async def _run_live(
-        self, call: Call[answers.Ran], most: int, takers: Takers, cancel: asyncio.Event | None
-    ) -> Result:
+    async def _run_live(self, call: Call[answers.Ran], most: int, takers: Takers, cancel: asyncio.Event | None) -> Ran:
         """Runs; the first taker gets the output as it comes, the second what goes to stderr where that is apart."""
         await self._link.recover()
         future = self._link.send(call)
@@ -376,12 +386,12 @@ class Session:
             await self._link.stop(call)
             raise
         except ResidentGone as gone:
-            return _lost(call, gone)
+            return _lost(call, gone), None
         finally:
             live.close()
         if live.error is not None:
             raise live.error
-        return await self._result(call, said, body, most)
+        return await self._result(call, said, body, most), said
 
     async def _start(self, fields: Fields, body: bytes) -> answers.Described:
         call = Call(fields, answers.described, body)

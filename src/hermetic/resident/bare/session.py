@@ -12,7 +12,6 @@ from copy import copy
 
 from ..life.fast_stdlib import deque
 from ..life.loop import Waiters
-from ..shells.command import STALE
 from ..shells.exports import Definitions, Exports, parse_exports, trap_texts
 from ..shells.orders import StateReport, assignments
 from ..shells.pool import ShellPool
@@ -180,8 +179,8 @@ class BareSession(Session):
                 self.yield_command(command)
 
     def _send_line(self, command: BareCommand, state: State) -> None:
-        if command.order.is_stale(self.exports.changes):
-            command.conclude(["lost", STALE])
+        if command.order.is_stale(self):
+            command.refuse_stale()
             return
         if self.current is None:
             self.current = command

@@ -18,7 +18,7 @@ from ..processes.output_log import OutputLog
 from ..processes.process import Launch, Process
 from ..processes.process_quota import ProcessQuota
 from ..processes.retention import Retention
-from ..shells.command import Command
+from ..shells.command import Command, Order
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job
-    from ..shells.command import Order
     from ..shells.shell import Shell
     from ..wire.frames import Fields
     from .loop import Loop
@@ -245,7 +244,8 @@ class Resident:
         answer: Begun,
     ) -> None:
         """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it runs."""
-        session, known = self.session(session_name), launch_options.pop("known")
+        session, judged = self.session(session_name), Order()
+        judged.known, judged.at = launch_options.pop("known"), launch_options.pop("at")
         self.starting[job_id] = [answer]
 
         def launch(exports: dict[str, str]) -> None:
@@ -253,7 +253,7 @@ class Resident:
             try:
                 if job_id not in self.starting:
                     raise Refusal("Cancelled", "withdrawn before it began")
-                if known not in (None, session.exports.changes):
+                if judged.is_stale(session):
                     raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
                 directory = self.resolve_cwd(session, cwd)
                 job = self._launch(job_id, session_name, argv, text, launch_options, directory, exports, env, separate)

@@ -49,7 +49,7 @@ class StartingRequests:
         if "cwd" in fields or "env" in fields:
             order.cwd, order.env = take.path(fields, "cwd"), take.environ(fields)
         if "known" in fields:
-            order.known = take.optional_number(fields, "known")
+            order.known, order.at = take.optional_number(fields, "known"), fields.get("at")
         separate = "separate" in fields and take.flag(fields, "separate")
         command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
         try:
@@ -99,6 +99,8 @@ class StartingRequests:
         }
         if ending[0] == "yielded":
             fields["waiting"] = waiting(job)
+        if isinstance(job, Command) and job.order.known is not None:
+            fields["changes"], fields["is_stale"] = job.home.exports.changes, job.is_stale
         return fields, body
 
     def do_start(self, request: Request) -> None:
@@ -138,6 +140,7 @@ class StartingRequests:
             "tag": take.tag(fields),
             "script": take.script(fields),
             "known": take.optional_number(fields, "known"),
+            "at": fields.get("at"),
         }
         if take.flag(fields, "argv"):
             argv = [os.fsdecode(word) for word in text.split(b"\0")]

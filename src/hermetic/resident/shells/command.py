@@ -9,6 +9,7 @@ from ..limits import PIPED_COMMAND, READABLE_COMMAND
 from ..processes.job import Drain, Job, advised, ending_of
 from ..processes.leftovers import owner_of
 from ..processes.tree import children
+from ..wire.frames import wire_text
 from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
 from .shell import in_memory, sealed
 
@@ -95,6 +96,7 @@ class Command(Job):
 
     kind = "command"
     shell: Shell | None = None
+    is_stale = False  # judged by another state of its session, so it does not begin
     in_primary = True  # False: in a parallel shell, or yielded; its state is dropped at the end
     left_cwd = ""  # the session's cwd before it
     is_plain = False  # one plain program, which cannot change the shell
@@ -233,6 +235,11 @@ class Command(Job):
         if not self.has_ended:
             self.conclude(ending_of(status))
 
+    def refuse_stale(self) -> None:
+        """Ends a command whose session has changed since it was judged; nothing was run."""
+        self.is_stale = True
+        self.conclude(["lost", "the session changed before the command began"])
+
     def conclude(self, ending: Ending) -> None:
         """Finishes, and releases what a shell would have released."""
         self.finish(ending)
@@ -250,9 +257,6 @@ class Command(Job):
             self.order.stdin_fd = None
 
 
-STALE = "the session changed before the command began"
-
-
 class Order:
     """Options of a command besides its text."""
 
@@ -260,7 +264,10 @@ class Order:
     env: dict[str, str] | None = None
     stdin_fd: int | None = None
     known: int | None = None  # version of the session's state that it was judged by; None: any
+    at: str | None = None  # cwd that it was judged by; None: any
 
-    def is_stale(self, changes: int) -> bool:
-        """Whether the session's state has changed since the command was judged."""
-        return self.known is not None and self.known != changes
+    def is_stale(self, session: Session) -> bool:
+        """Whether the session's state or cwd has changed since the command was judged."""
+        if self.known is None:
+            return False
+        return self.known != session.exports.changes or self.at not in (None, wire_text(session.cwd))

@@ -17,7 +17,7 @@ from ..processes.job import ending_of
 from ..processes.process import spawn_bash
 from ..processes.tree import children, is_reaped, send
 from . import traps
-from .command import STALE, Redefinitions, may_change_shell
+from .command import Redefinitions, may_change_shell
 from .exports import Definitions, Exports
 from .first_shell import FirstShell
 from .move import Move
@@ -139,8 +139,8 @@ class Session:
             is_moving = self.move is not None and self.move.must
             if self.primary is None or self.primary.pid is None or self.is_starting or is_moving:
                 return
-            if self.waiting[0].order.is_stale(self.exports.changes):
-                self.waiting.popleft().conclude(["lost", STALE])
+            if self.waiting[0].order.is_stale(self):
+                self.waiting.popleft().refuse_stale()
                 continue
             if self.primary.command is not None:
                 if not self.resident.has_subreaper:
@@ -293,14 +293,14 @@ class Session:
         shell.command = None
         if command.is_plain and command.in_primary:
             command.cwd_after = command.left_cwd
+        elif command.in_primary:
+            self.has_standby = self.has_null_stdin = False
+            self.exports.changed()
         command.finish(ending)  # the reply goes out first; the rest overlaps with it
         command.shell_left()
         if not command.in_primary:
             self.pool.forget(shell)
             return
-        if not command.is_plain:
-            self.has_standby = self.has_null_stdin = False
-            self.exports.changed()
         self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
         self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_COMMAND
         if command.order.cwd is not None and self.cwd != command.left_cwd:

@@ -110,6 +110,11 @@ class _Names(dict):  # type: ignore[type-arg]  # Python 3.8 knows no dict[str, b
 _NAMES = _Names()
 
 
+def wire_text(text: str) -> str:
+    """A text as the other side gets it: a path may hold bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _pack_text(text: str, out: bytearray) -> None:
     data = text.encode("utf-8", "backslashreplace")  # a path may not be valid UTF-8
     if len(data) < 32:

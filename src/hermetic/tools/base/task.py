@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hermetic.approvals.context import PolicyContext
+from hermetic.contract.approval import Judged
 from hermetic.contract.errors import ApprovalRequired, InvalidArgument, NotPermitted
 from hermetic.contract.limits import (
     ACTIVITY,
@@ -83,8 +84,8 @@ class Gate(Protocol):
     async def command(
         self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
-        """May this text run in a shell there? The number of changes of the session by which it was judged."""
+    ) -> Judged | None:  # fmt: skip
+        """May this text run in a shell there? The state of the session by which it was judged."""
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process?"""
@@ -104,7 +105,7 @@ class Gate(Protocol):
     async def outside(
         self, task: str, text: str, environment: Environment | PolicyContext, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
+    ) -> Judged | None:  # fmt: skip
         """May this text run outside of its sandbox?"""
 
     async def meet(self, environment: Environment) -> None:
@@ -117,7 +118,7 @@ class OpenGate:
     async def command(
         self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
+    ) -> Judged | None:  # fmt: skip
         """Anything may, whatever the session has become."""
         return None
 
@@ -139,7 +140,7 @@ class OpenGate:
     async def outside(
         self, task: str, text: str, environment: Environment | PolicyContext, *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> int | None:  # fmt: skip
+    ) -> Judged | None:  # fmt: skip
         """Anything may."""
         return None
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from hermetic.approvals.context import PolicyContext
+from hermetic.contract.approval import Judged
 from hermetic.session.environment import Environment
 from hermetic.session.judged import judged_again
 from hermetic.session.keeping import as_judged
@@ -16,15 +17,15 @@ T = TypeVar("T")
 class Attempts:
     """A judge for `Task.place` that remembers by which state of the session it has judged."""
 
-    def __init__(self, task: Task, judge: Callable[[Environment | PolicyContext], Awaitable[int | None]]) -> None:
+    def __init__(self, task: Task, judge: Callable[[Environment | PolicyContext], Awaitable[Judged | None]]) -> None:
         self._task = task
         self._judge = judge
-        self._known: int | None = None
+        self._judged: Judged | None = None
         self._is_judged = False
 
     async def __call__(self, place: Environment | PolicyContext) -> None:
         """Raises NotPermitted."""
-        self._known = await self._judge(place)
+        self._judged = await self._judge(place)
         self._is_judged = True
 
     async def begin(self, environment: Environment, act: Callable[[Session], Awaitable[T]]) -> T:
@@ -34,6 +35,6 @@ class Attempts:
             if not self._is_judged:
                 await self._task.interruptible(self(environment))
             self._is_judged = False
-            return await act(as_judged(environment, self._known))
+            return await act(as_judged(environment, self._judged))
 
         return await judged_again(attempt)

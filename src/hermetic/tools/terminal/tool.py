@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hermetic.approvals.context import PolicyContext
+from hermetic.contract.approval import Judged
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
 from hermetic.contract.errors import (
@@ -73,7 +74,7 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
     return answer
 
 
-async def _judge(task: Task, asked: TerminalArguments, place: Environment | PolicyContext) -> int | None:
+async def _judge(task: Task, asked: TerminalArguments, place: Environment | PolicyContext) -> Judged | None:
     judge = task.door.outside if asked.outside else task.door.command
     return await judge(task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir)
 

@@ -13,15 +13,14 @@ PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 # Modules of the resident that need each other, by types and on first use. These lists may only get shorter.
 KNOTS = {
     "resident": """
-        channels.bridge channels.bridge_requests channels.password_requests channels.scripts
-        files.batches files.changes files.lines files.requests files.safe_path files.search files.search_matching
-        files.search_requests files.search_ripgrep files.search_rules files.worker
+        channels.bridge channels.requests channels.scripts
+        files.lines files.requests files.search_requests
         life.lease life.resident life.server
-        processes.following processes.job processes.leftovers processes.looking_requests processes.memory
-        processes.process processes.retention processes.start_requests
+        processes.job processes.leftovers processes.memory processes.process processes.requests processes.retention
+        processes.start_requests
         shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
-        shells.session shells.shell shells.state shells.traps
-        wire.fields wire.requests
+        shells.requests shells.session shells.shell shells.state shells.traps
+        wire.requests
     """,
     "bare jobs": "bare.jobs bare.keeper bare.line bare.resident bare.session",
     "bare files": "bare.files bare.requests bare.search",

@@ -8,8 +8,8 @@ import pytest
 
 from hermetic.contract import limits
 from hermetic.resident.life.main import read_config
-from hermetic.resident.life.resident import Refusal
 from hermetic.resident.wire import fields, frames
+from hermetic.resident.wire.fields import Refusal
 from tests.docs.reference import limit_rows
 from tests.resident.running import Client, running
 

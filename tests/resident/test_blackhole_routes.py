@@ -80,7 +80,7 @@ def test_the_starters_own_network_is_left_alone() -> None:
         print(error)
     print(leads("10.9.0.1"))
     """)
-    assert said == ["this place shares its starter's network", "somewhere"]
+    assert said == ["this environment shares its starter's network", "somewhere"]
 
 
 def test_the_right_is_given_up_for_good() -> None:

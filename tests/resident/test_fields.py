@@ -2,8 +2,8 @@
 
 import pytest
 
-from hermetic.resident.life.resident import Refusal
 from hermetic.resident.wire import fields
+from hermetic.resident.wire.fields import Refusal
 
 
 @pytest.mark.parametrize("given", [{}, {"grace": None}])

@@ -8,12 +8,14 @@ SERVE = """
 import socket, sys, threading
 from hermetic.resident.wire.frames import CREDIT, ERROR, REPLY, REQUEST, FrameReader, pack_frame
 from hermetic.resident.life.loop import Loop
-from hermetic.resident.life.server import Server
+from hermetic.resident.life.server import Request, Server
 
 failures, turns, said = [], [], []
 loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
 
 class Requests:
+    create, resident = Request, None
+
     def serve(self, request):
         turns.append(request.fields["op"])
         if request.fields["op"] == "hello":
@@ -68,11 +70,13 @@ LATE = """
 import socket, sys
 from hermetic.resident.wire.frames import REQUEST, pack_frame
 from hermetic.resident.life.loop import Loop
-from hermetic.resident.life.server import Server
+from hermetic.resident.life.server import Request, Server
 
 loop, asked = Loop(sys.excepthook), []
 
 class Requests:
+    create, resident = Request, None
+
     def serve(self, request):
         asked.append(request)
         stream.close()

@@ -22,7 +22,7 @@ from hermetic.contract.tool import Tool
 from hermetic.fleet.fleet import Fleet
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
-from hermetic.resident.wire.requests import OF_FILES, Requests
+from hermetic.resident.wire import requests
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.session import Session
@@ -212,8 +212,7 @@ def test_so_is_every_tool_action_command_and_request() -> None:
     assert set(Tools()._tools) - TOOLS.keys() == set()
     assert set(ACTIONS) - TYPING.keys() - NOT_TYPING == set()
     assert set(COMMANDS) == CLI_LOOKS | CLI_ACTS
-    operations = {name.removeprefix("do_") for name in dir(Requests) if name.startswith("do_")} | OF_FILES
-    assert operations - set().union(*OPERATIONS.values()) == set()
+    assert set(requests.OPERATIONS) - set().union(*OPERATIONS.values()) == set()
 
 
 @asynccontextmanager

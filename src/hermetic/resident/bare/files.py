@@ -9,9 +9,9 @@ from ..files.changes import MISSING, FileLocks
 from ..files.requests import FileRequests, content
 from ..files.worker import WorkerPool
 from ..lazy import Lazy
-from ..life.resident import Refusal
 from ..wire import fields as take
 from ..wire import frames
+from ..wire.fields import Refusal
 from . import file_scripts as scripts
 from .line import ERR, Complaints, Line
 from .scripts import order
@@ -143,7 +143,7 @@ class BareFileDesk(FileRequests):
 
             self.locks.take(keys, work)
 
-        session.exports.ask(ready)
+        session.exports.request(ready)
 
     def ask(self, request: Request, script: str, body: Body, given: bytes, then: Callable[[Fields], None]) -> None:
         """Runs a script for a larger work; `then` gets what it tells. It is refused where that fails."""

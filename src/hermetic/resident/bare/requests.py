@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from ..channels.requests import OpenBridge
 from ..lazy import Lazy
-from ..life.resident import Refusal
-from ..limits import GRACE, INLINE_OUTPUT
+from ..limits import GRACE
+from ..processes.requests import Signal
+from ..processes.start_requests import Run, Start
 from ..wire import fields as take
-from ..wire.requests import Requests
+from ..wire.fields import Refusal
+from ..wire.requests import OPERATIONS, Requests
 from .jobs import BareJob
 
 TYPE_CHECKING = False
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..life.lease import Life
-    from ..life.resident import Begun
     from ..life.server import Request
     from ..processes.job import Ending
     from . import files
@@ -29,63 +31,77 @@ class BareRequests(Requests):
 
     def __init__(self, resident: BareResident, life: Life) -> None:
         super().__init__(resident, life)
+        self.operations = dict(OPERATIONS, run=BareRun, start=BareStart, signal=BareSignal, bridge=NoBridge)
         resident.on_lost = lambda: life.end(0, lambda: None)
 
-    # -- running
-    def do_run(self, request: Request) -> None:
-        self._with_directory(request, super().do_run)
+    def open_files(self) -> Any:
+        return files.BareFileDesk(self)
 
-    def do_start(self, request: Request) -> None:
-        if take.flag(request.fields, "pty"):
+
+def with_directory(request: Request, resident: BareResident, then: Callable[[], None]) -> None:
+    """Go on once the directory that a command is to run in was seen; refuse it where that is none."""
+    cwd = take.path(request.fields, "cwd")
+    if cwd is None:
+        then()
+        return
+    session = resident.session(take.text(request.fields, "session"))
+    path = resident.resolve_path(session, cwd)
+
+    def seen(fault: str | None) -> None:
+        if request.answered:
+            return
+        if fault:
+            message = "cwd %s %s: give a directory that exists in the environment" % (path, fault)
+            request.refuse(Refusal("InvalidArgument", message, argument="cwd"))
+            return
+        try:
+            then()
+        except Refusal as refusal:
+            request.refuse(refusal)
+
+    session.exports.request(lambda _: resident.keeper.ask("look", "-", path, seen))
+
+
+class BareRun(Run):
+    resident: BareResident
+
+    def serve(self) -> None:
+        with_directory(self, self.resident, super().serve)
+
+    def give_up(self, ending: Ending) -> None:
+        job = self.resident.coming.get(self.id)
+        if job is None:
+            super().give_up(ending)
+            return
+        self._stop_timer()
+        self.resident.withdraw_start(self.id, self.begun)
+        job.end(GRACE, ending)
+        job.when_ended(lambda: self.reply_result(job, job.ending or ending))
+
+
+class BareStart(Start):
+    resident: BareResident
+
+    def serve(self) -> None:
+        if take.flag(self.fields, "pty"):
             message = "no python3 in this place, so there are no terminals: start it without pty, or install python3"
             raise Refusal("Unsupported", message, capability="pty")
-        self._with_directory(request, super().do_start)
+        with_directory(self, self.resident, super().serve)
 
-    def _with_directory(self, request: Request, then: Callable[[Request], None]) -> None:
-        """Go on once the directory that a command is to run in was seen; refuse it where that is none."""
-        cwd = take.path(request.fields, "cwd")
-        if cwd is None:
-            then(request)
-            return
-        session = self.resident.session(take.text(request.fields, "session"))
-        path = self.resident.resolve_path(session, cwd)
 
-        def seen(fault: str | None) -> None:
-            if request.answered:
-                return
-            if fault:
-                message = "cwd %s %s: give a directory that exists in the environment" % (path, fault)
-                request.refuse(Refusal("InvalidArgument", message, argument="cwd"))
-                return
-            try:
-                then(request)
-            except Refusal as refusal:
-                request.refuse(refusal)
+class BareSignal(Signal):
+    resident: BareResident
 
-        session.exports.ask(lambda _: self.resident.keeper.ask("look", "-", path, seen))
-
-    def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
-        job = self.resident.coming.get(job_id)
-        if job is None:
-            super()._give_up_start(request, job_id, begun, ending)
-            return
-        self.resident.withdraw_start(job_id, begun)
-        job.end(GRACE, ending)
-        job.when_ended(lambda: request.reply_when_room(lambda: self._result(job, job.ending or ending, INLINE_OUTPUT)))
-
-    def do_signal(self, request: Request) -> None:
-        job = self._job(request)
-        number = take.number(request.fields, "signal", 15, 1, 64)
-        whole = take.flag(request.fields, "tree", True)
+    def serve(self) -> None:
+        job, number, whole = self.job, self.signal, self.tree
         if job.has_ended or not isinstance(job, BareJob):
-            request.reply({})
+            self.reply({})
             return
         verb, subject = ("tell", job.subject) if whole else ("one", str(job.pid))
-        self.resident.keeper.ask(verb, str(number), subject, lambda _: request.reply({}))
+        self.resident.keeper.ask(verb, str(number), subject, lambda _: self.reply({}))
 
-    def do_bridge(self, request: Request) -> None:
+
+class NoBridge(OpenBridge):
+    def serve(self) -> None:
         message = "no python3 in this place, so it runs no scripts: run commands instead, or install python3 there"
         raise Refusal("Unsupported", message, capability="scripts")
-
-    def _open_files(self) -> Any:
-        return files.BareFileDesk(self)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 
-from ..life.resident import Refusal, Resident
+from ..life.resident import Resident
 from ..processes import tree
 from ..processes.job import advised
 from ..shells.orders import assignments
+from ..wire.fields import Refusal
 from .jobs import BareCommand, BareProcess, Start
 from .keeper import BareSweep, Keeper
 from .session import BareSession, State
@@ -136,7 +137,7 @@ class BareResident(Resident):
             for callback in self.starting.pop(job_id, []):
                 callback(None, Refusal(kind, message))
 
-        session.exports.ask(launch)
+        session.exports.request(launch)
 
     def _begun(self, job: BareProcess) -> None:
         self.coming.pop(job.id, None)

@@ -13,11 +13,11 @@ from ..files.safe_path import PathRules
 from ..files.search import by_python, newest
 from ..files.search_requests import read_options, seconds_of
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
-from ..life.resident import Refusal
 from ..limits import IGNORE_FILE, SEARCH_FETCH
 from ..processes.output_log import open_unnamed
 from ..wire import fields as take
 from ..wire import frames
+from ..wire.fields import Refusal
 from . import file_scripts as scripts
 from .files import Body
 
@@ -91,7 +91,7 @@ class Search:
         self.pattern = matching.Pattern(self.wish.pattern) if self.wish.target == "content" else None
         self.listing = Listing()
         session = desk.resident.session(take.text(request.fields, "session"))
-        session.exports.ask(lambda _: desk.ask(request, scripts.FIND, self.listing, b"", self._listed))
+        session.exports.request(lambda _: desk.ask(request, scripts.FIND, self.listing, b"", self._listed))
 
     def _listed(self, answer: Fields) -> None:
         self.found = self.listing.entries()

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 
-from ..life.resident import Refusal
+from ..wire.fields import Refusal
 from .safe_path import find, find_quickly
 
 TYPE_CHECKING = False

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import struct
 
-from ..life.resident import Refusal
 from ..limits import FILE_SAMPLE, FILE_SCAN, PAGE, SCAN_BLOCK, SCAN_BLOCKS, SCANS
 from ..wire import fields as take
 from ..wire import frames
+from ..wire.fields import Refusal
 from . import changes
 from .requests import refusing
 

@@ -6,11 +6,11 @@ import errno
 import os
 
 from ..lazy import Lazy
-from ..life.resident import Refusal
 from ..limits import FILE_AT_ONCE
 from ..shells.shell import in_memory
 from ..wire import fields as take
 from ..wire import frames
+from ..wire.fields import Refusal
 from . import batches, changes
 from .journal import Journal, directory_for
 from .safe_path import PathRules

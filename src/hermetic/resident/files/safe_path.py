@@ -11,8 +11,8 @@ import os
 import re
 import stat
 
-from ..life.resident import Refusal
 from ..wire import fields as take
+from ..wire.fields import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
-from ..life.resident import Refusal
 from ..limits import FILE_SAMPLE, IGNORE_FILE, SEARCH_ANSWER, SEARCH_TEXT
+from ..wire.fields import Refusal
 from . import search_matching as matching
 from .search_ripgrep import Ripgrep, Unfit
 from .search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
@@ -163,7 +163,7 @@ def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fie
                 raise
     if program is not None:
         try:
-            return _by_ripgrep(tree, options, Ripgrep(program, tree))
+            return _by_ripgrep(tree, options, Ripgrep(program, tree.directory, tree.name))
         except Unfit:
             if options.target == "content" and pattern is None:
                 pattern = matching.Pattern(options.pattern)  # raises the reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from ..life.resident import Refusal
 from ..limits import FILE_SAMPLE, SEARCH_BLOCK
+from ..wire.fields import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 
-from ..life.resident import Refusal, find_program
+from ..life.resident import find_program
 from ..limits import LONGEST_SEARCH, SEARCH_CONTEXT, SEARCH_RESULTS
 from ..wire import fields as take
 from ..wire import frames
+from ..wire.fields import Refusal
 from .requests import refusing
 from .search import SearchOptions, SearchTree, is_directory, search
 

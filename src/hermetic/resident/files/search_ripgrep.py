@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .search import SearchTree
     from .search_rules import Glob
 
 _OPTIONS = (
@@ -31,9 +30,9 @@ class Unfit(Exception):
 class Ripgrep:
     """Runs ripgrep in the searched directory. Created in a child, which changes its cwd."""
 
-    def __init__(self, program: str, tree: SearchTree) -> None:
-        self.program, self.target = program, "./" + tree.name if tree.name is not None else "."
-        os.fchdir(tree.directory)
+    def __init__(self, program: str, directory: int, name: str | None) -> None:
+        self.program, self.target = program, "./" + name if name is not None else "."
+        os.fchdir(directory)
 
     def names(self) -> Iterator[str]:
         for record in self._records(["--files", *_OPTIONS, "--", self.target], b"\0"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..life.resident import Refusal
+from ..wire.fields import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

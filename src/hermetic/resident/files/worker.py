@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from ..life.fast_stdlib import deque, signal
-from ..life.resident import Refusal
 from ..limits import WORKER_ANSWER, WORKERS
 from ..wire import frames
+from ..wire.fields import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

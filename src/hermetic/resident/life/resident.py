@@ -22,13 +22,13 @@ from ..shells.command import Command, Order
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
+from ..wire.fields import Refusal
 from .fast_stdlib import signal
 from .holder import hide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job
@@ -63,14 +63,6 @@ class SparePipe:
 def _new_pipe() -> tuple[int, int]:
     # A shell opens the write end by path, so O_NONBLOCK affects only us.
     return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-
-class Refusal(Exception):
-    """A protocol error: `kind` is a class name of the client's, `fields` are its arguments."""
-
-    def __init__(self, kind: str, message: str, **fields: Any) -> None:
-        super().__init__(message)
-        self.kind, self.message, self.fields = kind, message, fields
 
 
 class MissingDirectory(OSError):
@@ -266,7 +258,7 @@ class Resident:
             for callback in self.starting.pop(job_id, []):
                 callback(job, refusal)
 
-        session.exports.ask(launch)
+        session.exports.request(launch)
 
     def withdraw_start(self, job_id: str, answer: Begun) -> None:
         """Removes a waiter for a process start. Without waiters the process is not started."""

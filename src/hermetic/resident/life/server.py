@@ -9,10 +9,10 @@ from _operator import _compare_digest
 from ..limits import CLIENTS, GREETING, OPEN_REQUESTS, UNGREETED, UNSENT
 from ..processes.job import advised
 from ..wire import frames, stream
+from ..wire.fields import Refusal
 from ..wire.stream import Stream
 from .fast_stdlib import deque
 from .loop import READ, WRITE
-from .resident import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from ..wire.requests import Requests
     from .loop import Loop
+    from .resident import Resident
 
     Promise = Callable[[], "bytes | None"]
 
@@ -81,6 +82,7 @@ class Client:
 
     def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
+        self.resident: Resident = server.requests.resident
         self.reader = frames.FrameReader()
         self.greeted = False
         self.open: dict[int, Request] = {}  # by id
@@ -166,7 +168,7 @@ class Client:
             too_early = not self.greeted and fields.get("op") != "hello"
             if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
                 raise frames.FrameError("a request that cannot be")
-            request = self.open[number] = Request(self, number, fields, body)
+            request = self.open[number] = self.server.requests.create(self, number, fields, body)
             self.serve(request)
         elif kind == frames.CANCEL and number in self.open:
             self.open[number].cancel()
@@ -295,7 +297,7 @@ def nothing(*_: object) -> None:
 
 
 class Request:
-    """One request of a client. Handlers set the hooks that they need."""
+    """One request of a client. A class per operation declares its fields and serves it; `serve` sets the hooks."""
 
     answered = False
     on_cancel: Callable[[], None] | None = None  # replaces the immediate refusal
@@ -306,6 +308,11 @@ class Request:
 
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
         self.client, self.number, self.fields, self.body = client, number, fields, body
+        self.resident = client.resident
+
+    def serve(self) -> None:
+        """Acts, and replies now or later; never blocks. Raises Refusal."""
+        raise NotImplementedError
 
     def cancel(self) -> None:
         if self.on_cancel is not None:

@@ -1,136 +1,37 @@
-"""Requests that start something: a command in a session, a process, and the input that is sent ahead for them."""
+"""Requests that start a command or a process, and the blobs of input that clients send ahead for them."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-from ..life.resident import Refusal
+from ..life.server import Request
 from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT, TERMINAL
 from ..shells.command import Command, Order
 from ..shells.shell import in_memory
 from ..wire import fields as take
+from ..wire.fields import Field, Refusal
 from .output_log import open_unnamed
-from .process import Process
-from .waiting import waits_for_input
+from .requests import is_waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..life.loop import Loop, Timer
-    from ..life.resident import Begun, Resident
-    from ..life.server import Request
+    from ..life.loop import Timer
     from ..wire.frames import Fields
     from .job import Ending, Job
 
 
-class StartingRequests:
-    resident: Resident
-    loop: Loop
+class StartingRequest(Request):
+    id = ""  # of the job
 
-    def do_run(self, request: Request) -> None:
-        waited = Waited(self, request)
-        known = self.resident.jobs.get(waited.id)
-        if known is not None:
-            waited.answer(known)
-            return
-        request.on_cancel = lambda: waited.give_up(["cancelled"])
-        if waited.id in self.resident.starting:
-            self.resident.starting[waited.id].append(waited.begun)
-        elif take.flag(request.fields, "argv"):
-            self._start(request, waited.id, waited.begun)
-        else:
-            self._run(request, waited)
-        waited.begin_timer()
+    def begun(self, job: Job | None, refusal: Refusal | None) -> None:
+        """Handles a started process, or the reason why it did not start."""
+        raise NotImplementedError
 
-    def _run(self, request: Request, waited: Waited) -> None:
-        fields = request.fields
-        text, stdin = self._split(request)
-        order = Order()
-        if "cwd" in fields or "env" in fields:
-            order.cwd, order.env = take.path(fields, "cwd"), take.environ(fields)
-        if "known" in fields:
-            order.known, order.at = take.optional_number(fields, "known"), fields.get("at")
-        separate = "separate" in fields and take.flag(fields, "separate")
-        command = self.resident.command(waited.id, take.text(fields, "session"), text, order, separate)
-        try:
-            if "stdin" in fields:
-                order.stdin_fd = self._stdin_fd(request, stdin)  # after everything that may be refused
-        except OSError as error:
-            self.resident.add(command)
-            command.cannot_begin(error)
-        else:
-            self.resident.run(command)
-        waited.begun(command, None)
-
-    def _give_up_start(self, request: Request, job_id: str, begun: Begun, ending: Ending) -> None:
-        """The session's first shell is not there yet, and nobody wants to wait for it any longer: it never begins."""
-        self.resident.withdraw_start(job_id, begun)
-        session = self.resident.session(take.text(request.fields, "session"))
-        request.reply(
-            {
-                "ending": ending,
-                "duration": 0.0,
-                "cwd": session.cwd,
-                "notes": ["it never began"],
-                "out": [0, 0, 0],
-                "err": None,
-                "log": job_id,
-            }
-        )
-
-    def _result(self, job: Job, ending: Ending, limit: int) -> tuple[Fields, bytes]:
-        counts, body, logs = [], b"", job.logs()
-        for log in logs:
-            head, tail = log.excerpt(limit // len(logs))
-            counts.append([log.total, len(head), len(tail)])
-            body += head + tail
-        cwd = job.cwd_after
-        if cwd is None:
-            session = self.resident.sessions.get(job.session)
-            cwd = session.cwd if session is not None else job.cwd
-        fields = {
-            "ending": ending,
-            "duration": job.duration or job.elapsed,
-            "cwd": cwd,
-            "notes": job.notes,
-            "out": counts[0],
-            "err": counts[1] if job.err is not None else None,
-            "log": job.id,
-        }
-        if ending[0] == "yielded":
-            fields["waiting"] = waiting(job)
-        if isinstance(job, Command) and job.order.known is not None:
-            fields["changes"], fields["is_stale"] = job.home.exports.changes, job.is_stale
-        return fields, body
-
-    def do_start(self, request: Request) -> None:
-        job_id = take.job_id(request.fields)
-        known = self.resident.jobs.get(job_id)
-        if known is not None:
-            known.claim(request.client)
-            request.reply({"process": known.describe(), "existing": True})
-            return
-
-        def begun(job: Job | None, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                request.refuse(refusal)
-            elif job is not None:
-                job.claim(request.client)
-                request.reply({"process": job.describe(), "existing": False})
-
-        def cancel() -> None:
-            self.resident.withdraw_start(job_id, begun)
-            request.refuse(Refusal("Cancelled", "cancelled before the process began"))
-
-        request.on_cancel = cancel
-        if job_id in self.resident.starting:
-            self.resident.starting[job_id].append(begun)
-        else:
-            self._start(request, job_id, begun, stdin="pipe")
-
-    def _start(self, request: Request, job_id: str, begun: Begun, stdin: str = "null") -> None:
-        fields = request.fields
-        text, data = self._split(request)
+    def start(self, stdin: str) -> None:
+        """Starts a separate process; `stdin` is the default of that field. Raises Refusal."""
+        fields, resident = self.fields, self.resident
+        text, data = self.split()
         kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
         options: Fields = {
             "pty": take.flag(fields, "pty"),
@@ -147,82 +48,79 @@ class StartingRequests:
             if not argv[0]:
                 raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
         else:
-            argv = [self.resident.bash, "-c", os.fsdecode(text)]
+            argv = [resident.bash, "-c", os.fsdecode(text)]
         cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
         if separate and options["pty"]:
             raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
         if kind == "null" and options["pty"]:
             raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
         session = take.text(fields, "session")
-        options["stdin_fd"] = self._stdin_fd(request, data)
-        self.resident.start(job_id, session, argv, text.replace(b"\0", b" "), options, cwd, env, separate, begun)
+        options["stdin_fd"] = self.stdin_fd(data)
+        text = text.replace(b"\0", b" ")
+        resident.start(self.id, session, argv, text, options, cwd, env, separate, self.begun)
 
-    def _split(self, request: Request) -> tuple[bytes, bytes]:
-        """The command and what comes behind it in the body; a command too long for a frame is a blob."""
-        if request.fields.get("command") is not None:
-            with open(self._take_blob(request, "command"), "rb") as file:
+    def split(self) -> tuple[bytes, bytes]:
+        """The command, and the rest of the body. A command that is too long for a frame is in a blob."""
+        if self.fields.get("command") is not None:
+            with open(self._take_blob("command"), "rb") as file:
                 text, size = file.read(COMMAND + 1), 0
             if len(text) > COMMAND:
                 message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND
                 raise take.invalid("command", message)
         else:
-            size = take.number(request.fields, "text", 0, 0, len(request.body))
-            text = request.body[:size]
-        if b"\0" in text and not request.fields.get("argv"):
+            size = take.number(self.fields, "text", 0, 0, len(self.body))
+            text = self.body[:size]
+        if b"\0" in text and not self.fields.get("argv"):
             raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
-        return text, request.body[size:]
+        return text, self.body[size:]
 
-    def _stdin_fd(self, request: Request, data: bytes) -> int | None:
-        """A descriptor that reads the whole given input, or None."""
-        kind = request.fields.get("stdin")
+    def stdin_fd(self, data: bytes) -> int | None:
+        """A descriptor of the whole given input, or None."""
+        kind = self.fields.get("stdin")
         if kind == "inline":
             return in_memory(data)
-        return self._take_blob(request, "blob") if kind == "blob" else None
+        return self._take_blob("blob") if kind == "blob" else None
 
-    @staticmethod
-    def _take_blob(request: Request, field: str) -> int:
-        fd = request.client.blobs.pop(take.text(request.fields, field), None)
+    def _take_blob(self, field: str) -> int:
+        fd = self.client.blobs.pop(take.text(self.fields, field), None)
         if fd is None:
             raise take.invalid(field, "no such blob on this connection")
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def do_blob(self, request: Request) -> None:
-        name = take.job_id(request.fields, "blob")
-        blobs = request.client.blobs
-        if name not in blobs:
-            if len(blobs) >= BLOBS:
-                raise take.invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
-            blobs[name] = self._new_blob()
-        size = os.fstat(blobs[name]).st_size
-        if size + len(request.body) > BLOB:
-            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB)
-        view = memoryview(request.body)
-        try:
-            while view:
-                view = view[os.write(blobs[name], view) :]
-        except OSError as error:
-            os.close(blobs.pop(name))
-            why = self.resident.spool_full(os.strerror(error.errno or 0))
-            code = errno.errorcode.get(error.errno or 0, "")
-            raise Refusal("OSError", why, errno=code, path=self.resident.spool_name) from error
-        request.reply({"size": size + len(request.body)})
 
-    def do_drop_blob(self, request: Request) -> None:
-        fd = request.client.blobs.pop(take.job_id(request.fields, "blob"), None)
-        if fd is not None:
-            os.close(fd)
-        request.reply({})
+class Start(StartingRequest):
+    """Starts a separate process. An id that exists already is answered with its process."""
 
-    def _new_blob(self) -> int:
-        try:
-            return open_unnamed(self.resident.spool)
-        except OSError:
-            return in_memory(b"")  # no disk: the sender's bytes cost memory then
+    def serve(self) -> None:
+        self.id, resident = take.job_id(self.fields), self.resident
+        known = resident.jobs.get(self.id)
+        if known is not None:
+            self._answer_with(known, existing=True)
+            return
+        self.on_cancel = self._cancel
+        if self.id in resident.starting:
+            resident.starting[self.id].append(self.begun)
+        else:
+            self.start("pipe")
+
+    def begun(self, job: Job | None, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self.refuse(refusal)
+        elif job is not None:
+            self._answer_with(job, existing=False)
+
+    def _answer_with(self, job: Job, existing: bool) -> None:
+        job.claim(self.client)
+        self.reply({"process": job.describe(), "existing": existing})
+
+    def _cancel(self) -> None:
+        self.resident.withdraw_start(self.id, self.begun)
+        self.refuse(Refusal("Cancelled", "cancelled before the process began"))
 
 
-class Waited:
-    """A job that a client waits for: answered when it has ended, or when its time is over and it may go on."""
+class Run(StartingRequest):
+    """Runs a command. Answers when it has ended, or when its time ran out and it goes on."""
 
     timeout: float | None = None
     grace = GRACE
@@ -230,11 +128,27 @@ class Waited:
     limit = INLINE_OUTPUT
     job: Job | None = None
     timer: Timer | None = None
-    is_late = False  # its time was over before it began, and it may go on
+    is_late = False  # its time ran out before it began, and it may go on
 
-    def __init__(self, requests: StartingRequests, request: Request) -> None:
-        fields = request.fields
-        self.requests, self.request = requests, request
+    def serve(self) -> None:
+        self._parse()
+        resident = self.resident
+        self.on_cancel = self._cancel
+        known = resident.jobs.get(self.id)
+        if known is not None:
+            self.begun(known, None)
+            return
+        if self.id in resident.starting:
+            resident.starting[self.id].append(self.begun)
+        elif take.flag(self.fields, "argv"):
+            self.start("null")
+        else:
+            self._run()
+        if self.timeout is not None and not self.answered:  # a slow start counts
+            self.timer = resident.loop.call_later(self.timeout, self._time_is_over)
+
+    def _parse(self) -> None:
+        fields = self.fields
         self.id = take.job_id(fields)
         if "timeout" in fields:
             self.timeout = take.seconds(fields, "timeout", above=True)
@@ -245,50 +159,106 @@ class Waited:
         if "limit" in fields:
             self.limit = min(take.number(fields, "limit"), INLINE_OUTPUT)
 
-    def begin_timer(self) -> None:
-        """Its time begins, when nothing was refused; a start that takes long counts."""
-        if self.timeout is not None and not self.request.answered:
-            self.timer = self.requests.loop.call_later(self.timeout, self._time_is_over)
+    def _run(self) -> None:
+        fields, resident = self.fields, self.resident
+        text, stdin = self.split()
+        order = Order()
+        if "cwd" in fields or "env" in fields:
+            order.cwd, order.env = take.path(fields, "cwd"), take.environ(fields)
+        if "known" in fields:
+            order.known, order.at = take.optional_number(fields, "known"), fields.get("at")
+        separate = "separate" in fields and take.flag(fields, "separate")
+        command = resident.command(self.id, take.text(fields, "session"), text, order, separate)
+        try:
+            if "stdin" in fields:
+                order.stdin_fd = self.stdin_fd(stdin)  # after everything that may be refused
+        except OSError as error:
+            resident.add(command)
+            command.cannot_begin(error)
+        else:
+            resident.run(command)
+        self.begun(command, None)
 
     def begun(self, job: Job | None, refusal: Refusal | None) -> None:
-        if job is not None:
-            self.answer(job)
         if refusal is not None:
             self._stop_timer()
-            self.request.refuse(refusal)
-        elif self.is_late:
-            self._time_is_over()
+            self.refuse(refusal)
+        elif job is not None:
+            self._wait_for(job)
+            if self.is_late:
+                self._time_is_over()
 
-    def answer(self, job: Job) -> None:
-        """The request is answered by this job; cancelled, it ends it."""
+    def _wait_for(self, job: Job) -> None:
         self.job = job
-        self.request.on_cancel = lambda: job.end(self.grace, ["cancelled"])
         if not job.has_ended:
             job.yield_listeners.append(self._yielded)
         job.when_ended(self._ended)
-        if job.has_yielded and self.may_go_on:  # who was to hear of it was not connected
+        if job.has_yielded and self.may_go_on:  # while no client was connected
             self._yielded()
 
+    def _cancel(self) -> None:
+        if self.job is not None:
+            self.job.end(self.grace, ["cancelled"])
+        else:
+            self.give_up(["cancelled"])
+
     def give_up(self, ending: Ending) -> None:
-        """Nobody wants to wait any longer for it to begin."""
+        """Answers for a command that never begins: the session's first shell has not started yet."""
         self._stop_timer()
-        self.requests._give_up_start(self.request, self.id, self.begun, ending)
+        self.resident.withdraw_start(self.id, self.begun)
+        session = self.resident.session(take.text(self.fields, "session"))
+        self.reply(
+            {
+                "ending": ending,
+                "duration": 0.0,
+                "cwd": session.cwd,
+                "notes": ["it never began"],
+                "out": [0, 0, 0],
+                "err": None,
+                "log": self.id,
+            }
+        )
 
     def _ended(self) -> None:
         assert self.job is not None, "it has begun"
-        assert self.job.ending is not None, "listeners are told of an end"
-        self._reply(self.job, self.job.ending)
-        os.sched_yield()  # whoever waits for it may have been put on our processor, and what is left to do can wait
+        assert self.job.ending is not None, "listeners are called at the end"
+        self.reply_result(self.job, self.job.ending)
+        os.sched_yield()  # the client may wait for our processor, and the remaining work is not urgent
         self._stop_timer()
 
     def _yielded(self) -> None:
         assert self.job is not None, "it has begun"
         for drain in self.job.drains:
             drain.flush()
-        self._reply(self.job, ["yielded", self.id])
+        self.reply_result(self.job, ["yielded", self.id])
 
-    def _reply(self, job: Job, ending: Ending) -> None:
-        self.request.reply_when_room(lambda: self.requests._result(job, ending, self.limit))
+    def reply_result(self, job: Job, ending: Ending) -> None:
+        self.reply_when_room(lambda: self._result(job, ending))
+
+    def _result(self, job: Job, ending: Ending) -> tuple[Fields, bytes]:
+        counts, body, logs = [], b"", job.logs()
+        for log in logs:
+            head, tail = log.excerpt(self.limit // len(logs))
+            counts.append([log.total, len(head), len(tail)])
+            body += head + tail
+        cwd = job.cwd_after
+        if cwd is None:
+            session = self.resident.sessions.get(job.session)
+            cwd = session.cwd if session is not None else job.cwd
+        fields = {
+            "ending": ending,
+            "duration": job.duration or job.elapsed,
+            "cwd": cwd,
+            "notes": job.notes,
+            "out": counts[0],
+            "err": counts[1] if job.err is not None else None,
+            "log": job.id,
+        }
+        if ending[0] == "yielded":
+            fields["waiting"] = is_waiting(job)
+        if isinstance(job, Command) and job.order.known is not None:
+            fields["changes"], fields["is_stale"] = job.home.exports.changes, job.is_stale
+        return fields, body
 
     def _stop_timer(self) -> None:
         if self.timer is not None:
@@ -308,8 +278,43 @@ class Waited:
             job.notify_yielded()
 
 
-def waiting(job: Job) -> bool | None:
-    """Whether it waits for input, as far as can be told."""
-    if job.has_ended or not isinstance(job, Process) or not job.input_open:
-        return False
-    return None if job.input_identity is None else waits_for_input(job.members(), job.input_identity)
+class Blob(Request):
+    """Appends the body to a blob of this connection."""
+
+    blob = Field(take.job_id)
+
+    def serve(self) -> None:
+        name, blobs = self.blob, self.client.blobs
+        if name not in blobs:
+            if len(blobs) >= BLOBS:
+                raise take.invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
+            blobs[name] = self._new()
+        size = os.fstat(blobs[name]).st_size
+        if size + len(self.body) > BLOB:
+            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB)
+        view = memoryview(self.body)
+        try:
+            while view:
+                view = view[os.write(blobs[name], view) :]
+        except OSError as error:
+            os.close(blobs.pop(name))
+            why = self.resident.spool_full(os.strerror(error.errno or 0))
+            code = errno.errorcode.get(error.errno or 0, "")
+            raise Refusal("OSError", why, errno=code, path=self.resident.spool_name) from error
+        self.reply({"size": size + len(self.body)})
+
+    def _new(self) -> int:
+        try:
+            return open_unnamed(self.resident.spool)
+        except OSError:
+            return in_memory(b"")  # without a disk the bytes use memory
+
+
+class DropBlob(Request):
+    blob = Field(take.job_id)
+
+    def serve(self) -> None:
+        fd = self.client.blobs.pop(self.blob, None)
+        if fd is not None:
+            os.close(fd)
+        self.reply({})

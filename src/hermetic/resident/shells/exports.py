@@ -29,7 +29,7 @@ class Exports:
         self.known = None
         self.changes = self.session.resident.next_change()
 
-    def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
+    def request(self, answer: Callable[[dict[str, str]], None]) -> None:
         """Calls `answer(variables)`. While the primary shell is busy, a standby reports."""
         session = self.session
         if self.known is not None:
@@ -59,7 +59,7 @@ class Definitions:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def ask(self, answer: Callable[[bytes], None]) -> None:
+    def request(self, answer: Callable[[bytes], None]) -> None:
         def reported(shell: Shell | None, data: StateReport | None) -> None:
             if shell is None or data is None:
                 answer(b"")

@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import math
 
-from ..life.resident import Refusal
 from ..limits import DURATION, ID_LENGTH, TAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import overload
+    from collections.abc import Callable
+    from typing import Any, Generic, Protocol, TypeVar, overload
 
     from .frames import Fields
 
+    class Carrier(Protocol):
+        """A request, as the fields see it."""
+
+        fields: Fields
+
+    T = TypeVar("T")
+
+    class Field(Generic[T]):
+        """A declared field of a request class: parsed and checked when it is read."""
+
+        def __init__(self, parse: Callable[..., T], *arguments: object) -> None: ...
+        def __get__(self, request: Carrier, owner: type) -> T: ...
+
+else:
+
+    class Field:
+        def __init__(self, parse, *arguments):
+            self.parse, self.arguments = parse, arguments
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, request, owner):
+            return self.parse(request.fields, self.name, *self.arguments)
+
+
 ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+
+class Refusal(Exception):
+    """A protocol error: `kind` is a class name of the client's, `fields` are its arguments."""
+
+    def __init__(self, kind: str, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.fields = kind, message, fields
 
 
 def invalid(argument: str, message: str) -> Refusal:
@@ -34,10 +68,10 @@ def job_id(fields: Fields, name: str = "id") -> str:
     return value
 
 
-def tag(fields: Fields) -> str:
-    value = text(fields, "tag")
+def tag(fields: Fields, name: str = "tag") -> str:
+    value = text(fields, name)
     if len(value.encode("utf-8", "backslashreplace")) > TAG:
-        raise invalid("tag", "a tag holds at most %d bytes" % TAG)
+        raise invalid(name, "a tag holds at most %d bytes" % TAG)
     return value
 
 

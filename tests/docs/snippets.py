@@ -32,16 +32,20 @@ def run(block: Block) -> None:
 
     A snippet that opens a container runs with the tests' own image, and is skipped where docker is missing.
     """
-    text = block.text.replace(IMAGE, need_variable("IMAGE_BASE")) if f'image="{IMAGE}"' in block.text else block.text
-    code = compile(text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(with_test_image(block.text), str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     printed = Printed()
     names: dict[str, Any] = {"__name__": "__snippet__", "hermetic": hermetic, "asyncio": asyncio, "print": printed}
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(_run_with_environment(code, names))
     else:
         exec(code, names)
-    told = expected(block.text)
-    assert printed.lines == told, f"{block} prints {printed.lines}, and says that it prints {told}"
+    promised = expected(block.text)
+    assert printed.lines == promised, f"{block} prints {printed.lines}, and says that it prints {promised}"
+
+
+def with_test_image(text: str) -> str:
+    """The text with an image that the tests have. Ends the test where there is none."""
+    return text.replace(IMAGE, need_variable("IMAGE_BASE")) if IMAGE in text else text
 
 
 def expected(text: str) -> dict[int, str]:

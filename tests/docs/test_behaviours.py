@@ -87,7 +87,7 @@ def functions_in(path: Path) -> set[str]:
     }
 
 
-def test_a_test_that_does_not_exist_is_told(tmp_path: Path) -> None:
+def test_a_missing_test_is_found(tmp_path: Path) -> None:
     file = tmp_path / "test_x.py"
     file.write_text("def helper(): ...\nasync def test_one(): ...\nclass T:\n    def test_two(self): ...\n")
     assert functions_in(file) == {"test_one", "test_two"}

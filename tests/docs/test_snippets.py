@@ -4,17 +4,19 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import PAGES, Block, blocks
-from tests.docs.snippets import run
+from tests.docs.snippets import run, with_test_image
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 SHELL = [
     line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")
 ]
+HOW_TO = [block for page in PAGES if "how-to" in page for block in blocks(page, "sh")]
 
 
 @pytest.fixture(autouse=True)
@@ -41,28 +43,45 @@ def test_a_python_snippet_does_what_the_page_says(block: Block) -> None:
         ("if 0:\n    print(1)  # 1", "prints {}"),
     ],
 )
-def test_a_snippet_that_prints_something_else_is_told(text: str, says: str) -> None:
+def test_a_snippet_that_prints_something_else_fails(text: str, says: str) -> None:
     with pytest.raises(AssertionError) as caught:
         run(Block("page.md", 1, text))
     assert says in str(caught.value)
 
 
-def test_the_shell_snippets_of_the_readme_run_one_after_the_other(tmp_path: Path) -> None:
+@pytest.fixture
+def hermetic_on_path(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Variables with a PATH on which `hermetic` is this tree's."""
     program = tmp_path / "bin" / "hermetic"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m hermetic "$@"\n')
     program.chmod(0o755)
-    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    said: dict[str, str] = {}
     try:
-        for line in SHELL:
-            done = subprocess.run(
-                ["bash", "-c", line], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-            )
-            assert done.returncode == 0, (line, done.stderr)
-            said[line.partition("#")[0].strip()] = done.stdout
+        yield {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     finally:
         subprocess.run([str(program), "rm", "--all"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    assert said["hermetic run -- 'echo one; echo two >&2'"] == "one\ntwo\n"
-    assert said["hermetic run --task demo -- 'pwd; echo $A'"] == "/tmp\n1\n"
-    assert "demo" in said["hermetic envs"]
+
+
+def in_bash(text: str, environ: dict[str, str]) -> str:
+    """What a text prints that ends well. Raises AssertionError."""
+    done = subprocess.run(
+        ["bash", "-ec", text], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, (text, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_shell_snippets_of_the_readme_run_one_after_the_other(hermetic_on_path: dict[str, str]) -> None:
+    printed = {line.partition("#")[0].strip(): in_bash(line, hermetic_on_path) for line in SHELL}
+    assert printed["hermetic run -- 'echo one; echo two >&2'"] == "one\ntwo\n"
+    assert printed["hermetic run --task demo -- 'pwd; echo $A'"] == "/tmp\n1\n"
+    assert "demo" in printed["hermetic envs"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", HOW_TO, ids=str)
+def test_the_shell_snippets_of_a_how_to_run(block: Block, hermetic_on_path: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    assert "hermetic " in block.text
+    in_bash(f"cd {shlex.quote(str(tmp_path / 'project'))}\n{with_test_image(block.text)}", hermetic_on_path)

@@ -6,6 +6,7 @@ resident. The policy's share stands apart. These are counts, not times: they are
 
 import argparse
 import asyncio
+import itertools
 import json
 import statistics
 import sys
@@ -30,7 +31,7 @@ POLICY = "policy/"
 WARM_CALLS = 5  # before the first one that counts
 COUNTED_CALLS = 5
 INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # no function of their own since Python 3.12
-COMMAND = "true"
+COMMANDS = map("true {}".format, itertools.count())  # each time another text: nothing of it was seen before
 REQUESTS = (Link._send.__code__, Connection.greet.__code__)  # what a resident answers
 
 Operation = Callable[[], Awaitable[object]]
@@ -137,14 +138,16 @@ async def _run(place: Place, warm: int) -> list[Passed]:
     async with place.open() as env:
 
         async def run() -> None:
-            await env.run(COMMAND)
+            await env.run(next(COMMANDS))
 
         return await _count(run, warm)
 
 
 async def _terminal(place: Place, warm: int) -> list[Passed]:
     """The same by the tool, judged by the policy."""
-    return await _call(place, warm, "terminal", {"command": COMMAND}, lambda answer: answer.get("exit_code") == 0)
+    return await _call(
+        place, warm, "terminal", lambda: {"command": next(COMMANDS)}, lambda answer: answer.get("exit_code") == 0
+    )
 
 
 async def _read_file(place: Place, warm: int) -> list[Passed]:
@@ -153,17 +156,21 @@ async def _read_file(place: Place, warm: int) -> list[Passed]:
         path = Path(directory) / "small.txt"
         path.write_text("a line of text\n" * 100)
         return await _call(
-            place, warm, "read_file", {"path": str(path)}, lambda answer: answer.get("total_lines") == 100
+            place, warm, "read_file", lambda: {"path": str(path)}, lambda answer: answer.get("total_lines") == 100
         )
 
 
 async def _call(
-    place: Place, warm: int, tool: str, arguments: dict[str, Any], is_right: Callable[[dict[str, Any]], bool]
+    place: Place,
+    warm: int,
+    tool: str,
+    arguments: Callable[[], dict[str, Any]],
+    is_right: Callable[[dict[str, Any]], bool],
 ) -> list[Passed]:
     async with place.toolbox() as toolbox:
 
         async def call() -> None:
-            answer = json.loads(await toolbox.call(tool, arguments))
+            answer = json.loads(await toolbox.call(tool, arguments()))
             if not is_right(answer):
                 raise WrongResult(str(answer))
 

@@ -21,6 +21,8 @@ from hermetic.policy.containment import is_apart, shows_host
 from hermetic.policy.marks import UNSET
 from hermetic.policy.paths import classify
 from hermetic.policy.shell import DEFAULT_HOME, SECRET_NAME, Shell
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import link_of
 
 NOWHERE = "\0nowhere"  # no directory is the agent's own
 _OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
@@ -54,16 +56,17 @@ class PolicyContext:
         return f"<PolicyContext {self.key}: work in {self.workspace!r}>"
 
     async def state(
-        self, session: str, ask: Definitions | None, *, is_checked_later: bool = False
+        self, session: str, environment: Environment | None, *, is_checked_later: bool = False
     ) -> ShellState | None:
         """What a session's next command meets; None where nothing is known of it.
 
         `is_checked_later`: what is likely so is enough.
         """
-        known = self._definitions.get(session) or ask
+        known = self._definitions.get(session)
         if known is None:
-            return None
-        self._definitions[session] = known
+            if environment is None:
+                return None
+            known = self._definitions[session] = Definitions(link_of(environment), session)
         try:
             state = (known.likely() if is_checked_later else None) or await known.ask()
         except Unsupported:  # an older resident

@@ -14,7 +14,6 @@ import msgspec
 
 from hermetic.approvals.case import Case
 from hermetic.approvals.context import PolicyContext, relevant, whole
-from hermetic.approvals.definitions import Definitions
 from hermetic.approvals.desk import Desk
 from hermetic.approvals.grants import Budget
 from hermetic.approvals.matching import Directories
@@ -196,8 +195,8 @@ class PolicyGate:
         is_checked_later: bool = False,
     ) -> tuple[Surroundings, PolicyContext]:  # fmt: skip
         spot = self.spot(environment)
-        ask = None if isinstance(environment, PolicyContext) else Definitions(link_of(environment), session)
-        state = await spot.state(session, ask, is_checked_later=is_checked_later)
+        opened = None if isinstance(environment, PolicyContext) else environment
+        state = await spot.state(session, opened, is_checked_later=is_checked_later)
         state = relevant(state, text) if state is not None else spot.expected()
         home, here = spot.home_in(session, state), state.cwd or spot.start
         if home and state.home and home != state.home:  # `~` is what HOME says by now; somebody's home is where it was
@@ -215,7 +214,7 @@ class PolicyGate:
         if not isinstance(environment, PolicyContext) and not spot.was_seen(session):
             named = environment if session == environment.name else environment.session(session)
             await named.state()
-            await spot.state(session, Definitions(link_of(environment), session))
+            await spot.state(session, environment)
 
     async def _reader(self, process: ProcessInfo, environment: Environment) -> tuple[Transcript | None, str]:
         """What the program that reads has been typed so far, and its name; None when it runs no code from its input."""

@@ -76,14 +76,14 @@ def content_of_file(path: str) -> Content:
 
 
 def _lists_variables(call: Invocation) -> bool:
-    words = (call.name, *call.arguments)
-    if call.name in ("env", "printenv") or (call.name in _DECLARE and _is_listing(call)):
+    name, arguments = call.name, call.arguments
+    if name in ("env", "printenv") or (name in _DECLARE and _is_listing(call)):
         return True
-    if call.name in _REMOTE and {"env", "printenv", "export"} & set(words[1:]):
+    if name in _REMOTE and {"env", "printenv", "export"} & set(arguments):
         return True
-    if any(words[0] == shape[0] and all(part in words for part in shape) for shape in _SHOWS_VARIABLES):
+    if any(name == shape[0] and all(part in arguments for part in shape[1:]) for shape in _SHOWS_VARIABLES):
         return True
-    return any(content_of_file(word) == "environment" for word in call.arguments if _is_path(word))
+    return any(content_of_file(word) == "environment" for word in arguments if _is_path(word))
 
 
 def _is_listing(call: Invocation) -> bool:

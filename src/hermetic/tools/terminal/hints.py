@@ -28,6 +28,10 @@ FOLLOWERS: tuple[tuple[str, ...], ...] = (
     ("dmesg", "-w"), ("dmesg", "--follow"), ("inotifywait", "-m"),
 )  # fmt: skip
 
+_ENDLESS = {  # program → its shapes
+    program: [shape for shape in (*SERVERS, *FOLLOWERS) if shape[0] == program]
+    for program, *_ in (*SERVERS, *FOLLOWERS)
+}
 _QUESTIONS = frozenset({"--help", "-h", "-help", "help", "--version", "-V", "version", "-version"})
 _DETACHED = frozenset({"-d", "--detach", "-D", "--daemon", "--daemonize", "--background"})
 # Only followed by one of these does the program's bare name not mean its server.
@@ -98,13 +102,11 @@ def _endless(call: Invocation) -> str | None:
         words = words[1:]
     if _DETACHED & set(words) or _ONE_SHOT.get(words[0], frozenset()) & set(words):
         return None
-    return next((" ".join(shape) for shape in (*SERVERS, *FOLLOWERS) if _fits(shape, words)), None)
+    return next((" ".join(shape) for shape in _ENDLESS.get(words[0], ()) if _fits(shape, words)), None)
 
 
 def _fits(shape: Sequence[str], words: Sequence[str]) -> bool:
-    """True when the words begin with the shape's first one and hold the others in order."""
-    if words[0] != shape[0]:
-        return False
+    """Whether a shape's words follow the program's name in order."""
     rest = iter(words[1:])
     return all(_leads_to(part, rest) for part in shape[1:])
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from hermetic.policy.reader import Reader, Unreadable
@@ -94,9 +95,10 @@ class Last(NamedTuple):
     is_negated: bool
 
 
-def statements(command: str) -> list[Statement]:
-    """The pipelines of the outermost list; [] for a text that cannot be read."""
-    return [Statement(tuple(_within(node, 0)), operator) for node, operator in _read(command).items]
+@lru_cache(maxsize=64)  # the hints, the kind of output and the meaning of an exit code all ask about one command
+def statements(command: str) -> tuple[Statement, ...]:
+    """The pipelines of the outermost list; none for a text that cannot be read."""
+    return tuple(Statement(tuple(_within(node, 0)), operator) for node, operator in _read(command).items)
 
 
 def invocations(command: str) -> list[Invocation]:

@@ -140,7 +140,7 @@ async def _answer(task: Task, asked: TerminalArguments, result: Result) -> Field
         answer["total_bytes"] = result.total_bytes
     if result.notes:
         answer["notes"] = list(result.notes)
-    if isinstance(result.exit_code, int) and (meaning := exit_code_meaning(asked.command, result.exit_code)):
+    if (code := answer["exit_code"]) and (meaning := exit_code_meaning(asked.command, code)):
         answer["exit_code_meaning"] = meaning
     if isinstance(result.ending, Yielded):
         await _keep(task, result.process)
@@ -249,6 +249,8 @@ def _whole(task: Task, data: bytes, total: int) -> tuple[bytes, int]:
 def _shown(
     task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str
 ) -> str:  # fmt: skip
+    if not total:
+        return ""
     cut = cut_output(
         data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=lambda text: task.show(text, command)
     )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hermetic.conformance.observing import new_mark
-from tests.codemode.scripted import Box, here, scripting
 from tests.environments import sshd
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.tools.code.scripted import Box, here, scripting
 
 Check = Callable[[Box], Awaitable[None]]
 

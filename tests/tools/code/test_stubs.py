@@ -17,9 +17,9 @@ from hermetic.tools.base.task import Task
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions, description
 from hermetic.tools.code.bundle import Modules
 from hermetic.tools.code.stubs import identifier, module_source, stub_of, stubs_of
-from tests.codemode.scripted import here, scripting
+from tests.tools.code.scripted import here, scripting
 
-INSIDE = Path(__file__).parents[2] / "src" / "hermetic" / "tools" / "code" / "inside"
+INSIDE = Path(__file__).parents[3] / "src" / "hermetic" / "tools" / "code" / "inside"
 
 
 class Many(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.codemode.scripted import here, scripting
+from tests.tools.code.scripted import here, scripting
 
 CONNECT = """\
 import os, socket

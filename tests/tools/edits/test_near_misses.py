@@ -10,7 +10,7 @@ from hermetic.tools.edits.matching import STRATEGIES
 from hermetic.tools.edits.planning import plan
 from hermetic.tools.edits.replacing import replace
 from hermetic.tools.edits.v4a import parse
-from tests.edits.cases import Case, read_cases
+from tests.tools.edits.cases import Case, read_cases
 
 CASES = read_cases()
 

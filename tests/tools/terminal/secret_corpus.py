@@ -1,7 +1,7 @@
 """Secrets in many forms and data that only looks like them, made anew from templates, and how redaction does on both.
 
-`python -m tests.terminal.secret_corpus` prints the figures. No value here is anybody's secret: all are random, from
-fixed seeds.
+`python -m tests.tools.terminal.secret_corpus` prints the figures. No value here is anybody's secret: all are random,
+from fixed seeds.
 """
 
 import base64
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.patterns import Content
 from hermetic.redaction.redactor import Redactor
-from tests.terminal.secret_bait import BAIT, CODE_BAIT
+from tests.tools.terminal.secret_bait import BAIT, CODE_BAIT
 
 _LETTERS = {
     "A": string.ascii_letters + string.digits,
@@ -281,7 +281,7 @@ if __name__ == "__main__":
             print(f"{case.kind:16} {case.content:12} {case.text!r}")
             print(f"{'':29} {Redactor(case.known).redact(case.text, case.content)!r}")
     elif "--write" in sys.argv:
-        page = Path(__file__).parents[2] / "docs" / "redaction.md"
+        page = Path(__file__).parents[3] / "docs" / "redaction.md"
         head, rest = page.read_text().split("<!-- figures:begin -->\n")
         page.write_text(f"{head}<!-- figures:begin -->\n{as_table()}\n{rest[rest.index('<!-- figures:end -->') :]}")
     else:

@@ -12,9 +12,9 @@ import pytest
 
 from hermetic.registry.host_process import ended
 from hermetic.session.script import send_modules
-from tests.codemode.scripted import Box, here, scripting
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.tools.code.scripted import Box, here, scripting
 
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
 

@@ -8,7 +8,7 @@ import pytest
 
 import hermetic
 from tests.boxes import opened
-from tests.files.trees import plant
+from tests.tools.files.trees import plant
 
 
 async def test_few_matches_are_listed_and_many_grouped(tmp_path: Path) -> None:

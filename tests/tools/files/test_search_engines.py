@@ -8,9 +8,9 @@ import pytest
 
 import hermetic
 from tests.environments.plugins import PLAIN, install
-from tests.files.trees import plant, plant_many
 from tests.programs import need
 from tests.sizes import scale
+from tests.tools.files.trees import plant, plant_many
 
 WISHES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("foo", {}),

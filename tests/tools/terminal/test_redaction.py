@@ -20,7 +20,7 @@ from hermetic.tools.terminal.content import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
 from tests.sizes import scale
-from tests.terminal.secret_corpus import KNOWN, VENDORS, as_table, bait, figures, fill, secrets
+from tests.tools.terminal.secret_corpus import KNOWN, VENDORS, as_table, bait, figures, fill, secrets
 
 CONTENTS: tuple[Content, ...] = ("output", "code", "environment")
 
@@ -28,7 +28,7 @@ CONTENTS: tuple[Content, ...] = ("output", "code", "environment")
 def test_the_figures_of_the_documentation_are_true() -> None:
     page = read("docs/redaction.md")
     shown = page.partition("<!-- figures:begin -->\n")[2].partition("\n<!-- figures:end -->")[0]
-    assert shown == as_table(), "python -m tests.terminal.secret_corpus --write"
+    assert shown == as_table(), "python -m tests.tools.terminal.secret_corpus --write"
 
 
 def test_no_form_of_token_is_shorter_than_the_words_that_are_looked_at() -> None:

@@ -18,10 +18,10 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Task
 from hermetic.tools.code.output import Printed, shown
-from tests.codemode.scripted import Box, EchoArguments, here, scripting
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
 from tests.sizes import is_full, scale
+from tests.tools.code.scripted import Box, EchoArguments, here, scripting
 
 MEBIBYTE = 1 << 20
 

@@ -1,0 +1,1 @@
+"""Tests of the tools: one folder per package of hermetic.tools."""

@@ -1,4 +1,4 @@
-"""What somebody is asked to allow, and what was allowed."""
+"""Approval requests and granted approvals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a request that somebody has to allow."""
+    """One part of a request that needs an approval."""
 
     decoded: str  # what it does, after quotes, variables and decoders are resolved
     reason: str

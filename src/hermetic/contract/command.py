@@ -22,7 +22,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""  # id, for read_log; "ID/err" is that of a separate stderr
     notes: tuple[str, ...] = ()  # what happened besides: state restored, state not kept, cwd fell back …
     waiting_for_input: bool | None = None  # after a yield; None: the kernel does not tell
-    process: Any = None  # after a yield: the Process that goes on, of the face that ran the command
+    process: Any = None  # after a yield: the continuing Process
 
     @property
     def output(self) -> str:

@@ -64,7 +64,7 @@ class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
 
 
 class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):
-    """It goes on as a process; the caller no longer waits for it."""
+    """It continues as a process; the caller no longer waits for it."""
 
     process_id: str
 
@@ -96,7 +96,7 @@ class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
 
     @property
     def exit_code(self) -> None:
-        """None: nobody knows."""
+        """None: unknown."""
         return
 
     def __str__(self) -> str:

@@ -60,7 +60,7 @@ class Tool(Generic[A]):
 
     @property
     def description(self) -> str:
-        """What a model is told about it."""
+        """Description for a model."""
         return self._description if isinstance(self._description, str) else self._description()
 
     def schema(self, form: Form = "openai") -> Fields:

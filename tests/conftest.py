@@ -120,4 +120,4 @@ def spools_of(run: Path) -> set[Path]:
 
 @functools.cache
 def _known_by(run: Path) -> tuple[Path | None, str]:
-    return spool_base(), Records(run).mark
+    return spool_base(), Records(run).tag

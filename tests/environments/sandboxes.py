@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 import hermetic
-from hermetic.environments.sandbox import Kept
+from hermetic.environments.sandbox import SandboxFiles
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
 from tests.programs import need
@@ -25,21 +25,21 @@ async def sandbox(workspace: Path, **options: Any) -> AsyncIterator[hermetic.Env
         yield environment
 
 
-def kept_of(environment: hermetic.Environment) -> Kept:
+def kept_of(environment: hermetic.Environment) -> SandboxFiles:
     """What the host keeps of a sandbox: processes, cgroups, files."""
     record = Records(runtime_root()).read(environment.id)
     assert record is not None
-    return msgspec.json.decode(record.place["kept"], type=Kept)
+    return msgspec.json.decode(record.place["kept"], type=SandboxFiles)
 
 
-def left_of(kept: Kept) -> list[str]:
+def left_of(kept: SandboxFiles) -> list[str]:
     """What of a sandbox is still there."""
     processes = [f"process {process.pid}" for process in kept.processes if process.is_alive]
     paths = [kept.directory, kept.lock, *kept.cgroups, *([kept.spool] if kept.spool else [])]
     return [*processes, *filter(os.path.lexists, paths)]
 
 
-async def nothing_left(kept: Kept) -> None:
+async def nothing_left(kept: SandboxFiles) -> None:
     """Returns when a sandbox has ended without anybody's help; what is left then fails the test."""
     async with asyncio.timeout(30):
         for process in kept.processes:

@@ -11,7 +11,7 @@ import pytest
 
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
-from hermetic.environments.containers.arguments import Plan, shared_paths, spec_hash
+from hermetic.environments.containers.arguments import ContainerPlan, shared_paths, spec_hash
 from hermetic.environments.containers.options import (
     IDENTITY,
     ContainerOptions,
@@ -28,8 +28,8 @@ def options(**given: Any) -> ContainerOptions:
 
 def words(tmp_path: Path, /, *, without: Sequence[str] = (), **given: Any) -> list[str]:
     """What the engine's client is told."""
-    plan = Plan(options(**given), id="t-0", directory=str(tmp_path), spool=None)
-    return plan.words("name", without=without, sees_host=True, is_podman=False)
+    plan = ContainerPlan(options(**given), id="t-0", directory=str(tmp_path), spool=None)
+    return plan.arguments("name", without=without, sees_host=True, is_podman=False)
 
 
 # A message says what to do, or what would fit.
@@ -193,9 +193,9 @@ def test_every_container_is_hardened_and_limited(tmp_path: Path) -> None:
 def test_only_root_in_a_network_of_its_own_is_fenced_in(
     tmp_path: Path, chosen: dict[str, Any], fences: tuple[str, ...]
 ) -> None:
-    plan = Plan(options(**chosen), id="e-1", directory=str(tmp_path), spool=None)
-    assert plan.fences == fences
-    said = plan.words("name", without=(), sees_host=True, is_podman=False)
+    plan = ContainerPlan(options(**chosen), id="e-1", directory=str(tmp_path), spool=None)
+    assert plan.blackholes == fences
+    said = plan.arguments("name", without=(), sees_host=True, is_podman=False)
     assert ("NET_ADMIN" in values(said, "--cap-add")) is bool(fences)
 
 

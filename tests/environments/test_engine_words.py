@@ -11,7 +11,7 @@ import pytest
 
 import hermetic
 from hermetic.cli.dispatch import main
-from hermetic.environments.containers.client import Client
+from hermetic.environments.containers.client import EngineClient
 from hermetic.environments.docker import Docker
 from tests.environments.engines import need_engine
 from tests.environments.ordinary_user import OrdinaryUser
@@ -34,8 +34,8 @@ async def test_an_image_that_is_missing_is_said_first(kind: str) -> None:
 SAYS_NO = "#!/bin/sh\necho 'permission denied while trying to connect' >&2\nexit 1\n"
 ASK = """
 import asyncio, sys
-from hermetic.environments.containers.client import Client
-print(asyncio.run(Client(sys.argv[1], {"DOCKER_HOST": "unix://" + sys.argv[2]}).trouble()))
+from hermetic.environments.containers.client import EngineClient
+print(asyncio.run(EngineClient(sys.argv[1], {"DOCKER_HOST": "unix://" + sys.argv[2]}).problem()))
 """
 
 
@@ -68,7 +68,7 @@ async def test_an_engine_that_does_not_answer_is_said_first(tmp_path: Path) -> N
     program = tmp_path / "docker"
     program.write_text(SAYS_NO)
     program.chmod(0o755)
-    found = await Client(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}).trouble()
+    found = await EngineClient(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}).problem()
     assert found is not None
     assert found.startswith(f"the engine behind {program} does not answer; start it, or set DOCKER_HOST. It said: perm")
 
@@ -78,7 +78,7 @@ async def test_an_engine_that_hangs_is_to_be_restarted(tmp_path: Path, monkeypat
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
-    client = Client(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
+    client = EngineClient(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
     found = await client.diagnosis()
     assert found is not None
     assert found.advice == "restart it, or set DOCKER_HOST"

@@ -13,7 +13,14 @@ from hermetic.contract.errors import ConfigError
 from hermetic.environments.catalog import find
 from hermetic.environments.containers.arguments import data_root, spec_hash
 from hermetic.environments.containers.options import read_container_options
-from hermetic.environments.profile import CACHES, Chosen, choose, copy_without_links, look, name_of
+from hermetic.environments.profile import (
+    CACHES,
+    SelectedProfile,
+    copy_without_links,
+    name_of,
+    resolve_mounts,
+    select_profile,
+)
 from tests.environments.apptainers import Apptainers
 from tests.environments.engines import ask, containers, need_engine
 from tests.environments.sshd import running
@@ -169,7 +176,7 @@ def test_the_settings_by_another_name_are_never_shown(
         profile.directory = profile.directory.rename(tmp_path / "hermetic")
     os.link(profile.directory / "config.toml", profile.directory / "innocent")
     with pytest.raises(ConfigError, match="never shown"):
-        look(choose(None, ["innocent"]), tmp_path)
+        resolve_mounts(select_profile(None, ["innocent"]), tmp_path)
 
 
 async def test_a_directory_that_cannot_be_listed_does_not_stop_the_start(profile: Profile, tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ async def test_a_directory_that_cannot_be_listed_does_not_stop_the_start(profile
         assert (await env.run("ls ~/.hermetic/cache")).output.split() == ["documents", "images"]
         for name in ("cache/web", "cache/audio"):
             assert [note for note in env.isolation.notes if f"{name} of the profile is not shown" in note]
-    shown = look(Chosen(str(tmp_path / "nowhere"), ()), tmp_path)
+    shown = resolve_mounts(SelectedProfile(str(tmp_path / "nowhere"), ()), tmp_path)
     assert shown.mounts == ()
     assert [note for note in shown.notes if "does not exist" in note]
 
@@ -301,6 +308,6 @@ class TestHomes:
 
 def test_a_profile_is_called_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "config.toml"))
-    assert name_of(None) == name_of(choose("default", ()).directory) == "default"
-    assert name_of(choose("work", ()).directory) == "work"
-    assert name_of(choose("/srv/elsewhere", ()).directory) == "custom"
+    assert name_of(None) == name_of(select_profile("default", ()).directory) == "default"
+    assert name_of(select_profile("work", ()).directory) == "work"
+    assert name_of(select_profile("/srv/elsewhere", ()).directory) == "custom"

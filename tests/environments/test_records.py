@@ -63,10 +63,10 @@ def test_records_are_listed_and_broken_ones_left_out(records: Records) -> None:
 )
 def test_a_record_that_names_what_is_not_its_own_is_damaged(records: Records, field: str, value: str) -> None:
     records.make_directory("e-1")
-    sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.mark}.0a1b")
+    sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b")
     records.write(sound)
     assert records.read("e-1") == sound
-    changed = msgspec.to_builtins(sound) | {field: value.format(root=records.root, mark=records.mark)}
+    changed = msgspec.to_builtins(sound) | {field: value.format(root=records.root, mark=records.tag)}
     (records.root / "e-1" / RECORD).write_bytes(msgspec.json.encode(changed))
     with pytest.raises(DamagedRecord, match="hermetic rm e-1") as caught:
         records.read("e-1")
@@ -87,7 +87,7 @@ def test_whatever_a_record_says_only_its_own_is_named_by_it(changes: dict[str, o
     with TemporaryDirectory() as directory:
         records = Records(Path(directory))
         records.make_directory("e-1")
-        sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.mark}.0a1b")
+        sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b")
         text = msgspec.json.encode(msgspec.to_builtins(sound) | changes)
         (records.root / "e-1" / RECORD).write_bytes(text if cut > 0.2 else text[: int(len(text) * cut * 5)])
         try:
@@ -96,7 +96,7 @@ def test_whatever_a_record_says_only_its_own_is_named_by_it(changes: dict[str, o
             return
         assert read is not None
         assert (read.id, os.path.realpath(read.directory)) == ("e-1", os.path.realpath(records.root / "e-1"))
-        assert read.spool is None or os.path.basename(read.spool).startswith(f"e-1.{records.mark}.")
+        assert read.spool is None or os.path.basename(read.spool).startswith(f"e-1.{records.tag}.")
 
 
 def test_a_record_that_cannot_be_looked_at_is_not_taken_for_missing(records: Records) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hermetic.environments.sandbox import Kept
+from hermetic.environments.sandbox import SandboxFiles
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.sandboxes import nothing_left
 from tests.environments.test_sandbox import OPEN_AND_WAIT
@@ -108,7 +108,7 @@ async def test_a_killed_caller_leaves_nothing(user: OrdinaryUser) -> None:
         id = (await asyncio.to_thread(caller.stdout.readline)).strip()
         record = json.loads((user.home / "run" / id / "env.json").read_text())
         caller.kill()
-    await nothing_left(msgspec.json.decode(record["place"]["kept"], type=Kept))
+    await nothing_left(msgspec.json.decode(record["place"]["kept"], type=SandboxFiles))
     assert os.listdir(user.home / "ws") == []
     assert os.listdir(user.home / "run") == []
 

@@ -106,7 +106,7 @@ async def test_a_container_without_a_record_is_collected_and_others_are_not(
         words = ["run", "--detach", "--label", "hermetic=1", "--entrypoint", "sleep"]
         ask(
             engine,
-            [*words, "--label", f"hermetic.runtime={records.mark}", "--name", f"hermetic-{left}-1", image, "600"],
+            [*words, "--label", f"hermetic.runtime={records.tag}", "--name", f"hermetic-{left}-1", image, "600"],
         )
         other = [*words, "--label", "hermetic.runtime=other", "--name", f"hermetic-{foreign}-1", image, "600"]
         ask(engine, other)

@@ -45,7 +45,7 @@ def names(root: Path) -> list[str]:
 def stale(records: Records, spool: Path, *, pid: int, created: float) -> EnvironmentRecord:
     id = new_id()
     directory = records.make_directory(id)
-    own = spool / f"{id}.{records.mark}.x"
+    own = spool / f"{id}.{records.tag}.x"
     own.mkdir()
     record = EnvironmentRecord(
         id=id, kind="local", task=None, options={}, created=created, directory=str(directory), spool=str(own),
@@ -62,7 +62,7 @@ def litter(records: Records, spool: Path) -> Iterator[list[Path]]:
     left = [
         records.root / new_id(),  # no record yet
         records.root / f".{new_id()}.0123",  # moved away, not yet removed
-        spool / f"{id}.{records.mark}.0123",
+        spool / f"{id}.{records.tag}.0123",
     ]
     for path in left:
         path.mkdir()
@@ -112,7 +112,7 @@ async def test_what_somebody_is_opening_is_left_alone(records: Records, spool: P
     id = id_for_task("being opened")
     async with records.lock(id):
         records.make_directory(id)
-        own = spool / f"{id}.{records.mark}.1"
+        own = spool / f"{id}.{records.tag}.1"
         own.mkdir()
         assert await collect(records) == []
         assert (records.root / id).exists()

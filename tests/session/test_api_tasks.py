@@ -123,7 +123,7 @@ async def test_credentials_of_the_opener_stay_with_it(monkeypatch: pytest.Monkey
 
 
 async def test_a_failing_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.environments.beside.BOOT", "import sys; sys.exit('no luck today')")
+    monkeypatch.setattr("hermetic.environments.local_resident.BOOT", "import sys; sys.exit('no luck today')")
     with pytest.raises(EnvironmentUnavailable, match=r"(?s)did not start.*no luck today"):
         await hermetic.open("local")
     assert leftovers() == []

@@ -1,4 +1,4 @@
-"""Where commands run: one file per backend, the catalog of their kinds, and what the host remembers of each.
+"""Backends: one file per kind of environment, and the catalog of kinds.
 
-A backend says how to start a resident there and how to reach it; what is asked of it is not known here.
+A backend starts a resident, connects to it and removes it. Requests to a resident are not known here.
 """

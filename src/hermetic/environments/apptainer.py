@@ -1,4 +1,4 @@
-"""An apptainer (or singularity) container for each environment, in a user namespace: no rights are needed for it.
+"""An apptainer (or singularity) container for each environment, in a user namespace, without privileges.
 
 The resident is the container's one process and ends with its lease. A watchdog on the host waits for that and removes
 what is left there, also when the opener has exited.
@@ -23,15 +23,22 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotIns
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
 from hermetic.environments.isolation.seccomp import bpf
+from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, look, told
+from hermetic.environments.profile import (
+    INSIDE,
+    VARIABLE,
+    ProfileMounts,
+    credential_notes,
+    resolve_mounts,
+    select_profile,
+)
 from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.environments.watchdog import CONTAINER_SECONDS, PID_FILE, Watchdog, watchdog_argv
@@ -42,9 +49,9 @@ from hermetic.registry.records import check_own
 BINARY = "HERMETIC_APPTAINER_BINARY"
 PROGRAMS = ("apptainer", "singularity")
 
-HOME = "/root"  # whoever the user is: the path of his own home is nobody's business inside
+HOME = "/root"  # for every user: the path of the real home is not shown inside
 SOCKETS, SPOOL = "/run/hermetic", "/run/hermetic-spool"
-RESIDENT = "resident"  # folder of the environment's directory that is seen inside; the record lies outside it
+RESIDENT = "resident"  # folder of the environment's directory that is mounted inside; the record is outside of it
 
 # The kernel's own files that a command of root could change the host with, though it has no capability.
 READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
@@ -84,7 +91,7 @@ fi
 # Removes $1 when the resident of a bare container has ended.
 REMOVE_WORK = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"'
 
-# Options that need a cgroup, and apptainer's words for them.
+# Options that need a cgroup, and apptainer's flags for them.
 LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
 
 log = logging.getLogger("hermetic")
@@ -96,13 +103,13 @@ Cores = Annotated[float, msgspec.Meta(gt=0)]
 class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `apptainer`."""
 
-    image: str  # a .sif, or what one is built from: an archive of `docker save`, a directory, docker://NAME
-    overlay: str | None = None  # directory of this machine that keeps what is written; None: nothing is kept
+    image: str  # a .sif, or the source of one: an archive of `docker save`, a directory, docker://NAME
+    overlay: str | None = None  # directory of this machine that keeps written files; None: they are discarded
     cwd: str = HOME
     env: dict[str, str] = {}  # variables besides the image's
     network: bool = True  # the host's; False: none
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
+    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
     cpu: Cores | None = None
     memory_bytes: Positive | None = None
     pids: Positive | None = None
@@ -124,7 +131,7 @@ class Apptainer:
         "credential_files",
         "profile",
         *LIMITS,
-    )  # a living task with others of these is not handed out
+    )  # a task that runs with other values of these is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not options.get("image"):
@@ -137,7 +144,7 @@ class Apptainer:
         overlay = None if chosen.overlay is None else os.path.abspath(os.path.expanduser(chosen.overlay))
         if overlay is not None:
             _check_path(overlay, "overlay")
-        self._profile = choose(chosen.profile, chosen.credential_files)
+        self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
             chosen, image=whole_name(chosen.image), overlay=overlay, profile=self._profile.directory,
             credential_files=self._profile.credential_files,
@@ -150,7 +157,7 @@ class Apptainer:
 
     @property
     def isolation(self) -> Isolation:
-        """What a container without capabilities keeps apart, and what it shares."""
+        """What a container without capabilities separates and shares."""
         options = self._options
         notes = ["no disk quota: what is written to /tmp and /root lies on the host's disk"]
         if not options.overlay:
@@ -159,14 +166,14 @@ class Apptainer:
             notes.append("the network is the host's: its own ports and abstract sockets can be reached")
         if missing := [name for name in LIMITS if getattr(options, name) is None]:
             notes.append(f"no limit was asked for: {', '.join(missing)}")
-        notes += told(options.credential_files)
+        notes += credential_notes(options.credential_files)
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_network=not options.network,
             shared_paths=(options.overlay,) if options.overlay else (), mounts=(), notes=tuple(notes),
         )  # fmt: skip
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Starts a container with a resident in it. Raises ConfigError, EnvironmentUnavailable."""
+        """Starts a container whose one process is the resident. Raises ConfigError, EnvironmentUnavailable."""
         options = self._options
         program = find_program()
         sif = await find_sif(program, options.image)
@@ -176,7 +183,7 @@ class Apptainer:
         await asyncio.to_thread(warn_of_use, base)
         work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
         try:
-            shown = await asyncio.to_thread(look, self._profile, work)
+            shown = await asyncio.to_thread(resolve_mounts, self._profile, work)
             argv = self._command(program, sif, Path(directory), spool, work, shown)
             config = ResidentConfig(
                 id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, label=label,
@@ -210,7 +217,7 @@ class Apptainer:
 
     async def _start_bare(
         self, program: str, sif: str, directory: str, spool: str | None, work: Path, config: ResidentConfig,
-        shown: Shown,
+        shown: ProfileMounts,
     ) -> Started:  # fmt: skip
         """A resident on this machine for an image that has bash and no python3, and an instance that ends with it."""
         options = self._options
@@ -218,7 +225,7 @@ class Apptainer:
             await asyncio.to_thread(remove_tree, str(left))
         name = f"hermetic-{secrets.token_hex(6)}"
         (work / "instances").mkdir(mode=0o700)
-        environ = {**_variables(options), "HOME": str(work / "instances")}  # where apptainer remembers instances
+        environ = {**_variables(options), "HOME": str(work / "instances")}  # apptainer's list of instances is in HOME
         here = msgspec.structs.replace(
             config, directory=directory, spool=spool, seccomp=None,
             environ=child_environment({}, extra={**_variable(shown), **options.env}),
@@ -227,17 +234,17 @@ class Apptainer:
         try:
             started = await start_bare(
                 [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
-                environ=environ, farewell=["/bin/sh", "-c", REMOVE_WORK, "sh", str(work)], seconds=INSTANCE,
+                environ=environ, cleanup_command=["/bin/sh", "-c", REMOVE_WORK, "sh", str(work)], seconds=INSTANCE,
                 keeper=["/bin/sh", "-c", BARE_KEEPER, "sh", options.overlay or "", name, *start],
             )  # fmt: skip
         except EnvironmentUnavailable as error:
             advice = f"image {options.image!r} has no python3, and bare mode failed; use another"
             raise EnvironmentUnavailable(f"{advice}: {error}") from error
-        notes = (*shown.notes, *_unlimited(options), "no filter of system calls: without python3 nobody can set one")
+        notes = (*shown.notes, *_unlimited(options), "no filter of system calls: setting one takes python3")
         return msgspec.structs.replace(started, place={**started.place, "work": str(work)}, notes=notes)
 
     def _command(
-        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: Shown
+        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: ProfileMounts
     ) -> list[str]:
         """The watchdog and the container it waits for; makes the directories that are mounted."""
         (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -254,8 +261,8 @@ class Apptainer:
             cleanup=[f"[ $code != {NO_PYTHON_CODE} ] || exit 1", KILL_SESSION, f"remove {shlex.quote(str(work))}"],
         )  # fmt: skip
 
-    def _apart(self, work: Path, shown: Shown) -> list[str]:
-        """The words for what a container keeps apart and how much it may use; its home is made."""
+    def _apart(self, work: Path, shown: ProfileMounts) -> list[str]:
+        """Arguments for isolation and limits; makes the container's home."""
         options = self._options
         home = Path(options.overlay or work, "home")
         for folder in (home, work / "scratch"):
@@ -273,7 +280,7 @@ class Apptainer:
 
     @classmethod
     async def doctor(cls) -> Finding:
-        """Whether there is a program, user namespaces, and what mounts an image for an ordinary user."""
+        """Checks the program, user namespaces, and FUSE for mounting images as an ordinary user."""
         try:
             program = find_program()
         except NotInstalled as error:
@@ -292,19 +299,23 @@ class Apptainer:
         return found
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A socket connected to the resident's, which lies in a folder of ours."""
+        """A socket connected to the resident's, which is in a directory of this machine."""
         return await connect(record.socket)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the process on this host that the container ends with has ended."""
-        return is_gone_beside(record) if is_bare(record) else not Watchdog.parse(record.place["watchdog"]).is_alive
+        return (
+            has_local_resident_ended(record)
+            if is_bare(record)
+            else not Watchdog.parse(record.place["watchdog"]).is_alive
+        )
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when the container and what it had on this host are gone."""
+        """Returns when the container and its files on this host are gone."""
         work = record.place["work"]
         check_own(record, work, os.path.basename(work).startswith(f"work-{record.id}."))
         if is_bare(record):
-            await end_beside(record)
+            await end_local_resident(record)
         else:
             await Watchdog.parse(record.place["watchdog"]).ensure_ended(CONTAINER_SECONDS)
         await asyncio.to_thread(remove_tree, work)
@@ -322,8 +333,8 @@ def find_program() -> str:
     return found
 
 
-def _mounts(shown: Shown, home: Path) -> Iterator[str]:
-    """apptainer's words for what of a profile is seen; what it is mounted on is made in the home."""
+def _mounts(shown: ProfileMounts, home: Path) -> Iterator[str]:
+    """Mount arguments for a profile's files; makes the mount points in the home."""
     for source, path in shown.mounts:
         for part in (source, path):
             _check_path(part, "credential_files")
@@ -333,18 +344,18 @@ def _mounts(shown: Shown, home: Path) -> Iterator[str]:
         yield f"type=bind,source={source},destination={HOME}/{INSIDE}/{path},ro"
 
 
-def _variable(shown: Shown) -> dict[str, str]:
+def _variable(shown: ProfileMounts) -> dict[str, str]:
     return {VARIABLE: f"{HOME}/{INSIDE}"} if shown.mounts else {}
 
 
 def _check_path(path: str, setting: str) -> None:
-    """Raises ConfigError for a path that apptainer would read as two."""
+    """Raises ConfigError for a path that apptainer would split."""
     if set(path) & set(":,\n"):
         raise ConfigError(f"{path!r} has a colon, comma or line end, which apptainer cannot take", setting=setting)
 
 
 def can_limit() -> bool:
-    """True where apptainer can have a cgroup as an ordinary user."""
+    """True where apptainer can create a cgroup as an ordinary user."""
     return os.path.isdir("/run/systemd/system") and os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 
 
@@ -354,7 +365,7 @@ def _limits(options: ApptainerOptions) -> list[str]:
 
 
 def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
-    """What was asked for and cannot be had here."""
+    """Notes on requested limits that cannot be set here."""
     given = [name for name in LIMITS if getattr(options, name) is not None and not can_limit()]
     notes = tuple(f"{name} is not limited: apptainer needs systemd and cgroups v2 for that" for name in given)
     for note in notes:
@@ -363,8 +374,8 @@ def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
 
 
 def _variables(options: ApptainerOptions) -> dict[str, str]:
-    """What apptainer itself gets: none of the user's settings for it, which could bind more into the container."""
+    """apptainer's own variables, without the user's settings for it, which could mount more into the container."""
     wanted = ["HOME"]
     if _limits(options):
-        wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]  # a cgroup is asked of the user's systemd
+        wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]  # the user's systemd creates the cgroup
     return {name: os.environ[name] for name in wanted if name in os.environ}

@@ -1,4 +1,4 @@
-"""A way to a resident whose socket this machine cannot reach: a program that joins the socket to its own streams."""
+"""Bridge: a program that connects a resident's socket, which this machine cannot reach, to its own stdin and stdout."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,11 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.starting import said_in, skip
+from hermetic.environments.starting import skip, stderr_text
 from hermetic.registry.host_process import DETACHED, end, spawn
 
-# Run there as `python3 -I -S -c BRIDGE SOCKET`. Says one byte when it is connected; ends when either side does.
-# Where its input and output are one socket, the resident gets that and speaks on it: no byte passes through here.
+# Run there as `python3 -I -S -c BRIDGE SOCKET`. Writes one byte when it is connected; exits when either side does.
+# If its input and output are one socket, it passes that to the resident, and no byte goes through the bridge.
 BRIDGE = """\
 import os, select, socket, stat, struct, sys
 stream = socket.socket(socket.AF_UNIX)
@@ -39,21 +39,21 @@ while all(carry(source, ways[source]) for source, _ in poll.poll()):
     pass
 """
 
-# How BRIDGE's complaint begins where nobody listens, and where the socket has no name: a cleaner may have removed that.
+# Errors with which BRIDGE exits: no listener, and no socket file (a cleaner of temporary files may have removed it).
 COMPLAINTS = (ConnectionRefusedError, FileNotFoundError)
 
 
 async def bridged(
     argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] | None = None, after: bytes = b""
 ) -> socket.socket:
-    """A stream to the resident behind a program that runs BRIDGE there. What it says before `after` is noise.
+    """A stream to the resident through a program that runs BRIDGE there. Output before `after` is skipped.
 
-    Raises: ConnectionRefusedError where nobody listens; FileNotFoundError where there is no socket;
-    EnvironmentUnavailable when the program does not get there.
+    Raises: ConnectionRefusedError for a socket without listener; FileNotFoundError where there is no socket;
+    EnvironmentUnavailable when the program fails.
     """
     ours, theirs = socket.socketpair()
     stderr = os.memfd_create("errors")
-    # Nobody's child: it ends when its stream does, which may be after this event loop.
+    # Detached: it exits when its stream ends, which may be after this event loop.
     group = spawn([*DETACHED, *argv], theirs.fileno(), theirs.fileno(), stderr, environ or {})
     try:
         theirs.close()
@@ -75,10 +75,10 @@ async def bridged(
 
 
 def _failure(reason: str, stderr: int) -> Exception:
-    said = said_in(stderr)
+    said = stderr_text(stderr)
     last = said.splitlines()[-1] if said else ""
     for kind in COMPLAINTS:
         if last.startswith(kind.__name__):
             return kind(last)
     said = f"; it said:\n{said}" if said else ""
-    return EnvironmentUnavailable(f"the way to the resident did not open: {reason}{said}")
+    return EnvironmentUnavailable(f"the bridge to the resident did not open: {reason}{said}")

@@ -1,6 +1,6 @@
-"""A kind of environment whose place is reached by nothing but a blocking call, as the SDKs of clouds offer it.
+"""Base class for environments that are reached by a blocking call alone, as the SDKs of clouds offer it.
 
-The resident lives there as it does anywhere; `calling_stream` carries what it and its clients say by calls.
+The resident runs there as in every environment; `calling_stream` carries its stream by calls.
 """
 
 import asyncio
@@ -28,39 +28,39 @@ from hermetic.environments.calling_scripts import (
     room,
     script,
 )
-from hermetic.environments.calling_stream import Calls, carry
+from hermetic.environments.calling_stream import BlockingCalls, carry
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.ssh import REMOVE
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import NotReady, ready
-from hermetic.registry.records import check_own, is_own_life
+from hermetic.registry.records import check_own, is_own_directory
 
-ENDING_SECONDS = 60.0  # for a place that is taken away
+ENDING_SECONDS = 60.0  # for removing the environment
 
 
 class Gone(Exception):
-    """Raised by `call`: the place is gone for good, and with it all that ran there."""
+    """Raised by `call`: the environment is gone for good."""
 
 
 class CallingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that every such kind has."""
 
     cwd: str = "~"
-    env: dict[str, str] = {}  # variables besides those of the place
-    startup: Seconds = CALLED_START  # for the place to be made and to answer
-    runtime: Seconds = RUNTIME  # for which the place is made; `create` hands it on
+    env: dict[str, str] = {}  # variables besides those of the environment
+    startup: Seconds = CALLED_START  # for creating the environment and its first answer
+    runtime: Seconds = RUNTIME  # lifetime of the environment; `create` passes it on
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
 
 
 class CallingBackend:
-    """A kind of environment by one blocking method: `call`, which runs a script in the place.
+    """A kind of environment by one blocking method: `call`, which runs a script there.
 
     A subclass names its `kind` and, where it has options of its own, a subclass of CallingOptions; the chosen ones are
-    `self.chosen`, and `self.place` is a name that no other place has. Methods run on threads of their own, also
-    several at a time. See docs/how-to/add-a-backend.md.
+    `self.chosen`, and `self.place` is a unique name for the environment. Methods run on their own threads, also
+    concurrently. See docs/how-to/add-a-backend.md.
     """
 
     kind: str
@@ -77,32 +77,32 @@ class CallingBackend:
             raise ConfigError(fault, setting="env")
         self.place = ""
 
-    # -- what a subclass says
+    # -- methods of subclasses
     def create(self) -> None:
-        """Makes the place, where it has to be made."""
+        """Creates the environment, if it has to be created."""
 
     def call(self, script: str) -> tuple[str, int]:
-        """Runs a text of the shell there; returns what it printed and its exit code, once it has ended.
+        """Runs a shell script there to its end; returns its output and exit code.
 
-        `Gone` says that the place is gone for good, any other exception that the way there is broken.
+        Raise `Gone` when the environment is gone for good; any other exception counts as a broken transport.
         """
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Lets go of calls that nobody waits for any more, where that can be done. Its errors are passed over."""
+        """Cancels calls that have no waiter any more, if that is possible. Its errors are ignored."""
 
     def destroy(self) -> None:
-        """Takes the place away, where `create` has made it."""
+        """Removes what `create` has created."""
 
     @property
     def isolation(self) -> Isolation:
-        """What stands between a command there and this machine. Nothing is promised unless a subclass says so."""
+        """Isolation of a command there from this machine; none unless a subclass states it."""
         return Isolation(kind=self.kind, shared_paths=("/",))
 
-    # -- what that makes
+    # -- the backend
     @property
     def noticed_after(self) -> float:
-        """How many seconds after its end a killed caller is noticed there; its lease begins then."""
+        """Seconds after which the resident notices a killed caller; its lease begins then."""
         return self.longest_call + self.silence
 
     @property
@@ -116,7 +116,7 @@ class CallingBackend:
         return msgspec.structs.asdict(self.chosen)
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Makes the place and starts a resident there. Raises EnvironmentUnavailable; nothing is left then."""
+        """Creates the environment and starts a resident there. Raises EnvironmentUnavailable, and leaves nothing."""
         chosen = self.chosen
         life = f"{id}.{secrets.token_hex(4)}"
         self.place = f"hermetic-{life.replace('.', '-')}"
@@ -139,8 +139,8 @@ class CallingBackend:
                 raise EnvironmentUnavailable(f"{self.place} did not come up: {_explained(error)}") from error
             raise
 
-    async def _started(self, calls: Calls, config: ResidentConfig) -> Started:
-        """A resident in the place, sent there part by part."""
+    async def _started(self, calls: BlockingCalls, config: ResidentConfig) -> Started:
+        """Sends the resident there in parts and starts it."""
         file = f"/tmp/.hermetic-{secrets.token_hex(8)}"
         whole = starting_input(build_archive(), msgspec.msgpack.encode(config))
         for part in packed(whole, room(self.longest_script)):
@@ -177,12 +177,12 @@ class CallingBackend:
         return carry(calls, relay, room(self.longest_script))
 
     async def remove(self, record: EnvironmentRecord) -> None:
-        """Returns when nothing is left of the resident, and the place is taken away. Raises Unreachable."""
+        """Returns when resident and environment are removed. Raises Unreachable."""
         self.place = record.place["name"]
         calls = self._calls()
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         for path in filter(None, (record.place["directory"], record.place["spool"])):
-            check_own(record, path, is_own_life(record, path))
+            check_own(record, path, is_own_directory(record, path))
         words = (record.place["directory"], record.place["spool"], *pids)
         try:
             async with asyncio.timeout(ENDING_SECONDS):
@@ -190,12 +190,12 @@ class CallingBackend:
                     await calls.ask(script(REMOVE + 'answer(b"")\n', *words))
                 await calls.run(self.destroy)
         except Gone:
-            return  # gone already
+            return  # it is gone already
         except Exception as error:
             raise Unreachable(f"{self.place} was not taken away: {_explained(error)}", environment=record.id) from error
 
-    def _calls(self) -> Calls:
-        return Calls(self.call, self.cancel)
+    def _calls(self) -> BlockingCalls:
+        return BlockingCalls(self.call, self.cancel)
 
 
 def _explained(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""What is run in a place that can be reached by nothing but calls: Python there, its input and answer as text.
+"""Scripts for environments that are reached by calls alone: Python code with input and output as text.
 
-A script carries bytes as base64, between lines that base64 cannot hold, and its answer stands between two marks: what a
-shell or an SDK prints around it does no harm.
+A script carries bytes as base64 in a here-document. Its answer stands between two markers, so that other output of a
+shell or an SDK does no harm.
 """
 
 import base64
@@ -26,7 +26,7 @@ def answer(data):
     os.write(1, b"{MARK}" + base64.b64encode(data) + b":\\n")
 """
 
-# FILE: adds what is given to a file of its own.
+# FILE: appends the input to a file.
 PUT = """\
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 with open(fd, "ab") as file:
@@ -34,7 +34,7 @@ with open(fd, "ab") as file:
 answer(b"")
 """
 
-# FILE BOOT: starts a resident with the packed input in the file; answers what it says when it is ready.
+# FILE BOOT: starts a resident with the compressed input in the file; answers with its readiness frame.
 START = """\
 import zlib
 path, boot = sys.argv[1:]
@@ -53,7 +53,7 @@ try:
     ]
     pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", boot], os.environ, file_actions=files)
     os.close(theirs)
-    with open(ours, "rb") as said:  # to its end: a resident that is ready lets go of it
+    with open(ours, "rb") as said:  # to its end: a resident that is ready closes it
         ready = said.read()
     os.waitpid(pid, 0)
     with open(names[1], "rb") as errors:
@@ -65,9 +65,9 @@ finally:
             os.unlink(name)
 """
 
-# PLACE SOCKET RELAY WAIT SILENCE: leaves a relay behind that is joined to the resident's socket and listens at PLACE.
-# It takes bytes in, and hands bytes out to who waits for them, for WAIT seconds; it ends with the resident's side, when
-# it is told to, or after SILENCE seconds without a call.
+# PATH SOCKET RELAY WAIT SILENCE: starts a relay that is connected to the resident's socket and listens at PATH.
+# It takes bytes in, and hands bytes out to a call that waits up to WAIT seconds. It exits with the resident's side, on
+# request, or after SILENCE seconds without a call.
 JOIN = """\
 place, target, relay, wait, silence = sys.argv[1:]
 ours, theirs = os.pipe()
@@ -101,8 +101,8 @@ if os.fork():
 os.setsid()
 os.write(ready, b"+")
 os.close(ready)
-REST = 2.0  # seconds for somebody to fetch what is left
-MOST, SOON = 4 << 20, 0.003  # bytes that one call takes along, and seconds for more of them to come
+REST = 2.0  # seconds for a last call to fetch the rest
+MOST, SOON = 4 << 20, 0.003  # bytes of one call, and seconds to wait for more
 waiting, since, until = None, 0.0, time.monotonic() + silence
 poll = select.poll()
 poll.register(listener, select.POLLIN)
@@ -133,7 +133,7 @@ def hear(caller):
 try:
     is_over = False
     while waiting or time.monotonic() < until:
-        if waiting or not is_over:  # without one who waits only its end is looked for
+        if waiting or not is_over:  # without a waiting call, poll for hang-up only
             poll.register(stream, select.POLLIN if waiting else 0)
         else:
             poll.unregister(stream)
@@ -167,7 +167,7 @@ finally:
         os.unlink(place)
 """
 
-# PLACE VERB: says something to the relay; answers what it answers, or "-" where there is none any more.
+# PATH VERB: sends a request to the relay; answers with its answer, or "-" if it has exited.
 SAY = """\
 import socket
 stream = socket.socket(socket.AF_UNIX)
@@ -189,7 +189,7 @@ PUSH, PULL, LEAVE = "<", ">", "."
 
 
 class NoAnswer(Exception):
-    """A call did not do what it should; the message is what it said."""
+    """A call failed; the message is its output."""
 
 
 class NoPythonThere(NoAnswer):
@@ -207,7 +207,7 @@ def script(code: str, *arguments: str, given: bytes = b"") -> str:
 
 
 def answered(text: str, code: int) -> bytes:
-    """What the script answered. Raises NoAnswer."""
+    """The script's answer. Raises NoAnswer."""
     found = _ANSWER.search(text)
     if found is None and code == NO_PYTHON_CODE:
         raise NoPythonThere("there is no python3, which the resident needs; use an image that has it")

@@ -1,4 +1,4 @@
-"""Blocking calls made from an event loop, each on a thread of its own, and a stream that is carried by such calls."""
+"""Blocking calls from an event loop, one thread each, and a stream that is carried by such calls."""
 
 import asyncio
 import contextlib
@@ -13,30 +13,30 @@ from hermetic.environments.calling_scripts import LEAVE, PULL, PUSH, SAY, NoAnsw
 T = TypeVar("T")
 
 
-class Calls:
-    """A blocking function, called without blocking. It may be called by several threads at a time."""
+class BlockingCalls:
+    """Runs a blocking function on threads, also concurrently."""
 
     def __init__(self, call: Callable[[str], tuple[str, int]], cancel: Callable[[], None]) -> None:
         self._call, self._cancel = call, cancel
         self._threads: list[threading.Thread] = []
 
     def __repr__(self) -> str:
-        return f"<Calls of {self._call.__qualname__}>"
+        return f"<BlockingCalls of {self._call.__qualname__}>"
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What the work returns or raises. Cancelled, it goes on unheard; its thread ends with this process."""
+        """The result of `work`. After a cancel its thread goes on, and its result is dropped."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
         def tell(set_it: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(lambda: None if future.done() else set_it())
 
         def do() -> None:
             try:
                 result = work()
             except BaseException as error:
-                failure = error  # the name goes away with the handler
+                failure = error  # the name `error` ends with the handler
                 tell(lambda: future.set_exception(failure))
             else:
                 tell(lambda: future.set_result(result))
@@ -45,7 +45,7 @@ class Calls:
         return await future
 
     async def ask(self, text: str) -> bytes:
-        """What a script of ours answers. Raises NoAnswer, and what the call raises."""
+        """The answer of a script. Raises NoAnswer, and the call's own errors."""
         return await self.run(lambda: self.ask_now(text))
 
     def ask_now(self, text: str) -> bytes:
@@ -53,11 +53,11 @@ class Calls:
         return answered(*self._call(text))
 
     def tell(self, text: str) -> None:
-        """Runs a script that nobody waits for."""
+        """Runs a script without waiting for it."""
         self._begin(lambda: self._suppressed(lambda: self._call(text)))
 
     async def give_up(self, destroy: Callable[[], None], seconds: float) -> None:
-        """Cancels what is under way, and destroys once that has ended; waits for it as long as that takes no longer."""
+        """Cancels running calls, then destroys; waits for both at most so many seconds."""
         before = list(self._threads)
 
         def end() -> None:
@@ -71,7 +71,7 @@ class Calls:
                 await asyncio.shield(asyncio.ensure_future(self.run(end)))
 
     def cancel(self) -> None:
-        """Lets go of calls that are under way."""
+        """Cancels running calls."""
         self._suppressed(self._cancel)
 
     def _begin(self, work: Callable[[], object]) -> None:
@@ -86,10 +86,10 @@ class Calls:
             work()
 
 
-def carry(calls: Calls, relay: str, size: int) -> socket.socket:
-    """A non-blocking stream whose other end is the relay that listens there. Closing it tells the relay to end.
+def carry(calls: BlockingCalls, relay: str, size: int) -> socket.socket:
+    """A non-blocking stream whose other end is the relay that listens there. Closing it ends the relay.
 
-    A call brings at most `size` bytes there.
+    A call carries at most `size` bytes there.
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -100,15 +100,15 @@ def carry(calls: Calls, relay: str, size: int) -> socket.socket:
 
 
 class _Stream:
-    """Our end of what a stream is carried by. The two that carry run on threads, and end when either side does."""
+    """The local end of a carried stream. `push` and `pull` run on threads and end when either side does."""
 
-    def __init__(self, calls: Calls, relay: str, end: socket.socket, size: int) -> None:
+    def __init__(self, calls: BlockingCalls, relay: str, end: socket.socket, size: int) -> None:
         self._calls, self._relay, self._end, self._size = calls, relay, end, size
         self._ended = threading.Semaphore(0)
         self._is_relayed = True
 
     def push(self) -> None:
-        """Takes what is written here there."""
+        """Carries bytes from here to the relay."""
         with self._ending(), contextlib.suppress(Exception):
             while data := self._end.recv(self._size):
                 self._say(PUSH, data)
@@ -118,7 +118,7 @@ class _Stream:
         self._end.close()
 
     def pull(self) -> None:
-        """Takes what is said there here."""
+        """Carries bytes from the relay to here."""
         with self._ending(), contextlib.suppress(Exception):
             while True:
                 self._end.sendall(self._say(PULL))

@@ -1,4 +1,4 @@
-"""Programs that a kind of environment needs, tried out for `hermetic doctor`."""
+"""Checks of programs that a kind of environment needs, for `hermetic doctor`."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ PROBE_SECONDS = 2.0
 
 
 def missing(error: NotInstalled) -> Finding:
-    """The same for `hermetic doctor`."""
+    """The finding of `hermetic doctor` for a missing program."""
     return Finding(state="missing", found=error.problem, advice=error.advice)
 
 
@@ -19,9 +19,9 @@ async def try_program(
     names: Sequence[str], arguments: Sequence[str], *, install: str, repair: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Finding:  # fmt: skip
-    """Whether the first of these programs that is on PATH does this without complaint.
+    """Whether the first of these programs on PATH succeeds with these arguments.
 
-    `install` is the advice where there is none, `repair` where it complains.
+    `install` is the advice if there is none, `repair` if it fails.
     """
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
@@ -35,7 +35,7 @@ async def try_program(
 async def probe(
     argv: Sequence[str], *, seconds: float = PROBE_SECONDS, environ: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Exit code and last line of what a program says, both streams together; 124 when it takes too long."""
+    """Exit code and last line of a program's output; 124 after a timeout."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,

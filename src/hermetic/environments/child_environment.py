@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 
 from hermetic.contract.variables import is_text
 
-# Words of a name (split at "_") that tell of a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
+# Parts of a name (split at "_") that indicate a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
 _CREDENTIAL = re.compile(
     r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
     r"|PAT|BEARER|WEBHOOKS?|COOKIES?|CONNSTR|SAS|AUTHORIZATION|MNEMONIC"
     r"|(?:DB|SSH|PG|MYSQL|SMTP|MAIL|FTP|USER|ROOT|ADMIN|SUDO|REDIS|MONGO|LDAP|VPN|WIFI|PROXY|LOGIN|SVC)(?:PASS|PW)"
     r"|(?:MASTER|SECRET|ACCESS|SIGNING|ENCRYPTION|ACCOUNT|AUTH|SESSION|DEPLOY|SSH|GPG)KEYS?"
 )
-# Words that tell of one only at the end of a name: SSH_AUTH_SOCK and OLDPWD are no secrets.
+# Parts that indicate one only at the end of a name: SSH_AUTH_SOCK and OLDPWD are no secrets.
 _CREDENTIAL_AT_END = frozenset({"AUTH", "PWD", "PW", "SK", "RK", "DSN"})
 _PHRASE = re.compile(
     r"(?:^|_)(?:CONN(?:ECTION)?_STR(?:ING)?|AUTH_CONFIG|HOOK_?URL|(?:SEED|RECOVERY|MNEMONIC)_(?:PHRASE|WORDS))$"
@@ -20,11 +20,11 @@ _PHRASE = re.compile(
 # A password in a value makes any variable a credential, but a proxy's: without that there is no network.
 _PASSWORDS = (
     re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@]*:([^\s/?#@]+)@"),
-    # A token in the place of the user: long, with letters and digits.
+    # A token instead of the user: long, with letters and digits.
     re.compile(r"https?://(?=[^@]*\d)(?=[^@]*[A-Za-z])([\w.~%+-]{12,512})@", re.ASCII),
     re.compile(r"(?:^|;)[ \t]*(?:password|pwd)[ \t]*=[ \t]*([^;\s$<{][^;]{0,255})", re.IGNORECASE),
 )
-# Values that say themselves what they are: a private key, tokens of common vendors, addresses that let anyone post.
+# Secrets by their form: private keys, tokens of common vendors, webhook addresses.
 _SECRET_VALUE = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY"
     r"|(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{40}|glpat-[\w-]{20}|sk-(?:ant|proj|svcacct|admin)-[\w-]{24}"
@@ -69,7 +69,7 @@ def password_in(value: str) -> str | None:
 
 
 def is_credential(name: str) -> bool:
-    """True when a variable's name says that its value is a secret."""
+    """True for the name of a variable that holds a secret."""
     upper = name.upper()
     if upper in _HARMLESS:
         return False
@@ -80,5 +80,5 @@ def is_credential(name: str) -> bool:
 
 
 def _without_broken_text(variables: Mapping[str, str]) -> dict[str, str]:
-    """Only what is UTF-8: bytes that are no text cannot be told to a resident."""
+    """Only variables in UTF-8; others cannot be sent to a resident."""
     return {name: value for name, value in variables.items() if is_text(name) and is_text(value)}

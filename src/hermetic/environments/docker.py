@@ -15,20 +15,19 @@ from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, State, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import missing
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.containers.arguments import (
-    FENCES,
-    Plan,
+    BLACKHOLES,
+    ContainerPlan,
     data_root,
     mounted_paths,
     reaches_host,
     shared_paths,
     spec_hash,
 )
-from hermetic.environments.containers.client import Client, client_of, find_client
+from hermetic.environments.containers.client import EngineClient, client_of, find_client
 from hermetic.environments.containers.env_file import forwarded_variables
 from hermetic.environments.containers.options import (
     HOME,
@@ -40,14 +39,15 @@ from hermetic.environments.containers.options import (
 from hermetic.environments.containers.podman_pause import no_new_pause
 from hermetic.environments.containers.upkeep import remove_abandoned, written_bytes
 from hermetic.environments.isolation.seccomp import docker_profile
-from hermetic.environments.profile import told
-from hermetic.environments.starting import StartFailed, said_in, start_resident
+from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
+from hermetic.environments.profile import credential_notes
+from hermetic.environments.starting import StartFailed, start_resident, stderr_text
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.file_lock import hold_directory
 from hermetic.registry.records import check_own
 
-SPOOL = "/var/tmp"  # inside: on the container's disk, and everybody's
+SPOOL = "/var/tmp"  # inside: on the container's disk, writable for every user
 PYTHON = ("-I", "-S", "-c")
 BRIDGE_SECONDS = 12.0
 ALIVE = ("running", "paused", "restarting")  # states of a container that has not ended
@@ -56,8 +56,8 @@ WHY_NOT = {
     "disk_bytes": "this engine's storage driver cannot set one (docker: overlay2 on xfs with pquota, btrfs or zfs can)"
 }
 REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
-LOOK_SECONDS = 6.0  # of a start, before its engine is asked whether it answers
-SETTLE_SECONDS = 10.0  # for a start that nobody wants any more
+LOOK_SECONDS = 6.0  # of a start, before its engine is checked
+SETTLE_SECONDS = 10.0  # for a cancelled start
 
 _NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
 
@@ -89,7 +89,7 @@ class Docker:
 
     @property
     def isolation(self) -> Isolation:
-        """Files, processes and, where it is off, the network; what is shared is named."""
+        """Separate files and processes, and no network if it is off; the notes name what is shared."""
         options = self._options
         shared = shared_paths(options)
         if options.persistent:
@@ -104,7 +104,7 @@ class Docker:
             ".git/config, .envrc, .vscode, a Makefile"
             for path in shared
         ]
-        notes += told(options.credential_files)
+        notes += credential_notes(options.credential_files)
         if options.extra_args:
             notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
         return Isolation(
@@ -114,18 +114,18 @@ class Docker:
         )  # fmt: skip
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Makes a container whose main process is the resident. Raises EnvironmentUnavailable, ConfigError."""
+        """Starts a container whose main process is the resident. Raises EnvironmentUnavailable, ConfigError."""
         if self._options.persistent and not id.startswith("t-"):
             raise ConfigError("persistent keeps the files of a task; name a task for it", setting="persistent")
         client = find_client(self.kind)
-        plan = Plan(self._options, id=id, directory=directory, spool=spool)
+        plan = ContainerPlan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()
         if self._options.profile is not None:
-            await asyncio.to_thread(plan.look_at_profile)
+            await asyncio.to_thread(plan.resolve_profile)
         plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
         config = self._config(plan, token, label)
         hold = hold_directory(directory)
-        start = Start(client, plan, config, hold)
+        start = ContainerStart(client, plan, config, hold)
         try:
             started = await start.run()
             self._stream = start.stream
@@ -136,7 +136,7 @@ class Docker:
             os.close(hold)
             plan.profile.unlink(missing_ok=True)
 
-    def _config(self, plan: Plan, token: bytes, label: str) -> ResidentConfig:
+    def _config(self, plan: ContainerPlan, token: bytes, label: str) -> ResidentConfig:
         options = self._options
         forwarded = forwarded_variables(options.forward_env, options.profile)
         home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
@@ -151,7 +151,7 @@ class Docker:
         )  # fmt: skip
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """The resident's socket where this machine sees it, else a way through the engine."""
+        """The resident's socket if this machine can reach it, else a bridge through the engine."""
         stream, self._stream = self._stream, None
         if stream is not None or "bridge" not in record.place:
             return stream or await connect(record.socket)
@@ -166,23 +166,23 @@ class Docker:
             raise Unreachable(str(error), environment=record.id, state=state) from error
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
-        """Whether the container has ended. Raises Unreachable when the engine cannot be asked."""
-        if is_bare(record) and not is_gone_beside(record):
+        """Whether the container has ended. Raises Unreachable when the engine does not answer."""
+        if is_bare(record) and not has_local_resident_ended(record):
             return False
         return await client_of(self.kind, record.place).state(record.place["container"]) not in ALIVE
 
     async def is_paused(self, record: EnvironmentRecord) -> bool:
-        """Whether its engine was told to hold the container. Raises Unreachable when the engine cannot be asked."""
+        """Whether the container is paused. Raises Unreachable when the engine does not answer."""
         return await client_of(self.kind, record.place).state(record.place["container"]) == "paused"
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when the container is gone; the engine kills what runs in it."""
+        """Returns when the container is gone; the engine kills its processes."""
         if self._stream is not None:
             self._stream.close()
         name = record.place["container"]
         check_own(record, name, name.startswith(f"hermetic-{record.id}-"))
         if is_bare(record):
-            await end_beside(record)
+            await end_local_resident(record)
         await client_of(self.kind, record.place).remove(name)
         return f"killed and removed container {name}"
 
@@ -209,7 +209,7 @@ class Docker:
         return await remove_abandoned(find_client(cls.kind), root, abandoned)
 
     async def disk_bytes(self, record: EnvironmentRecord) -> int:
-        """What was written to the container's own files."""
+        """Size of the files written in the container."""
         return await written_bytes(client_of(self.kind, record.place), record.place["container"])
 
 
@@ -219,52 +219,52 @@ class Podman(Docker):
     kind = "podman"
 
 
-class Start:
-    """One start: tried as asked, then again without what this engine turns out not to have."""
+class ContainerStart:
+    """One start of a container, retried without features that the engine turns out to lack."""
 
-    def __init__(self, client: Client, plan: Plan, config: ResidentConfig, hold: int) -> None:
+    def __init__(self, client: EngineClient, plan: ContainerPlan, config: ResidentConfig, hold: int) -> None:
         self.client, self.plan, self.config = client, plan, config
-        self.hold = hold  # as long as the client has it, nobody takes away what it mounts
+        self.hold = hold  # while the client has it open, its mounts are not removed
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
-        # Limits that its kernel cannot set, and fences that cannot be put up or would be on a machine we do not know.
-        self.without: set[str] = set() if self.sees_host else {FENCES}
+        # Limits that its kernel cannot set; and blackhole routes if they fail, or if the engine is on another machine.
+        self.without: set[str] = set() if self.sees_host else {BLACKHOLES}
         self.stream: socket.socket | None = None  # connected to the new resident, where this machine reaches it
 
     def __repr__(self) -> str:
-        return f"<Start of {self.plan.id} by {self.client.program}>"
+        return f"<ContainerStart of {self.plan.id} by {self.client.program}>"
 
     async def run(self) -> Started:
-        """The resident of a new container; nothing is left of one that did not come up."""
+        """The resident of a new container; a container that does not come up is removed."""
         while True:
             name = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}"
             errors = os.memfd_create("errors")
             try:
-                started = await _to_its_end(self._once(name, errors), self.client.trouble)
-                return await self._described(started, name, said_in(errors))
-            except NoEngine:  # it would not answer a removal either
+                started = await _supervised(self._once(name, errors), self.client.problem)
+                return await self._described(started, name, stderr_text(errors))
+            except NoEngine:  # a removal would hang too
                 raise
             except BaseException as error:
-                with contextlib.suppress(EnvironmentUnavailable):  # the engine is gone; the first error says so
+                with contextlib.suppress(EnvironmentUnavailable):  # the first error is the cause
                     await self.client.remove(name)
                 if not isinstance(error, EnvironmentUnavailable):
                     raise
-                await self._learn(error, said_in(errors))
+                await self._adapt(error, stderr_text(errors))
             finally:
                 os.close(errors)
 
     async def run_bare(self, config: ResidentConfig) -> Started:
-        """A resident on this machine for a container that has bash and no python3; its keeper is the main process."""
+        """A resident on this machine for a container without python3; the first bash is the main process."""
         name, client = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}", self.client
-        self.without.add(FENCES)  # there is no resident inside to put them up
-        words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
+        self.without.add(BLACKHOLES)  # there is no resident inside to put them up
+        words = self.plan.arguments(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
         words = ["run", "--interactive", "--sig-proxy=false", *words, "--workdir", str(self.plan.options.cwd)]
         words += ["--entrypoint", BASH[0]]
         words += [self.plan.options.image, *BASH[1:]]
         try:
             started = await start_bare(
                 [client.program, "exec", "-i", name, *BASH], config, environ={**os.environ, **client.environ},
-                keeper=client.carefully(self.plan.directory, name, words),
-                farewell=client.removal(name), seconds=CONTAINER_START,
+                keeper=client.run_argv(self.plan.directory, name, words),
+                cleanup_command=client.removal_argv(name), seconds=CONTAINER_START,
             )  # fmt: skip
         except BaseException as error:
             with contextlib.suppress(EnvironmentUnavailable):
@@ -274,25 +274,27 @@ class Start:
                 raise NoPython(f"{advice}: {error}") from error
             raise
         place = {"container": name, "spec": spec_hash(self.plan.options), **client.place}
-        notes = (*self._beyond_reach(), *self._not_shown())
+        notes = (*self._network_notes(), *self._profile_notes())
         return msgspec.structs.replace(started, place={**started.place, **place}, notes=notes)
 
     async def _once(self, name: str, errors: int) -> Started:
-        words = self.plan.words(name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman)
+        words = self.plan.arguments(
+            name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman
+        )
         words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", "python3"]
         words += [self.plan.options.image, *PYTHON, BOOT]
-        fences = () if FENCES in self.without else self.plan.fences
+        fences = () if BLACKHOLES in self.without else self.plan.blackholes
         outside = os.stat("/proc/self/ns/net").st_ino
         config = msgspec.structs.replace(self.config, fences=fences, outside=outside)
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         return await start_resident(
-            self.client.carefully(self.plan.directory, name, words), given, seconds=CONTAINER_START,
+            self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
             afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
             gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
         )  # fmt: skip
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
-        """With where it is found, and what the engine warned of."""
+        """The same with the socket's path, the record's fields and notes."""
         place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place}
         path = str(self.plan.socket_directory / "s")
         # An engine in a virtual machine shows the socket here, and no process of this machine listens.
@@ -301,31 +303,31 @@ class Start:
         if self.stream is None:
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
-        lacking = sorted(self.without - {FENCES})
-        notes += (*self._not_shown(), *self.plan.made)
+        lacking = sorted(self.without - {BLACKHOLES})
+        notes += (*self._profile_notes(), *self.plan.made)
         notes += [f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking]
-        return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._beyond_reach(), *notes))
+        return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._network_notes(), *notes))
 
-    def _beyond_reach(self) -> tuple[str, ...]:
-        """What of the network answers though nobody asked for it."""
+    def _network_notes(self) -> tuple[str, ...]:
+        """Notes on network targets that are reachable inside."""
         if self.plan.options.network is False:
             return ()
-        fences = () if FENCES in self.without else self.plan.fences
+        fences = () if BLACKHOLES in self.without else self.plan.blackholes
         answer = [name for kind, name in REACHED.items() if kind not in fences]
         return (f"{' and '.join(answer)} answer there",) if answer else ()
 
-    def _not_shown(self) -> tuple[str, ...]:
-        """What of the profile is missing inside."""
+    def _profile_notes(self) -> tuple[str, ...]:
+        """Notes on files of the profile that are not mounted."""
         if self.plan.shown.mounts and not self.sees_host:
             return (*self.plan.shown.notes, "the profile's files are not shown: the engine is on another machine")
         return self.plan.shown.notes
 
-    async def _learn(self, error: EnvironmentUnavailable, said: str) -> None:
-        """Returns when another try can go better. Raises what the caller should hear otherwise."""
+    async def _adapt(self, error: EnvironmentUnavailable, said: str) -> None:
+        """Changes the plan for another attempt. Raises the error for the caller if none can help."""
         image = self.plan.options.image
         if _NO_PYTHON.search(said):
             raise NoPython(f"image {image!r} has no python3, which the resident needs; use one that has") from error
-        if trouble := await self.client.trouble():
+        if trouble := await self.client.problem():
             raise EnvironmentUnavailable(trouble) from error
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
@@ -334,8 +336,8 @@ class Start:
         if refused == "MissingDirectory" and not self.plan.mounts_cwd:
             self.plan.mount_cwd()
             return
-        if self.plan.fences and FENCES not in self.without and refused == "Unfenced":
-            self.without.add(FENCES)
+        if self.plan.blackholes and BLACKHOLES not in self.without and refused == "Unfenced":
+            self.without.add(BLACKHOLES)
             return
         # Whether a storage driver can limit a container shows only when it is tried.
         lacking = (await self.client.lacking_limits() | {"disk_bytes"}) & self.plan.limits - self.without
@@ -349,7 +351,7 @@ class Start:
         self.without |= lacking
 
     def _go_elsewhere(self, error: EnvironmentUnavailable) -> None:
-        """The engine does not find our directories, so it is on another machine."""
+        """The engine does not find directories of this machine, so it is on another one."""
         if self.plan.mounts_host:
             raise EnvironmentUnavailable(
                 "the engine runs on another machine and cannot mount directories of this one; leave out volumes, "
@@ -359,16 +361,18 @@ class Start:
 
 
 def reason_in(said: str) -> str:
-    """The last line of an engine's complaint that says what is wrong, not where to read about the command."""
+    """The last line of an engine's error output that names the error."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
     wrong = [line for line in lines if "error" in line.lower()]
     return (wrong or lines or ["nothing"])[-1]
 
 
-async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:
-    """What the attempt gives. While it takes long, as the download of an image does, the engine is asked whether it
-    answers at all. Cancelled, it is let go on for a while: an engine that is cut off while it makes a container may
-    finish it after everybody has looked. Raises NoEngine."""
+async def _supervised(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:
+    """The result of the attempt. Checks every few seconds that the engine answers; a start may download an image.
+
+    After a cancel the attempt continues for a while: an engine that is interrupted while it creates a container may
+    finish it after the cleanup. Raises NoEngine.
+    """
     task = asyncio.ensure_future(attempt)
     try:
         while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
@@ -382,4 +386,4 @@ async def _to_its_end(attempt: Coroutine[Any, Any, Started], trouble: Callable[[
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # seen
+            task.exception()  # retrieved

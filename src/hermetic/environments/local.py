@@ -1,4 +1,4 @@
-"""The machine we are on: the resident is a process beside us, reached by its Unix socket."""
+"""This machine: the resident is a process of the same user, reached by its Unix socket."""
 
 import os
 import socket
@@ -11,10 +11,15 @@ from hermetic.contract.environment import EnvironmentRecord, Isolation, Resident
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
-from hermetic.environments.beside import end_beside, is_gone_beside, new_life, start_beside
 from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local_resident import (
+    end_local_resident,
+    has_local_resident_ended,
+    new_resident_id,
+    start_local_resident,
+)
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.profile import VARIABLE, HomeMode, at_home, choose, home_of
+from hermetic.environments.profile import VARIABLE, HomeMode, at_home, home_of, select_profile
 from hermetic.environments.unix_socket import connect
 
 
@@ -23,7 +28,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str | None = None  # None: the opener's
     env: dict[str, str] = {}  # variables besides the opener's
-    passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials
+    passthrough: tuple[str, ...] = ()  # names of variables to pass on although they look like credentials
     home: HomeMode = (
         "auto"  # of commands: the real one, or one for each profile; auto: the profile's where one is named
     )
@@ -31,15 +36,15 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
-    init_files: tuple[str, ...] = ("~/.bashrc",)  # what is read besides the profile, unless that reads it itself
+    init_files: tuple[str, ...] = ("~/.bashrc",)  # files that a login shell reads besides the profile
 
 
 class Local:
-    """Commands run as the caller, on the caller's machine, with nothing in between."""
+    """Commands run as the caller, on the caller's machine, without isolation."""
 
     kind = "local"
     option_shape = LocalOptions
-    identity = ("home", "profile")  # a living task at another home is not handed out
+    identity = ("home", "profile")  # a task that runs with another home is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, LocalOptions, options)
@@ -50,7 +55,7 @@ class Local:
             chosen,
             cwd=_whole_path(chosen.cwd or "."),
             home="profile" if mode == "auto" else mode,
-            profile=choose(chosen.profile, ()).directory,
+            profile=select_profile(chosen.profile, ()).directory,
         )
 
     @property
@@ -60,22 +65,22 @@ class Local:
 
     @property
     def isolation(self) -> Isolation:
-        """None: what a command can do, it does to this machine."""
+        """None: commands change this machine."""
         return Isolation(kind=self.kind, shared_paths=("/",))
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Starts a resident beside us. Raises EnvironmentUnavailable."""
+        """Starts a resident on this machine. Raises EnvironmentUnavailable."""
         options = self._options
         shown = {VARIABLE: options.profile} if options.profile else {}
         opener = {**at_home(os.environ, home_of(options.home, options.profile)), **shown}
         config = ResidentConfig(
-            id=new_life(id), token=token, directory=directory, spool=spool, label=label,
+            id=new_resident_id(id), token=token, directory=directory, spool=spool, label=label,
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
             guardian=True, init_files=options.init_files, keep_path=True,
         )  # fmt: skip
-        return await start_beside(config)
+        return await start_local_resident(config)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A socket connected to the resident's."""
@@ -83,11 +88,11 @@ class Local:
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the resident's process has ended."""
-        return is_gone_beside(record)
+        return has_local_resident_ended(record)
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when the resident and its guardian have ended, and with them all that ran below."""
-        return await end_beside(record)
+        """Returns when the resident and its guardian have ended, and with them all processes."""
+        return await end_local_resident(record)
 
 
 def _whole_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Options of a backend, checked: unknown names and wrong values say what would be right."""
+"""Validation of a backend's options; errors name the valid ones."""
 
 import difflib
 import math

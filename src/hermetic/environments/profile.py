@@ -1,4 +1,4 @@
-"""A profile of the user's: which of its files environments are shown, and where its commands are at home."""
+"""Profiles: credential files, skills and caches that are mounted into environments, and the home of commands."""
 
 import hashlib
 import os
@@ -15,9 +15,9 @@ from hermetic.registry.private import make_private
 
 HomeMode = Literal["auto", "real", "profile"]
 
-DEFAULT = "default"  # the profile that lies in the directory of the settings itself
-INSIDE = ".hermetic"  # in the home there: where a profile's files are seen
-VARIABLE = "HERMETIC_PROFILE"  # tells commands where that is
+DEFAULT = "default"  # the profile in the settings directory itself
+INSIDE = ".hermetic"  # directory in the home inside with the profile's files
+VARIABLE = "HERMETIC_PROFILE"  # variable of commands with its path
 SETTINGS = "config.toml"  # the user's file
 USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 
@@ -27,32 +27,32 @@ CACHES = tuple(f"cache/{name}" for name in (
 ))  # fmt: skip
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# What opens more than one service: settings, answers "always", and files that hold every key at once.
+# Files that give access to more than one service: settings, standing approvals, files with all keys.
 _MASTERS = frozenset({
     "config.toml", "hermetic.toml", "approvals.toml", "decisions.jsonl", "config.yaml", "auth.json", ".env",
     "secrets.toml", "secrets.json", "credentials.toml", "credentials.json",
 })  # fmt: skip
 _OTHERS = "profiles"  # a directory of the settings that holds profiles by name
-# They lead into the real home, whatever HOME says.
+# They name directories of the real home, whatever HOME is.
 _OF_THE_HOME = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
-class Shown(NamedTuple):
-    """What of a profile an environment is shown, and why some of it is not."""
+class ProfileMounts(NamedTuple):
+    """A profile's files as mounts, and notes on those that are left out."""
 
-    mounts: tuple[tuple[str, str], ...] = ()  # whole path here → path below INSIDE
+    mounts: tuple[tuple[str, str], ...] = ()  # absolute path here → path below INSIDE
     notes: tuple[str, ...] = ()
 
 
-class Chosen(NamedTuple):
-    """A profile by its directory, and the files of it that were named. Both may be nothing."""
+class SelectedProfile(NamedTuple):
+    """A selected profile: its directory, if any, and the names of its credential files."""
 
     directory: str | None
     credential_files: tuple[str, ...]
 
 
 def settings_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where the user's settings lie, or would; None where nothing tells."""
+    """The directory of the user's settings, which may not exist; None if no variable names it."""
     if named := environ.get(USER_FILE):
         return Path(named).expanduser().absolute().parent
     base = environ.get("XDG_CONFIG_HOME") or (f"{environ['HOME']}/.config" if environ.get("HOME") else "")
@@ -60,16 +60,16 @@ def settings_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def data_directory() -> Path:
-    """Where files lie that outlive environments: HERMETIC_DATA_DIR, else as the original has it, else the user's."""
+    """Directory for files that outlive environments: HERMETIC_DATA_DIR, TERMINAL_SANDBOX_DIR, or the user's."""
     if chosen := os.environ.get("HERMETIC_DATA_DIR") or os.environ.get("TERMINAL_SANDBOX_DIR"):
         return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "hermetic")
 
 
-def choose(profile: str | None, credential_files: Sequence[str]) -> Chosen:
-    """The profile as a whole path. Raises ConfigError for one that cannot be, and for files that are never shown."""
+def select_profile(profile: str | None, credential_files: Sequence[str]) -> SelectedProfile:
+    """The profile with an absolute path. Raises ConfigError for an invalid name or file."""
     files = tuple(dict.fromkeys(_checked(path) for path in credential_files))
-    return Chosen(None if profile is None and not files else _directory(profile), files)
+    return SelectedProfile(None if profile is None and not files else _directory(profile), files)
 
 
 def _directory(profile: str | None) -> str:
@@ -105,8 +105,8 @@ def _checked(path: str) -> str:
     return str(Path(path))
 
 
-def _check_place(directory: str, path: str) -> None:
-    """Raises ConfigError where a link leads out of the profile, or to what opens everything."""
+def _check_target(directory: str, path: str) -> None:
+    """Raises ConfigError for a link out of the profile, or to a file that is never mounted."""
     real = os.path.realpath(os.path.join(directory, path))
     if not lies_in(real, directory) or real == directory:
         raise ConfigError(
@@ -134,17 +134,17 @@ def _is_settings_file(path: str) -> bool:
         return False
 
 
-def look(chosen: Chosen, copies: Path) -> Shown:
-    """What there is to show at this moment; what is missing or cannot be read is a note. Raises ConfigError.
+def resolve_mounts(chosen: SelectedProfile, copies: Path) -> ProfileMounts:
+    """The mounts of a profile at this moment, with notes on missing files. Raises ConfigError.
 
-    Skills with links in them are shown as a copy without those, which is made in the directory `copies`.
+    Skills that contain links are mounted as a copy without them, which is made in the directory `copies`.
     """
     if chosen.directory is None:
-        return Shown()
+        return ProfileMounts()
     mounts: list[tuple[str, str]] = []
     notes = [] if os.path.isdir(chosen.directory) else [f"the profile {chosen.directory} does not exist"]
     for path in chosen.credential_files:
-        _check_place(chosen.directory, path)  # it may have changed since it was named
+        _check_target(chosen.directory, path)  # it may have changed since it was named
         whole = os.path.realpath(os.path.join(chosen.directory, path))
         if os.path.isfile(whole):
             mounts.append((whole, path))
@@ -156,28 +156,28 @@ def look(chosen: Chosen, copies: Path) -> Shown:
             mounts += _folder(chosen.directory, path, copies)
         except OSError as error:
             notes.append(f"{path} of the profile is not shown: {error.strerror or error}")
-    return Shown(tuple(mounts), tuple(notes))
+    return ProfileMounts(tuple(mounts), tuple(notes))
 
 
-def unsent(chosen: Chosen) -> tuple[str, ...]:
-    """Notes on files that a place would get copies of, and that are missing here now; once there, they are sent.
+def unsent_notes(chosen: SelectedProfile) -> tuple[str, ...]:
+    """Notes on credential files that are missing here, so that they cannot be copied to a host yet.
 
-    Raises ConfigError for a link that leads out.
+    Raises ConfigError for a link out of the profile.
     """
     where = chosen.directory or ""
     for path in chosen.credential_files:
-        _check_place(where, path)
+        _check_target(where, path)
     missing = [path for path in chosen.credential_files if not os.path.isfile(os.path.join(where, path))]
     return tuple(f"credential file {path} is not sent: there is no such file in {where}" for path in missing)
 
 
-def told(credential_files: Sequence[str]) -> tuple[str, ...]:
-    """What `env.isolation` says of them."""
+def credential_notes(credential_files: Sequence[str]) -> tuple[str, ...]:
+    """The note of `env.isolation` on credential files."""
     return (f"commands can read these credential files: {', '.join(credential_files)}",) if credential_files else ()
 
 
 def _folder(directory: str, path: str, copies: Path) -> Iterator[tuple[str, str]]:
-    """A directory of a profile as a mount; nothing where there is none."""
+    """The mount of a profile's directory, if it exists."""
     whole = os.path.join(directory, path)
     if not os.path.lexists(whole):
         return
@@ -203,7 +203,7 @@ def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def copy_without_links(source: str, target: str) -> None:
-    """Files and folders as they are; of links only those that stay inside. Raises OSError, and nothing is left then."""
+    """Copies a tree; of links only those that stay inside. Raises OSError and leaves nothing then."""
     try:
         for at, folders, names in _walk(source):
             there = os.path.join(target, os.path.relpath(at, source))
@@ -244,7 +244,7 @@ def _home_name(directory: str, settings: str) -> str:
 
 
 def at_home(environ: Mapping[str, str], home: str | None) -> dict[str, str]:
-    """The variables with another HOME, without those that would lead back into the real one."""
+    """The variables with another HOME, without those that name directories of the real one."""
     if home is None:
         return dict(environ)
     return {**{name: value for name, value in environ.items() if name not in _OF_THE_HOME}, "HOME": home}

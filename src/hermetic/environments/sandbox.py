@@ -1,4 +1,4 @@
-"""A place of its own on this machine: bubblewrap shows commands the system read-only, one workspace, no network."""
+"""Sandbox on this machine by bubblewrap: the system read-only, one writable workspace, no network."""
 
 import asyncio
 import ctypes
@@ -46,7 +46,7 @@ from hermetic.environments.isolation.workspace import (
 )
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
-from hermetic.environments.profile import VARIABLE, Shown, choose, look, told
+from hermetic.environments.profile import VARIABLE, ProfileMounts, credential_notes, resolve_mounts, select_profile
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.environments.watchdog import Watchdog, watchdog_argv
@@ -58,9 +58,9 @@ from hermetic.registry.records import check_own, runtime_root
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 
 DEVICES, SETTINGS, FILTER, INFO = "dev", "etc", "filter", "info"  # in the environment's directory
-PLACE = "place"  # the resident's own directory, inside that of the environment, whose record nobody inside sees
+PLACE = "place"  # the resident's directory, in that of the environment; the record is not visible inside
 
-# What leads to sockets of this side, or to directories that are not seen inside.
+# Variables that name sockets of this machine, or directories that do not exist inside.
 NOT_PASSED = frozenset({
     "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY",
     "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "TEMP", "TMP",
@@ -79,19 +79,21 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     memory_bytes: Bytes = 5 << 30  # of all processes together, files in memory included
     pids: Count = 512  # most processes and threads
-    protect: tuple[str, ...] = PROTECTED  # paths in the workspace that nobody inside can change or make
+    protect: tuple[str, ...] = PROTECTED  # paths in the workspace that no command can change or make
     readable: tuple[str, ...] = ()  # more of this machine's directories to see
-    credential_files: tuple[str, ...] = ()  # of the profile: seen read-only below ~/.hermetic
-    profile: str | None = None  # whose files and skills are seen: a name, or a directory as a whole path
+    credential_files: tuple[str, ...] = ()  # of the profile: mounted read-only below ~/.hermetic
+    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
     env: dict[str, str] = {}  # variables besides the opener's
-    passthrough: tuple[str, ...] = ()  # names that are passed on though they look like credentials or lead to sockets
+    passthrough: tuple[
+        str, ...
+    ] = ()  # names of variables to pass on although they look like credentials or name sockets
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the system's profile in
     setup: str | None = None  # run once when it is new
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox has on this host, and what is removed with it."""
 
     directory: str
@@ -106,7 +108,7 @@ class Sandbox:
 
     kind = "sandbox"
     option_shape = SandboxOptions
-    identity = ("credential_files", "profile")  # a living task with others of these is not handed out
+    identity = ("credential_files", "profile")  # a task that runs with other values of these is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SandboxOptions, options)
@@ -114,7 +116,7 @@ class Sandbox:
             raise ConfigError(fault, setting="env")
         self._asked = frozenset(options)
         self._workspace = real_directory(chosen.workspace or ".", "workspace")
-        self._profile = choose(chosen.profile, chosen.credential_files)
+        self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
             chosen,
             credential_files=self._profile.credential_files,
@@ -126,7 +128,7 @@ class Sandbox:
 
     @classmethod
     async def doctor(cls) -> Finding:
-        """Whether bwrap is there and may make namespaces, and whether all limits can be had."""
+        """Checks bwrap, namespaces and limits."""
         try:
             program = find_program()
         except NotInstalled as error:
@@ -163,7 +165,7 @@ class Sandbox:
             "no limit on processor time",
             f"of {self._workspace} only {protected} is read-only: look at what else lies there before you run it, such "
             "as .envrc, .vscode, a Makefile, or a repository inside it",
-            *told(self._options.credential_files),
+            *credential_notes(self._options.credential_files),
         ]
         if free:
             notes.append(
@@ -189,11 +191,11 @@ class Sandbox:
         program = find_program()
         self._check_paths()
         shown = (
-            Shown()
+            ProfileMounts()
             if self._profile.directory is None
-            else await asyncio.to_thread(look, self._profile, Path(directory))
+            else await asyncio.to_thread(resolve_mounts, self._profile, Path(directory))
         )
-        kept = Kept(directory=directory, spool=spool, lock=_lock_of(self._workspace))
+        kept = SandboxFiles(directory=directory, spool=spool, lock=_lock_of(self._workspace))
         try:
             with shared(kept.lock) as lock:
                 guards = guard(self._workspace, self._options.protect, lock)
@@ -213,11 +215,11 @@ class Sandbox:
             raise
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A socket connected to the resident's. Raises OSError where nobody listens."""
+        """A socket connected to the resident's. Raises OSError."""
         return await connect(record.socket)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
-        """Whether the processes of the sandbox on this side have ended."""
+        """Whether the processes of the sandbox have ended."""
         processes = _kept(record).processes
         return bool(processes) and not any(process.is_alive for process in processes)
 
@@ -244,7 +246,7 @@ class Sandbox:
         return make_cgroup(name, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
 
     def _limits(self, cgroup: Cgroup) -> ProcessLimits:
-        """What limits it besides the cgroup. Raises Unsupported when an option that the caller named has no effect."""
+        """Limits besides the cgroup. Raises Unsupported for an option that the caller set and nothing enforces."""
         limits = limits_besides(cgroup, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
         if ignored := sorted(self._asked.intersection(limits.missing)):
             raise Unsupported(
@@ -254,7 +256,7 @@ class Sandbox:
             )
         return limits
 
-    def _view(self, kept: Kept, guards: list[str], cgroup: Cgroup, shown: Shown) -> View:
+    def _view(self, kept: SandboxFiles, guards: list[str], cgroup: Cgroup, shown: ProfileMounts) -> View:
         place, settings = (os.path.join(kept.directory, name) for name in (PLACE, SETTINGS))
         os.mkdir(place, 0o700)
         os.mkdir(settings)
@@ -274,7 +276,7 @@ class Sandbox:
         return devices
 
     def _bwrap(self, program: str, view: View, limits: ProcessLimits) -> list[str]:
-        """The whole command line that becomes the resident."""
+        """The command line that becomes the resident."""
         python, installation = interpreter((self._workspace, *view.readable))
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
@@ -282,8 +284,10 @@ class Sandbox:
         argv = [program, *apart, *DESCRIPTORS, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
-    def _given(self, cgroup: Cgroup, shown: Shown, *, id: str, token: bytes, spool: str | None, label: str) -> bytes:
-        """What the resident reads when it starts."""
+    def _given(
+        self, cgroup: Cgroup, shown: ProfileMounts, *, id: str, token: bytes, spool: str | None, label: str
+    ) -> bytes:
+        """The resident's input."""
         options = self._options
         opener = {name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*options.passthrough}}
         told_where = {VARIABLE: f"{_home()}/{INSIDE_HOME}"} if shown.mounts else {}
@@ -299,8 +303,8 @@ class Sandbox:
         return starting_input(build_archive(), msgspec.msgpack.encode(config))
 
 
-def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
-    """What the record keeps: our own side of what the resident says."""
+def _checked(said: Started, kept: SandboxFiles, notes: tuple[str, ...]) -> Started:
+    """The resident's readiness with this host's path of the socket."""
     if said.socket != f"{INSIDE}/s":
         raise EnvironmentUnavailable(f"the resident listens at {said.socket}, not in {INSIDE}")
     return msgspec.structs.replace(
@@ -311,7 +315,7 @@ def _checked(said: Started, kept: Kept, notes: tuple[str, ...]) -> Started:
     )
 
 
-def _watched(kept: Kept, bwrap: Sequence[str]) -> list[str]:
+def _watched(kept: SandboxFiles, bwrap: Sequence[str]) -> list[str]:
     """A watchdog that runs bwrap in the sandbox's cgroups, without variables; it inherits the workspace's lock.
 
     bwrap reads its system call filter from descriptor 9 and writes the pid of its child to descriptor 7.
@@ -329,12 +333,12 @@ def _watched(kept: Kept, bwrap: Sequence[str]) -> list[str]:
 
 
 def _remove_cgroup(path: str) -> str:
-    """A shell line that retries: after bwrap was killed, its processes are still ending, and no event tells of that."""
+    """A shell line that retries: after bwrap was killed, its processes are still ending, without an event."""
     quoted = shlex.quote(path)
     return f"tries=0; while [ -d {quoted} ] && ! rmdir {quoted} && [ $tries -lt 2000 ]; do tries=$((tries + 1)); done"
 
 
-def _with_processes(kept: Kept) -> Kept:
+def _with_processes(kept: SandboxFiles) -> SandboxFiles:
     """The same with the resident and the watchdog, as far as they run."""
     found: list[HostProcess | None] = []
     with suppress(OSError, msgspec.DecodeError, KeyError):
@@ -345,7 +349,7 @@ def _with_processes(kept: Kept) -> Kept:
     return msgspec.structs.replace(kept, processes=tuple(filter(None, found)))
 
 
-async def _end(kept: Kept) -> None:
+async def _end(kept: SandboxFiles) -> None:
     """Returns when no process of the sandbox is left, and does what a killed watchdog left undone."""
     for process in kept.processes:
         await process.ensure_ended()
@@ -353,17 +357,17 @@ async def _end(kept: Kept) -> None:
     unguard(kept.lock)
 
 
-def _kept(record: EnvironmentRecord) -> Kept:
-    return msgspec.json.decode(record.place["kept"], type=Kept)
+def _kept(record: EnvironmentRecord) -> SandboxFiles:
+    return msgspec.json.decode(record.place["kept"], type=SandboxFiles)
 
 
 def can_keep_own_sockets() -> bool:
-    """Whether the kernel can close abstract sockets of others, which a network of its own would hide."""
+    """Whether Landlock can close abstract sockets of this machine, which the shared network exposes."""
     return bool(ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) >= SCOPES_SOCKETS)
 
 
 def _home() -> str:
-    """Where commands are at home: the path is the caller's, what lies there is not."""
+    """The home of commands: the caller's path, with other content."""
     home = homes()[0]
     return "/tmp" if home == "/" else home
 
@@ -375,5 +379,5 @@ def _is_lock(path: str) -> bool:
 
 
 def _lock_of(workspace: str) -> str:
-    """One for all sandboxes of this user in one workspace; no command can reach it."""
+    """The lock file of a workspace, shared by this user's sandboxes; no command can reach it."""
     return str(runtime_root() / f"workspace-{hashlib.sha256(workspace.encode()).hexdigest()[:16]}.lock")

@@ -17,22 +17,22 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotIns
 from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.beside import end_beside, is_gone_beside
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.profile import choose, told, unsent
+from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
 from hermetic.environments.ssh_client import MARK, CallFailed, Target, client_environment, explain, run_there
 from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
 from hermetic.environments.unix_socket import connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
-from hermetic.registry.records import check_own, is_own_life, runtime_root
+from hermetic.registry.records import check_own, is_own_directory, runtime_root
 
-ANSWER = CONNECT + 5.0  # seconds for a call whose work there takes none
+ANSWER = CONNECT + 5.0  # seconds for a quick call
 
-# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have ended,
-# by themselves or because it helps, and nothing of theirs is left.
+# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have
+# ended, by themselves or after growing force, and their files are removed.
 REMOVE = """\
 import os, signal, sys, time
 directory, spool = sys.argv[1:3]
@@ -90,14 +90,14 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `ssh`."""
 
     host: str  # as ssh takes it: a name, an address, or a Host of its settings
-    user: str | None = None  # None: what ssh's settings say
+    user: str | None = None  # None: from ssh's settings
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     key: str | None = None  # file of the private key; None: ssh's settings and agent
     config: str | None = None  # file of settings instead of the user's own
     settings: dict[str, str] = {}  # any of ssh_config(5), before all others
     sync: dict[str, str] = {}  # directories here → there: sent before commands, taken back at close
     credential_files: tuple[str, ...] = ()  # of the profile: sent to ~/.hermetic there, and never back
-    profile: str | None = None  # whose files and skills are sent: a name, or a directory as a whole path
+    profile: str | None = None  # profile whose files and skills are copied: a name, or an absolute path
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of a login there
     lease: Lease = LEASE
@@ -124,7 +124,7 @@ class Ssh:
         for name, value in chosen.settings.items():
             if not name.isalnum() or "\n" in value:
                 raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
-        self._profile = choose(chosen.profile, chosen.credential_files)
+        self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
             chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=_synced(chosen.sync),
             profile=self._profile.directory, credential_files=self._profile.credential_files,
@@ -140,18 +140,18 @@ class Ssh:
 
     @property
     def isolation(self) -> Isolation:
-        """Another machine, unless the host's name says that it is this one."""
+        """Another machine, unless the host's name is this one's."""
         if _is_here(self._options.host):
             return Isolation(kind=self.kind, shared_paths=("/",), notes=("the host is this machine",))
         return Isolation(
             kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
             shared_paths=tuple(self._options.sync),
-            notes=("what a command does, it does to the host it runs on", *told(self._options.credential_files)),
+            notes=("commands change the host they run on", *credential_notes(self._options.credential_files)),
         )  # fmt: skip
 
     @classmethod
     async def doctor(cls) -> Finding:
-        """Whether the client is there; hosts are not called."""
+        """Checks the client; connects to no host."""
         return await try_program(("ssh",), ("-V",), install="install openssh-client")
 
     async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
@@ -159,7 +159,7 @@ class Ssh:
         if shutil.which("ssh") is None:
             raise NotInstalled("no ssh on PATH", "install openssh-client")
         options = self._options
-        notes = unsent(self._profile)
+        notes = unsent_notes(self._profile)
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}",  # of this life, and of this caller among others on that host
             token=token, directory="", spool=None, label=label, cwd=options.cwd,
@@ -188,9 +188,9 @@ class Ssh:
         """A resident on this machine for a host that has bash and no python3, over a connection of its own."""
         if self._options.sync:
             raise EnvironmentUnavailable(f"{why}; without it sync does not work: leave it out")
-        arm = self._target.shell(Path(config.directory), f"exec {shlex.join(BASH)}")
+        exec_prefix = self._target.shell(Path(config.directory), f"exec {shlex.join(BASH)}")
         try:
-            started = await start_bare(arm, config, environ=client_environment())
+            started = await start_bare(exec_prefix, config, environ=client_environment())
             notes = ("the profile's files were not sent: that takes python3 there",) if self._options.profile else ()
             return msgspec.structs.replace(started, notes=notes)
         except EnvironmentUnavailable as error:
@@ -206,16 +206,16 @@ class Ssh:
             )
         except EnvironmentUnavailable as error:
             raise explain(error, self._target, may_pass=True) from error
-        except FileNotFoundError as error:  # its name alone, perhaps: the resident makes that anew
+        except FileNotFoundError as error:  # perhaps only the file was removed: the resident makes it anew
             if await self.is_gone(record):
                 raise ConnectionRefusedError(f"process {record.pid} there has ended") from error
             message = f"{self._target}: process {record.pid} lives there, and its socket has no name"
             raise Unreachable(message, environment=record.id, state="stalled") from error
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
-        """Whether the resident's process there has ended. Raises Unreachable when the host cannot be asked."""
+        """Whether the resident's process there has ended. Raises Unreachable when the host does not answer."""
         if is_bare(record):
-            return is_gone_beside(record)
+            return has_local_resident_ended(record)
         age = max(0.0, time.time() - record.created)
         try:
             await run_there(self._call(IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
@@ -226,14 +226,14 @@ class Ssh:
         return False
 
     async def remove(self, record: EnvironmentRecord) -> None:
-        """Returns when nothing is left there. Raises Unreachable; then its lease ends it."""
+        """Returns when the resident and its files are gone. Raises Unreachable; then its lease ends it."""
         if is_bare(record):
-            await end_beside(record)
+            await end_local_resident(record)
             return
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         place = record.place
         for path in filter(None, (place["directory"], place["spool"])):
-            check_own(record, path, is_own_life(record, path))
+            check_own(record, path, is_own_directory(record, path))
         try:
             await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START)
         except EnvironmentUnavailable as error:

@@ -1,4 +1,4 @@
-"""OpenSSH's client as a program: one connection to a host for everything, and what its complaints mean."""
+"""OpenSSH's client: one shared connection per host, and explanations of its errors."""
 
 import asyncio
 import hashlib
@@ -11,9 +11,9 @@ import msgspec
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, SHARED
 
-MARK = b"\0hermetic\n"  # what comes before it was said by the user's shell, and not by what we run
+MARK = b"\0hermetic\n"  # precedes the output of our program; earlier output is the user's shell's
 
-# Understood by whatever shell the user has there: no quotes inside the quotes, no line break, no backslash.
+# For any login shell: no nested quotes, no line break, no backslash.
 _THERE = (
     "exec sh -c 'command -v python3 >/dev/null 2>&1 || { echo hermetic: no python3 >&2; exit 97; }; "
     'exec python3 -I -S -c "import sys; exec(bytes.fromhex(sys.argv.pop(1)).decode())" "$@"\' sh'
@@ -41,17 +41,17 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name}, port {self.port}" if self.port else name
 
     def call(self, runtime: Path, code: str, *arguments: str) -> list[str]:
-        """The words that run Python code on the host, over a connection shared with whoever else calls it."""
+        """The command that runs Python code on the host, over a connection shared by all callers."""
         words = [_hex(_BEFORE + code), *map(_hex, arguments)]
         return ["ssh", *self._options(runtime), "--", self.host, " ".join([_THERE, *words])]
 
     def shell(self, directory: Path, line: str) -> list[str]:
-        """The words that run a line on the host, over a connection that is kept in this directory."""
+        """The command that runs a shell line on the host, over a connection with its socket in this directory."""
         return ["ssh", *self._options(directory), "--", self.host, line]
 
     def _options(self, runtime: Path) -> list[str]:
         chosen = [f"{name}={value}" for name, value in self.settings.items()]
-        # ssh takes the first word on a matter: what the caller set wins, then what we need, then its own files.
+        # ssh takes the first value of a setting: the caller's, then ours, then those of its files.
         words = [word for setting in (*chosen, *_SETTINGS) for word in ("-o", setting)]
         for flag, value in (("-F", self.config), ("-l", self.user), ("-p", self.port), ("-i", self.key)):
             words += [] if value is None else [flag, str(value)]
@@ -79,8 +79,8 @@ _SETTINGS = (
 
 
 def client_environment() -> dict[str, str]:
-    """What the client is started with: all the caller has, for agents, askers and the user's own settings."""
-    return {"LC_ALL": "", **os.environ}  # the host would get ours
+    """The client's variables: all of the caller's, for agents, askpass programs and settings."""
+    return {"LC_ALL": "", **os.environ}  # it would be sent to the host
 
 
 class CallFailed(EnvironmentUnavailable):
@@ -110,7 +110,7 @@ async def run_there(argv: Sequence[str], *, seconds: float) -> None:
         raise CallFailed(said.decode("utf-8", "replace").strip(), process.returncode)
 
 
-# What is said, by ssh or from there; whether trying again may help; what it means; what to do. The first that fits.
+# Error text of ssh or the host; whether a retry may help; its meaning; advice. The first match counts.
 _MEANINGS = (
     ("hermetic: no python3", False, "no python3 is there", "install python3, 3.8 or newer, on the host"),
     ("hermetic: python3 is older", False, "the python3 there is too old", "install 3.8 or newer on the host"),
@@ -139,7 +139,7 @@ _MEANINGS = (
 
 
 def explain(error: EnvironmentUnavailable, target: Target, *, may_pass: bool) -> EnvironmentUnavailable:
-    """What it means that a call failed; `may_pass` where that is not known: Unreachable, if trying again may help."""
+    """An explained error for a failed call: Unreachable if a retry may help; `may_pass` is for unknown errors."""
     said = str(error)
     for phrase, passes, meaning, advice in _MEANINGS:
         if phrase in said:

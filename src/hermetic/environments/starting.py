@@ -1,4 +1,4 @@
-"""A resident started by a program of ours: its input handed over at once, its readiness awaited, its end seen."""
+"""Starting a resident by a program: passes its input, waits for its readiness frame, collects the program."""
 
 import asyncio
 import os
@@ -19,16 +19,16 @@ from hermetic.registry.host_process import (
     is_scarce,
     session_ended,
     spawn,
-    tell_to_end,
+    terminate,
 )
 
 MOST_NOISE = 65536  # bytes that a user's shell may print before the program it was to run
-MOST_STDERR = 4000  # bytes of what a failing start said that go into the error
+MOST_STDERR = 4000  # bytes of error output that go into the error
 
 
 CLEANUP_SECONDS = 5.0  # for the watchdog of a program that failed
 EXIT_SECONDS = 1.0  # for a program that has closed its output to end
-NO_PYTHON_CODE = 97  # exit code of our own shell lines where there is no python3
+NO_PYTHON_CODE = 97  # exit code of our own shell lines without python3
 
 Afterwards = Literal["ends", "is ended", "stays"]
 
@@ -50,18 +50,17 @@ async def start_resident(
     environ: Mapping[str, str] | None = None, errors: int | None = None, passed: int | None = None,
     after: bytes = b"", gently: bool = False,
 ) -> Started:  # fmt: skip
-    """Runs a program that becomes or starts a resident, with `given` as its input. Raises EnvironmentUnavailable.
+    """Runs a program that becomes or starts a resident, with `given` as its input. Raises StartFailed.
 
     Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
-    stays (the resident is that program, or its child) as nobody's child. `environ` is what it gets besides PATH, where
-    an empty value takes a variable away, and `passed` a descriptor that it gets as its PASSED; what it says on stderr
-    goes to the file `errors`, for a caller that wants to see it also when all went well. What it says on stdout before
-    `after` is noise. `gently`: it is told to end and given time for it, because it must not be cut off in the middle of
-    what it does.
+    stays, detached (the resident is that program, or its child). `environ` are its variables besides PATH; an empty
+    value removes one. `passed` is a descriptor that it inherits as PASSED. Its stderr goes to the file `errors`, for a
+    caller that reads it after a success too. Output on stdout before `after` is skipped. `gently`: the program gets
+    SIGTERM and time to finish instead of SIGKILL.
     """
     with ExitStack() as opened:
         ours, theirs = map(opened.enter_context, socket.socketpair())
-        # Files without a name: no program has to write the input piece by piece, or to read what is complained about.
+        # Unnamed files: neither writing the input nor reading the errors can block.
         stdin = memory_file(opened, "input")
         stderr = memory_file(opened, "errors", errors)
         pid: int | None = None
@@ -83,30 +82,30 @@ async def start_resident(
                     await session_ended(pid, CLEANUP_SECONDS)
                 end_session(pid)
             if isinstance(error, TimeoutError):
-                raise StartFailed(f"it was not ready within {seconds:g} s", said_in(stderr)) from None
+                raise StartFailed(f"it was not ready within {seconds:g} s", stderr_text(stderr)) from None
             if isinstance(error, NotReady):
                 if pid is not None and afterwards == "ends":
                     with suppress(TimeoutError):
                         async with asyncio.timeout(EXIT_SECONDS):
                             await ended(pid)
                 code = None if pid is None else _exit_code(pid)
-                raise StartFailed(str(error), said_in(stderr), error=error.error, exit_code=code) from error
+                raise StartFailed(str(error), stderr_text(stderr), error=error.error, exit_code=code) from error
             if isinstance(error, OSError) and not is_scarce(error):
-                raise StartFailed(str(error), said_in(stderr)) from error
+                raise StartFailed(str(error), stderr_text(stderr)) from error
             raise
         finally:
             for side in (ours, theirs):
                 side.close()
             try:
                 if pid is not None and gently:
-                    await tell_to_end(pid)
+                    await terminate(pid)
             finally:
                 if pid is not None:
                     end_group(pid) if afterwards == "is ended" else end(pid)
 
 
 def _exit_code(pid: int) -> int | None:
-    """Exit code of a child that stays to be collected; None where it runs, or was killed."""
+    """Exit code of a child, which stays to be collected; None if it runs, or was killed."""
     state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
@@ -119,7 +118,7 @@ def memory_file(opened: ExitStack, name: str, same_as: int | None = None) -> int
 
 
 async def skip(stream: socket.socket, mark: bytes) -> bool:
-    """Takes what comes up to the mark and throws it away; False when that is too much, or the stream ends before."""
+    """Reads and drops everything up to the mark; False if that is too much, or the stream ends before."""
     loop, said = asyncio.get_running_loop(), b""
     for _ in range(MOST_NOISE):
         if said == mark:
@@ -137,6 +136,6 @@ def _fill(fd: int, data: bytes) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
 
 
-def said_in(errors: int) -> str:
-    """The end of what a program wrote to its stderr."""
+def stderr_text(errors: int) -> str:
+    """The end of a program's error output."""
     return os.pread(errors, 1 << 20, 0)[-MOST_STDERR:].decode("utf-8", "replace").strip()

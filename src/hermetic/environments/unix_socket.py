@@ -1,4 +1,4 @@
-"""A connection to a socket whose directory another user may write to."""
+"""Connections to Unix sockets in directories that other users may write to."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from hermetic.registry.host_process import is_alive
 
 
 async def connect(path: str) -> socket.socket:
-    """A connected, non-blocking stream. Never goes through a symbolic link at `path`. Never waits.
+    """A connected, non-blocking stream. Never follows a symbolic link at `path`. Never blocks.
 
-    Raises OSError: ConnectionRefusedError where nobody listens, BlockingIOError where the listener's queue is full.
+    Raises OSError: ConnectionRefusedError without a listener, BlockingIOError if the listener's backlog is full.
     """
     handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -45,7 +45,7 @@ async def is_listened_in(directory: Path) -> bool:
         except (FileNotFoundError, ConnectionRefusedError):
             continue
         except OSError:
-            return True  # it cannot be told, such as when its queue is full
+            return True  # unknown, for example if its backlog is full
     return False
 
 
@@ -61,7 +61,7 @@ def listeners(directory: Path) -> list[int]:
 
 
 def peer_pid(stream: socket.socket) -> int:
-    """The process that listens on the other side; 0 where this machine does not see it, or it is no listener."""
+    """The process that listens on the other side; 0 if this machine does not see it, or for a socket pair."""
     if not stream.getpeername():
         return 0  # one end of a pair, carried by a program of ours
     pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

@@ -1,4 +1,4 @@
-"""Many environments: one for each task, made on first use, started ahead, let go of when idle; and what others left.
+"""Opening and attaching; one environment per task, pools of prepared ones, release when idle; garbage collection.
 
-How one environment is opened is `session`'s; which tools run in it is not known here.
+Tools are not known here.
 """

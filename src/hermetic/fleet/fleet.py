@@ -1,4 +1,4 @@
-"""Environments by task: made on first use, started ahead, let go of when idle."""
+"""One environment per task: opened on first use, prepared in pools, released when idle."""
 
 import asyncio
 import atexit
@@ -25,7 +25,7 @@ from hermetic.session.keeping import disk_bytes, record_of
 
 IDLE = 300.0  # seconds
 STARTS = 8
-LEAVING_SECONDS = 5.0  # for ending what waits in pools when the program ends
+LEAVING_SECONDS = 5.0  # for ending pooled environments at exit
 
 
 class Fleet:
@@ -37,7 +37,7 @@ class Fleet:
     def __init__(
         self, kind: str = "local", *, warm: int = 0, idle: float | None = IDLE, starts: int = STARTS, **options: Any
     ) -> None:
-        """`warm` are started ahead, `starts` at once at most, and one unused for `idle` seconds is let go of.
+        """`warm` are prepared in a pool, at most `starts` start at once, and one unused for `idle` seconds is released.
 
         Raises: ConfigError for an unknown kind or option.
         """
@@ -223,7 +223,7 @@ class Fleet:
         return member
 
     async def _make_usable(self, task: str, member: Member) -> None:
-        """Opens the task's environment where it is not, after whoever opens or closes it now."""
+        """Opens the task's environment if it is not open, after a concurrent open or close."""
         async with member.lock:
             self._check_open()
             if not member.is_usable:
@@ -238,13 +238,13 @@ class Fleet:
             self._forget(member)
 
     def _forget(self, member: Member) -> None:
-        """Drops a member that has no environment, unless somebody is about to use it."""
+        """Drops a member without an environment and without users."""
         if member.environment is None and not member.users:
             for task in [task for task, one in self._members.items() if one is member]:
                 del self._members[task]
 
     def _begin(self) -> None:
-        """Starts environments ahead, as many as were asked for; an event loop runs now."""
+        """Fills the pool, now that an event loop runs."""
         warm, self._warm = self._warm, 0
         self._pool(self._options, warm).fill()
 
@@ -253,7 +253,7 @@ class Fleet:
             raise EnvironmentUnavailable("the fleet was closed; make another one")
 
     def _leave(self) -> None:
-        """At the end of the program: ends what waits for a task, and the fleet's own tasks."""
+        """At exit: ends pooled environments and the fleet's own tasks."""
         ids = [*self._own_opened, *(id for pool in self._pools.values() for id in pool.ids)]
         if os.getpid() == self._pid and ids:
             with contextlib.suppress(Exception):
@@ -286,9 +286,9 @@ class Borrow(AbstractAsyncContextManager[Environment]):
         self._fleet._release(self._member)
 
     async def unopened(self) -> PolicyContext | None:
-        """What is known of the environment before it is started; None where it lives.
+        """The policy context of an environment that is not started yet; None if it lives.
 
-        Raises Unreachable where that cannot be told.
+        Raises Unreachable if that is not known.
         """
         fleet = self._fleet
         member = fleet._members.get(self._task)
@@ -301,8 +301,8 @@ class Borrow(AbstractAsyncContextManager[Environment]):
 def serve_tools(fleet: Fleet, own: str, *, owns_all: bool = False) -> None:
     """Prepares a fleet for a toolbox: the task `own` is the fleet's alone, and ends when the fleet is closed.
 
-    With `owns_all` every task is. A living task of another directory is attached to, where `Fleet.get` refuses it
-    otherwise.
+    With `owns_all` every task is. A living task of another directory is attached to; without this call
+    `Fleet.get` refuses it.
     """
     fleet._own[own] = _own_name(own)
     fleet._owns_all = owns_all
@@ -314,7 +314,7 @@ def _own_name(task: str) -> str:
 
 
 def directory_elsewhere(fleet: Fleet, task: str, environment: Environment) -> tuple[str, str] | None:
-    """The directories in which a task was started by another program and would be by this fleet, where they differ."""
+    """Directory of a task that another program started, and the one this fleet would use; None if they are the same."""
     record = record_of(environment)
     if record.resident in fleet._started:
         return None

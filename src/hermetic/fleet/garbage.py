@@ -1,4 +1,4 @@
-"""What processes that are gone left of environments that are gone: found, and taken away, never anything that lives."""
+"""Garbage collection: removes what killed processes left of ended environments, and never a living one."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Execut
 from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import UNATTENDED
 from hermetic.environments import catalog
-from hermetic.environments.beside import end_listener
+from hermetic.environments.local_resident import end_listener
 from hermetic.environments.unix_socket import is_listened_in, listeners
 from hermetic.fleet.reaching import reach
 from hermetic.registry.janitor import NAME as JANITOR
@@ -23,21 +23,21 @@ LOCK = ".lock"
 
 
 async def collect(records: Records, problems: list[str] | None = None) -> list[Removed]:
-    """Takes it away; what is held by somebody's lock, or answers, or cannot be asked now, is left alone.
+    """Removes leftovers; skips environments that are locked, alive or not reachable now.
 
-    `problems` gets why environments could not be asked.
+    Reasons for the unreachable ones are added to `problems`.
     """
     return [
         *[removed async for removed in _environments(records, problems=problems)],
         *[removed async for removed in _directories(records)],
-        *[removed async for removed in _places(records)],
+        *[removed async for removed in _containers(records)],
         *[removed async for removed in _spools(records)],
         *[removed async for removed in _locks(records)],
     ]
 
 
 async def collect_some(records: Records, ids: Sequence[str]) -> tuple[list[Removed], list[str]]:
-    """The same for environments with these ids alone; and why some of them could not be looked at."""
+    """The same for environments with these ids alone, and the problems."""
     problems: list[str] = []
     return [removed async for removed in _environments(records, ids, problems)], problems
 
@@ -51,26 +51,26 @@ async def _environments(
             continue
         async with records.lock_at_once(record.id) as is_ours:
             try:
-                if is_ours and records.read(record.id) == record and await _took_away(record, records):
+                if is_ours and records.read(record.id) == record and await _remove_ended(record, records):
                     yield Removed(what="environment", name=record.task or record.id)
-            except (OSError, ExecutionError) as error:  # it may live where we cannot get to now
+            except (OSError, ExecutionError) as error:  # it may live and be unreachable now
                 if problems is not None:
                     problems.append(f"{record.task or record.id}: {error}")
 
 
-async def _took_away(record: EnvironmentRecord, records: Records) -> bool:
-    """False where it lives. Raises EnvironmentUnavailable, ConfigError or OSError where it cannot be looked at."""
+async def _remove_ended(record: EnvironmentRecord, records: Records) -> bool:
+    """False if it lives. Raises EnvironmentUnavailable, ConfigError or OSError if that is not known."""
     backend = catalog.find(record.kind)(record.options)
     try:
-        living = await reach(record, records, patience=0)
+        attached = await reach(record, records, patience=0)
     except Unreachable as error:
         if error.state == "full":
             return False
         if error.state != "stalled" or not await _is_overdue(record, records, backend):
             raise
-        living = None
-    if living is not None:
-        await living.link.close()
+        attached = None
+    if attached is not None:
+        await attached.link.close()
         return False
     await backend.remove(record)
     forget(record, records)
@@ -80,8 +80,8 @@ async def _took_away(record: EnvironmentRecord, records: Records) -> bool:
 async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Backend) -> bool:
     """Whether a stalled resident has not answered for as long as it may be unattended while something runs.
 
-    Its lease is not asked: it counts only while nobody is attached and nothing runs, which only the resident knows.
-    One that its engine paused is not overdue.
+    The lease does not count: it runs only without clients and processes, which only the resident knows. A
+    container that its engine paused is not overdue.
     """
     if records.stalled_for(record.id) < record.options.get("unattended", UNATTENDED):
         return False
@@ -90,16 +90,16 @@ async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Back
 
 
 async def end_damaged(records: Records, id: str) -> str:
-    """Ends what lives under a record that cannot be used, found by its socket, and removes what it had; what was done.
+    """Ends the resident of a damaged record, found by its socket, and removes its files; the text says what was done.
 
-    Raises EnvironmentUnavailable where the process cannot be ended.
+    Raises EnvironmentUnavailable if the process cannot be ended.
     """
     async with records.lock(id):
         pids = listeners(records.root / id)
         for pid in pids:
             await end_listener(pid)
         records.discard(id)
-    await collect(records)  # its container and its spool, which are known by their names
+    await collect(records)  # its container and its spool, found by their names
     return f"ended process {', '.join(map(str, pids))}" if pids else "nothing lived there"
 
 
@@ -118,16 +118,16 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
         yield Removed(what="lock", name=JANITOR)
 
 
-async def _places(records: Records) -> AsyncIterator[Removed]:
-    """Containers and the like that outlived their records; each kind knows its own."""
+async def _containers(records: Records) -> AsyncIterator[Removed]:
+    """Containers without a record, found by each kind."""
     for kind in catalog.kinds():
         try:
-            collect_places = getattr(catalog.find(kind), "collect", None)
-            if collect_places is not None:
-                for name in await collect_places(str(records.root), lambda id: _abandoned(records, id)):
+            collect_kind = getattr(catalog.find(kind), "collect", None)
+            if collect_kind is not None:
+                for name in await collect_kind(str(records.root), lambda id: _abandoned(records, id)):
                     yield Removed(what="place", name=name)
         except (OSError, EnvironmentUnavailable, ConfigError):
-            continue  # no engine, no places
+            continue  # without an engine there are no containers
 
 
 async def _spools(records: Records) -> AsyncIterator[Removed]:
@@ -135,7 +135,7 @@ async def _spools(records: Records) -> AsyncIterator[Removed]:
     base = spool_base()
     for path in sorted(base.iterdir()) if base is not None else ():
         id, _, rest = path.name.partition(".")
-        if is_id(id) and rest.startswith(f"{records.mark}."):
+        if is_id(id) and rest.startswith(f"{records.tag}."):
             async with _abandoned(records, id, spool=str(path)) as it_is:
                 if it_is and not await is_listened_in(records.root / id):
                     shutil.rmtree(path, ignore_errors=True)
@@ -143,7 +143,7 @@ async def _spools(records: Records) -> AsyncIterator[Removed]:
 
 
 async def _locks(records: Records) -> AsyncIterator[Removed]:
-    """Files that only tell of a lock which nobody holds."""
+    """Lock files without a holder."""
     for name in sorted(os.listdir(records.root)):
         if name.endswith(LOCK):
             async with records.lock_at_once(name.removesuffix(LOCK)) as is_ours:
@@ -153,7 +153,7 @@ async def _locks(records: Records) -> AsyncIterator[Removed]:
 
 @asynccontextmanager
 async def _abandoned(records: Records, id: str, *, spool: str | None = None) -> AsyncIterator[bool]:
-    """True when no record has this id, or not this spool, and nobody is opening it; its lock is held then."""
+    """True when no record has this id, or this spool, and no process opens it; its lock is held then."""
     async with records.lock_at_once(id) as is_ours:
         try:
             record = records.read(id) if is_ours else None

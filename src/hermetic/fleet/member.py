@@ -1,4 +1,4 @@
-"""One task's environment in a fleet: who uses it, and when it is let go of."""
+"""One task's environment in a fleet: its users and its idle timer."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from hermetic.session.keeping import Activity, activity_of
 
 
 class Member:
-    """An environment while a fleet keeps it; `forget` is called when it was let go of for idleness."""
+    """An environment in a fleet; `forget` is called when it was released for idleness."""
 
     def __init__(self, idle: float | None, forget: Callable[["Member"], None]) -> None:
-        self.lock = asyncio.Lock()  # whoever opens or closes it
+        self.lock = asyncio.Lock()  # held while it is opened or closed
         self.environment: Environment | None = None
-        self.users = 0  # that asked for it not to be let go of
+        self.users = 0  # borrowers; it is not released while there are any
         self._idle = idle
         self._forget = forget
         self._activity: Activity | None = None  # of that environment
-        self._requests = 0  # at the last look
+        self._requests = 0  # at the last check
         self._until = 0.0  # its idle time, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -28,7 +28,7 @@ class Member:
 
     @property
     def is_usable(self) -> bool:
-        """True when there is an environment that can be asked."""
+        """True when there is an environment that is not closed or lost."""
         return self._activity is not None and not self._activity.is_over
 
     def keep(self, environment: Environment) -> None:
@@ -45,11 +45,11 @@ class Member:
         if self._idle is not None:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + self._idle
-            if self._timer is None:  # one that runs looks for itself how long it is still
+            if self._timer is None:  # a running timer re-arms itself
                 self._timer = loop.call_at(self._until, self._look_later)
 
     async def close(self, *, remove: bool) -> None:
-        """Lets go of the environment, or ends it; the lock is held."""
+        """Releases the environment, or ends it; the lock is held."""
         self._stop_timer()
         if self._looking is not None and self._looking is not asyncio.current_task():
             self._looking.cancel()
@@ -71,14 +71,14 @@ class Member:
         self._looking = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
-        """The idle time is over: lets go, unless something was asked meanwhile, or anything runs there."""
+        """The idle time is over: releases it, unless it was used meanwhile or processes run there."""
         async with self.lock:
             if self.environment is None:
                 return
             if not await self._is_idle(self.environment):
                 self.touch()
                 return
-            # No await between the last look and the closing: no call can begin in between.
+            # No await between the check and the close: no call can begin in between.
             await self.close(remove=False)
             self._forget(self)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 else:
     guard = Lazy("hermetic.approvals.guard")
 
-REWRITTEN = 7.0  # seconds; a resident looks every 5 s whether its record is there, and writes it again if it knows it
+REWRITTEN = 7.0  # seconds; a resident checks every 5 s that its record exists, and writes it again
 PAUSE = 0.1
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -114,7 +114,7 @@ def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | 
 
 
 def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:
-    """What puts a guard before an environment. The policy is imported where it is wanted: it takes its time."""
+    """A function that puts the gate before an environment. The policy is imported on demand: that is slow."""
     if policy is None and approver is None:
         return lambda environment: None
     if policy not in (None, "ask", "deny", "allow"):
@@ -152,24 +152,24 @@ async def open_environment(
     id = new_id() if task is None else id_for_task(task)
     async with _no_bare_errors(), _janitor_for(backend, records, id) as janitor, records.lock(id):
         if task is not None and (record := await _known(records, task) or await _unrecorded(records, task)):
-            living = await reach(record, records)
-            if living is not None:
+            attached = await reach(record, records)
+            if attached is not None:
                 differing = [name for name in _differing(record, backend, options) if name not in tolerated]
                 if not differing:
                     janitor.done()
-                    return Environment(*living, records, ends_on_close=False)
+                    return Environment(*attached, records, ends_on_close=False)
                 if replace:
-                    await end(*living, records)
-                await living.link.close()
+                    await end(*attached, records)
+                await attached.link.close()
                 if not replace:
                     raise LivesOtherwise(task, differing)
             else:
-                await _take_away(record, records)
+                await _remove_rest(record, records)
         return await (start or start_new)(StartRequest(backend, records, id, task, janitor))
 
 
 def _fault_of(task: str) -> str:
-    """Why this can be no task; empty where it can."""
+    """Why a text is no valid task; empty if it is one."""
     most = TASK_LENGTH
     if len(task) > most:
         return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter one, or its hash"
@@ -187,29 +187,29 @@ async def attach_environment(task_or_id: str, patience: float | None = None) -> 
     async with _no_bare_errors():
         records = Records(runtime_root())
         record = records.find(task_or_id)
-        living = await reach(record, records, patience) if record else None
-    if living is None:
+        attached = await reach(record, records, patience) if record else None
+    if attached is None:
         known = ", ".join(other.task or other.id for other in records.all()) or "none"
         raise EnvironmentUnavailable(
             f"no environment {task_or_id!r} lives here; open it. Known here: {known}", environment=task_or_id
         )
-    return Environment(*living, records, ends_on_close=False)
+    return Environment(*attached, records, ends_on_close=False)
 
 
 async def is_living(task: str) -> bool:
-    """Whether a task's environment answers, whoever opened it; nothing is started. Raises Unreachable."""
+    """Whether a task's environment answers; starts nothing. Raises Unreachable."""
     records = Records(runtime_root())
     async with _no_bare_errors():
         record = await _known(records, task)
-        living = await reach(record, records) if record else None
-    if living is None:
+        attached = await reach(record, records) if record else None
+    if attached is None:
         return False
-    await living.link.close()
+    await attached.link.close()
     return True
 
 
 async def _known(records: Records, task: str) -> EnvironmentRecord | None:
-    """The record of a task. Raises DamagedRecord where that cannot be used and something lives there."""
+    """The record of a task. Raises DamagedRecord if it is damaged and a resident lives there."""
     try:
         return records.of_task(task)
     except DamagedRecord:
@@ -219,9 +219,9 @@ async def _known(records: Records, task: str) -> EnvironmentRecord | None:
 
 
 async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
-    """The record that a resident without one has written again; None where nothing lives there. The lock is held.
+    """The record that a living resident has rewritten after its loss; None without a resident. The lock is held.
 
-    Raises DamagedRecord where something lives there and writes none.
+    Raises DamagedRecord for a resident that writes none.
     """
     directory, until = records.root / id_for_task(task), time.monotonic() + REWRITTEN
     while await is_listened_in(directory):
@@ -235,7 +235,7 @@ async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
 
 @asynccontextmanager
 async def _no_bare_errors() -> AsyncIterator[None]:
-    """An opener that has run out of descriptors, memory or disk space is told so by a typed error."""
+    """Maps a lack of descriptors, memory or disk space to a typed error."""
     try:
         yield
     except OSError as error:
@@ -249,8 +249,8 @@ async def _no_bare_errors() -> AsyncIterator[None]:
         raise
 
 
-async def _take_away(stale: EnvironmentRecord, records: Records) -> None:
-    """Removes what is left of an environment; whoever still cleans up after it would take a new one's files along."""
+async def _remove_rest(stale: EnvironmentRecord, records: Records) -> None:
+    """Removes the rest of an ended environment first, so that no late cleanup removes files of the new one."""
     await catalog.find(stale.kind)(stale.options).remove(stale)
     forget(stale, records)
 
@@ -265,7 +265,7 @@ async def start_new(ordered: StartRequest) -> Environment:
         await wait_until_unused(records.root / id)
         records.make_directory(id)
         janitor.made()
-        if not build_archive.cache_info().currsize:  # it may have to be compiled, which takes its time
+        if not build_archive.cache_info().currsize:  # compiling it takes time
             await in_thread(build_archive)
         record = await _started(backend, records, id, task, spool)
         link = await _first_link(backend, record, records, janitor)
@@ -296,7 +296,7 @@ def _janitor_for(backend: Backend, records: Records, id: str) -> JanitorClient:
 def _new_spool(records: Records, id: str) -> str | None:
     """The path of a new spool; None where there is no disk for it."""
     base = spool_base()
-    return None if base is None else f"{base}/{id}.{records.mark}.{secrets.token_hex(4)}"
+    return None if base is None else f"{base}/{id}.{records.tag}.{secrets.token_hex(4)}"
 
 
 async def _started(
@@ -312,14 +312,14 @@ async def _started(
 
 
 async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient) -> Link:
-    """Attached to a new resident, which is remembered from then on; else it is taken away again."""
+    """Writes the record of a new resident and attaches to it; removes it on failure."""
     peers: list[int] = []
     link = link_to(backend, record, records, lambda stream: peers.append(peer_pid(stream)))
     try:
         records.write(record)
         await link.open()
         await janitor.up(peers[-1])
-    except BaseException as error:  # cancelled, too: nobody else knows of it yet
+    except BaseException as error:  # also cancellation: no other process knows of it yet
         await link.close()
         await backend.remove(record)
         forget(record, records)

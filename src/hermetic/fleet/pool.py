@@ -1,4 +1,4 @@
-"""Environments that are started ahead, so that a task need not wait for one."""
+"""A pool of prepared environments, so that a task need not wait for one."""
 
 import asyncio
 from collections import deque
@@ -8,10 +8,10 @@ from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import activity_of, give_to_task, set_lease
 
-# Nobody has any use for one that waits here once we are gone, also when we go by SIGKILL.
+# Lease of a pooled environment: without this process, also after SIGKILL, it has no use.
 WAITING_SECONDS = 10.0
 
-# A burst of tasks is served first: whoever starts new ones meanwhile takes the processor from them.
+# A burst of tasks is served first: starting replacements would take processor time from them.
 REPLACING_SECONDS = 0.05
 
 
@@ -55,12 +55,12 @@ class Pool:
             await self._ready.pop().close()
 
     async def _filled(self) -> None:
-        """Returns when none is on its way any more."""
+        """Returns when no start is in progress."""
         while self._starting:
             await asyncio.wait(self._starting)
 
     async def take(self, task: str) -> Environment | None:
-        """One of them as this task's, whose lock the caller holds; None when none is ready."""
+        """A prepared environment, given to this task, whose lock the caller holds; None if none is ready."""
         try:
             while self._ready:
                 environment = self._ready.popleft()
@@ -79,7 +79,7 @@ class Pool:
     async def close(self) -> None:
         """Ends all of them; returns when nothing is left."""
         self._is_closed = True
-        self.fill()  # no more: it only takes back what was planned
+        self.fill()  # closed: it only cancels the planned refill
         for task in self._starting:
             task.cancel()
         await self._filled()

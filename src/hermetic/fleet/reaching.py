@@ -1,4 +1,4 @@
-"""Attaching to an environment that a record tells of. Only proof says that one is gone; all else may pass."""
+"""Attaching to the environment of a record. Only proof counts as gone; every other failure may pass."""
 
 import asyncio
 import resource
@@ -18,10 +18,10 @@ from hermetic.registry.janitor import JanitorClient, liveness_check
 from hermetic.registry.records import Records
 
 LONGEST_PAUSE = 0.5  # seconds between two tries
-_waiting: set[asyncio.Task[None]] = set()  # for the janitor to be told of what is stalled
+_waiting: set[asyncio.Task[None]] = set()  # notifications of the janitor in progress
 
 
-class Living(NamedTuple):
+class Attached(NamedTuple):
     """An environment that answers."""
 
     backend: Backend
@@ -29,11 +29,11 @@ class Living(NamedTuple):
     link: Link
 
 
-async def reach(record: EnvironmentRecord, records: Records, patience: float | None = None) -> Living | None:
-    """The environment of a record, attached to; None with proof that it is gone.
+async def reach(record: EnvironmentRecord, records: Records, patience: float | None = None) -> Attached | None:
+    """Attaches to the environment of a record; None with proof that it is gone.
 
-    Proof is that its process or container has ended, that nobody listens at its socket, or that another incarnation
-    answers. Raises Unreachable, when the patience is over, where it may live: it is stalled, full or busy.
+    Proof is an ended process or container, a socket without listener, or the answer of another resident. Raises
+    Unreachable after `patience` seconds if it may live: it is stalled, full or busy.
     """
     backend = catalog.find(record.kind)(record.options)
     link = link_to(backend, record, records)
@@ -59,7 +59,7 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
         await link.close()
         return None
     records.set_stalled(record.id, False)
-    return Living(backend, record, link)
+    return Attached(backend, record, link)
 
 
 def check_of(backend: Backend, id: str, options: Mapping[str, Any], slack: float = 0.0) -> dict[str, Any]:
@@ -85,13 +85,13 @@ def link_to(
 
 
 class Stall:
-    """Remembers on this host that an environment does not answer, and has the janitor look when that has lasted."""
+    """Notes on this host that an environment does not answer, and registers it with the janitor."""
 
     def __init__(self, records: Records, record: EnvironmentRecord, backend: Backend) -> None:
         self._records, self._record, self._backend = records, record, backend
 
     def changed(self, is_stalled: bool) -> None:
-        """It was seen to be stalled, or to answer again."""
+        """The environment stalled, or answers again."""
         if not is_stalled:
             self._records.set_stalled(self._record.id, False)
             return
@@ -100,7 +100,7 @@ class Stall:
         task.add_done_callback(_waiting.discard)
 
     async def noticed(self) -> None:
-        """It was seen to be stalled."""
+        """The environment stalled."""
         id, options = self._record.id, self._record.options
         if self._records.stalled_since(id) is not None:
             return
@@ -121,7 +121,7 @@ async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception
 
 
 def unreachable(error: Exception, record: EnvironmentRecord, since: float | None) -> EnvironmentUnavailable:
-    """What a caller should hear of an environment that may live: what is the matter, since when, and what to do."""
+    """The error for an environment that may live: its state, since when, and advice."""
     name = record.task or record.id
     seen = "" if since is None else f" (seen first {time.time() - since:.0f} s ago)"
     advice: dict[State, str] = {
@@ -144,7 +144,7 @@ def unreachable(error: Exception, record: EnvironmentRecord, since: float | None
 
 
 def scarce(error: OSError) -> Unreachable | None:
-    """What an opener should hear that has no descriptors or memory left; None for another error."""
+    """The error for a lack of descriptors or memory; None for another one."""
     if not is_scarce(error):
         return None
     return Unreachable(f"no environment can be opened now: {error.strerror}; {_scarcity()}", state="busy")

@@ -1,1 +1,1 @@
-"""What this host remembers of its environments, and what cleans up after them: records, locks, the janitor."""
+"""Records of this host's environments, locks, processes, and the janitor that cleans up."""

@@ -1,4 +1,4 @@
-"""A lock that one process at a time holds, known by a file that is there only while somebody holds or wants it."""
+"""Lock files: held by one process at a time, removed by the last holder. Locks on directories."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ async def locked(path: Path) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def locked_at_once(path: Path) -> AsyncIterator[bool]:
-    """False where somebody else holds the lock at `path`; else it is held."""
+    """Holds the lock at `path` without waiting; False if another process holds it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = _is_same_file(fd, path)  # else its last holder has just removed it, and others may be quicker
+        is_held = _is_same_file(fd, path)  # else its last holder has just removed it
     except BlockingIOError:
         is_held = False
     try:
@@ -69,7 +69,7 @@ async def _locked(path: Path) -> int:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 await wait_for_lock(fd)
-            # The holder before us removes the file; then the lock we have is of a file nobody else finds.
+            # The previous holder may have removed the file; then this lock is of a file that no other process finds.
             if _is_same_file(fd, path):
                 return fd
         except BaseException:

@@ -1,4 +1,4 @@
-"""Processes of this machine: started, watched, ended, and never mistaken for a later one with the same number."""
+"""Processes of this machine: starting, watching and ending them, safe against reused pids."""
 
 import asyncio
 import contextlib
@@ -17,34 +17,34 @@ import msgspec
 # Runs the remaining arguments as an orphan: a child that outlives its start would end as a zombie of this process.
 DETACHED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
-ENDING_SECONDS = 10.0  # for a program that is told to end gently
-SWEEPS = 3  # over what runs, since it may fork while it is looked at; one that is killed does not
-CLOCK_SLACK = 2.0  # seconds; what the clock was set meanwhile, and what the kernel rounds
+ENDING_SECONDS = 10.0  # between SIGTERM and SIGKILL
+SWEEPS = 3  # passes over the process table, since processes may fork meanwhile
+CLOCK_SLACK = 2.0  # seconds; for changes of the clock and rounding of the kernel
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
-PATIENCE = 2.0  # seconds for what was told to end; it has nothing left to do then
+PATIENCE = 2.0  # seconds for a process that was asked to end
 
 
 class HostProcess(msgspec.Struct, frozen=True):
-    """A process by its number and its birth: the two together name it for good."""
+    """A process by pid and start time, which together are unique."""
 
     pid: int
-    born: str  # in clock ticks since the machine started, as the kernel says; "" of one that had ended when we looked
+    born: str  # start time in clock ticks since boot; "" for a process that had ended already
 
     @classmethod
     def find(cls, pid: int) -> Self | None:
-        """The living process with this number."""
+        """The living process with this pid."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):  # anything else, such as no descriptor left, proves nothing
+        except (FileNotFoundError, ProcessLookupError):  # other errors, such as EMFILE, prove nothing
             return None
         return None if fields[0] in "ZX" else cls(pid, fields[19])
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The process that `str` told of."""
+        """The reverse of `str`."""
         pid, _, born = text.partition(".")
         return cls(int(pid), born)
 
@@ -53,7 +53,7 @@ class HostProcess(msgspec.Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        """False also when something else has its number now."""
+        """False also when another process has its pid now."""
         found = HostProcess.find(self.pid)
         return found is not None and found.born == self.born
 
@@ -71,7 +71,7 @@ class HostProcess(msgspec.Struct, frozen=True):
         return (self._wait, partial(self._send, signal.SIGTERM), partial(self._send, signal.SIGKILL))
 
     def _wait(self) -> None:
-        """Nothing but time: it is about to end."""
+        """Only waits: the process is about to end."""
 
     def _send(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -79,7 +79,7 @@ class HostProcess(msgspec.Struct, frozen=True):
 
 
 def is_scarce(error: BaseException) -> bool:
-    """Whether descriptors or memory ran out: the caller can mend that, and what it opens may be well."""
+    """Whether descriptors or memory ran out here; the environment itself may be well."""
     return isinstance(error, OSError) and error.errno in _SCARCE
 
 
@@ -114,9 +114,9 @@ def _runs(pid: int) -> bool:
 
 
 def is_resident(pid: int, *, born_before: float) -> bool:
-    """False when a resident or guardian has ended, and something else, perhaps a younger resident, has its number.
+    """Whether the pid is that of a resident or guardian of this age, not of a later process.
 
-    Raises OSError where that cannot be seen: no descriptor may be left to look with.
+    Raises OSError if that is not known, for example without descriptors.
     """
     seen = _stat(pid)
     if seen is None or not seen.name.startswith("hermetic") or seen.fields[0] in "ZX":
@@ -125,13 +125,13 @@ def is_resident(pid: int, *, born_before: float) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """False for what has ended, collected or not. Raises OSError where that cannot be seen."""
+    """False for an ended process, also for a zombie. Raises OSError if that is not known."""
     seen = _stat(pid)
     return seen is not None and seen.fields[0] not in "ZX"
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a tracer holds the process, so that it does nothing about other signals."""
+    """Whether the process is stopped by a signal or a tracer, so that it handles no other signals."""
     seen = _stat(pid)
     return seen is not None and seen.fields[0] in "Tt"
 
@@ -143,7 +143,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def comm_of(pid: int) -> str:
-    """What the kernel calls the process; "" for what has ended."""
+    """The kernel's name of the process; "" if it has ended."""
     seen = _stat(pid)
     return "" if seen is None else seen.name
 
@@ -165,7 +165,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def end_descendants(pid: int) -> None:
-    """Kills all that a process has started, directly or not, and that has not left it."""
+    """Kills all descendants of a process."""
     for _ in range(SWEEPS):
         parents = {one: parent_of(one) for one in map(int, filter(str.isdigit, os.listdir("/proc")))}
         below, new = set[int](), {pid}
@@ -180,7 +180,7 @@ def end_descendants(pid: int) -> None:
 
 
 def _born(ticks: int) -> float:
-    """When a process was started, in seconds since 1970, as exactly as the kernel tells."""
+    """Start time of a process in seconds since 1970."""
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
 
@@ -188,8 +188,8 @@ def _born(ticks: int) -> float:
 def spawn(
     argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str], passed: int | None = None
 ) -> int:
-    """Starts a program in a session of its own: a Ctrl-C at our terminal is not meant for it."""
-    # Its own variables are few: what its commands get is in its configuration, and /proc shows these to everybody.
+    """Starts a program in its own session, so that a Ctrl-C at our terminal does not reach it."""
+    # Few variables: /proc shows them to others, and those of its commands are in its configuration.
     own = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
     actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
@@ -202,17 +202,17 @@ def spawn(
 
 
 def _inheritable() -> list[int]:
-    """What somebody else here opened for children of his own: held by what stays, a pipe of his would never end."""
+    """Inheritable descriptors of this process: in a program that stays, they would keep pipes open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the listing's own is closed
+        with contextlib.suppress(OSError):  # the listing's own descriptor is closed
             if int(name) > 2 and os.get_inheritable(int(name)):
                 found.append(int(name))
     return found
 
 
 def end(pid: int) -> None:
-    """Collects a program that `spawn` started, and ends it where it is still there."""
+    """Collects a program that `spawn` started, and kills it if it still runs."""
     try:
         if os.waitpid(pid, os.WNOHANG) == (0, 0):
             os.kill(pid, signal.SIGKILL)
@@ -221,8 +221,8 @@ def end(pid: int) -> None:
         return
 
 
-async def tell_to_end(pid: int) -> None:
-    """Returns when a child has ended of SIGTERM to its group, or has had time enough to."""
+async def terminate(pid: int) -> None:
+    """Sends SIGTERM to a child's group; returns when the child has ended, or after a few seconds."""
     with contextlib.suppress(ProcessLookupError, TimeoutError):
         os.killpg(pid, signal.SIGTERM)
         async with asyncio.timeout(ENDING_SECONDS):
@@ -230,14 +230,14 @@ async def tell_to_end(pid: int) -> None:
 
 
 def end_group(pid: int) -> None:
-    """Ends a program that `spawn` started with all of its group at once, so that none of them does anything more."""
+    """Kills a program that `spawn` started, with its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     end(pid)
 
 
 def end_session(session: int) -> None:
-    """Ends all that runs in the session of the kernel that `spawn` made, also in groups of its own."""
+    """Kills all processes of a session that `spawn` made, in all its groups."""
     for _ in range(SWEEPS):
         members = _members(session)
         if not members:

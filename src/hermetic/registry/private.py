@@ -1,4 +1,4 @@
-"""Directories that nobody else can look into, and which of them lie on a disk."""
+"""Private directories, and whether a path is on a disk."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ def make_private(path: Path, setting: str) -> Path:
 
 
 def spool_base() -> Path | None:
-    """A private directory on a disk, for output that memory should not hold; None where there is no disk."""
+    """A private directory on a disk for long output; None without a disk."""
     own = f"hermetic-{os.geteuid()}"
     if chosen := os.environ.get("HERMETIC_SPOOL_DIR"):
         path = make_private(Path(chosen).absolute(), "HERMETIC_SPOOL_DIR")
@@ -43,7 +43,7 @@ def spool_base() -> Path | None:
 
 
 def is_in_memory(path: Path, mounts: str = "/proc/self/mounts") -> bool:
-    """True when the mount that `path` lies on, or would lie on, is a file system in memory."""
+    """True when the path's mount is a file system in memory; the path need not exist."""
     target = os.path.realpath(path)
     best, kind = "", ""
     with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:

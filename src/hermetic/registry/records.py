@@ -1,4 +1,4 @@
-"""What this host remembers of its environments: one private directory each, found by task or id."""
+"""Records of this host's environments: one private directory each, found by task or id."""
 
 import contextlib
 import hashlib
@@ -19,13 +19,13 @@ from hermetic.registry.file_lock import locked, locked_at_once
 from hermetic.registry.private import make_private
 
 RECORD = "env.json"
-STALLED = "stalled"  # a file beside it while the resident does not answer
+STALLED = "stalled"  # a file in the same directory while the resident does not answer
 SETTING = "HERMETIC_RUNTIME_DIR"
-LONGEST_ROOT = 70  # of the 107 bytes that the path of a Unix socket has; the rest is for what lies inside
+LONGEST_ROOT = 70  # of the 107 bytes of a Unix socket's path; the rest is for names below it
 
 
 def runtime_path() -> Path:
-    """Where the records of this user lie, made or not."""
+    """The runtime directory of this user, which may not exist."""
     if chosen := os.environ.get(SETTING):
         return Path(chosen).absolute()
     if session := os.environ.get("XDG_RUNTIME_DIR"):
@@ -34,7 +34,7 @@ def runtime_path() -> Path:
 
 
 def real_runtime_path() -> str:
-    """The same behind symbolic links. They are followed once for each directory that lies there."""
+    """The runtime directory with links resolved, cached by inode."""
     path = runtime_path()
     try:
         status = os.stat(path)
@@ -59,19 +59,19 @@ def runtime_root() -> Path:
 
 
 def check_own(record: EnvironmentRecord, name: str, is_own: bool) -> None:
-    """Raises Unreachable unless what a record names was made for it: nothing else is removed with it."""
+    """Raises Unreachable for a name in a record that was not made for it, so that nothing else is removed."""
     if not is_own:
         message = f"the record of {record.id} names {name!r}, which was not made for it; nothing was removed there"
         raise Unreachable(message, environment=record.id, state="damaged")
 
 
-def is_own_life(record: EnvironmentRecord, path: str) -> bool:
+def is_own_directory(record: EnvironmentRecord, path: str) -> bool:
     """Whether a directory on another machine is that of the record's resident, by its name."""
     return os.path.basename(path) == record.resident and record.resident.startswith(f"{record.id}.")
 
 
 class DamagedRecord(Unreachable):
-    """A record cannot be read, or names what is not its own. The environment may live; its token is not known."""
+    """A record cannot be read, or names files of others. The environment may live; its token is unknown."""
 
     def __init__(self, path: Path, why: str) -> None:
         id = path.parent.name
@@ -99,7 +99,7 @@ class Records:
         return next((record for record in self._usable("e-") if record.task == task), None)
 
     def read(self, id: str) -> EnvironmentRecord | None:
-        """The record with this id; None when there is none. Raises DamagedRecord, and OSError where it is not seen."""
+        """The record with this id; None when there is none. Raises DamagedRecord, OSError."""
         path = self.root / id / RECORD
         try:
             record = msgspec.json.decode(path.read_bytes(), type=EnvironmentRecord)
@@ -112,7 +112,7 @@ class Records:
         return record
 
     def _fault(self, record: EnvironmentRecord, id: str) -> str | None:
-        """What a record names that was not made for it: what is removed with it must lie where we put it."""
+        """The first path of a record that was not made for it, described; only own paths are removed."""
         if record.id != id:
             return f"it names the id {record.id!r}"
         own = f"{self.root}/{id}"
@@ -120,7 +120,7 @@ class Records:
             return f"it names the directory {record.directory!r}"
         if record.spool is not None:
             folder, _, last = record.spool.rpartition("/")
-            rest = last.removeprefix(f"{id}.{mark_of(os.path.dirname(record.directory))}.")
+            rest = last.removeprefix(f"{id}.{tag_of(os.path.dirname(record.directory))}.")
             is_whole = bool(folder) and os.path.normpath(record.spool) == record.spool
             if not is_whole or rest == last or not rest.isalnum():
                 return f"it names the spool {record.spool!r}"
@@ -159,14 +159,14 @@ class Records:
                 os.unlink(path)
 
     def stalled_since(self, id: str) -> float | None:
-        """When it was first seen that an environment does not answer, in seconds since 1970; None while it does."""
+        """When the environment was first seen stalled, in seconds since 1970; None while it answers."""
         try:
             return (self.root / id / STALLED).stat().st_mtime
         except OSError:
             return None
 
     def stalled_for(self, id: str) -> float:
-        """For how many seconds it has not answered, without those for which this machine was suspended or off."""
+        """Seconds since it stalled, without those for which this machine was suspended or off."""
         try:
             boot, noted = (self.root / id / STALLED).read_text().split()
             return time.monotonic() - (float(noted) if boot == _boot() else 0.0)
@@ -174,7 +174,7 @@ class Records:
             return 0.0
 
     def make_directory(self, id: str) -> Path:
-        """A fresh directory for a resident; what an earlier one with this id left is taken away."""
+        """A new directory for a resident; removes that of an earlier one with this id."""
         self.discard(id)
         directory = self.root / id
         directory.mkdir(mode=0o700)
@@ -191,25 +191,25 @@ class Records:
 
     def discard(self, id: str) -> None:
         """Forgets an environment whose resident is gone."""
-        # Moved away first: a resident that is still cleaning up must not meet a new one's files.
+        # Moved away first: a late cleanup of the old resident must not find the new one's files.
         aside = self.root / f".{id}.{secrets.token_hex(4)}"
         with contextlib.suppress(FileNotFoundError):
             (self.root / id).rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
 
     @property
-    def mark(self) -> str:
-        """Tells what was made for this runtime directory, where others are at work too."""
-        return mark_of(self.root)
+    def tag(self) -> str:
+        """Tag of this runtime directory in names of shared directories."""
+        return tag_of(self.root)
 
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncIterator[None]:
-        """Held by one process at a time: who opens, replaces or removes this environment."""
+        """Held by the one process that opens, replaces or removes this environment."""
         async with locked(self.root / f"{id}.lock"):
             yield
 
     def lock_at_once(self, id: str) -> AbstractAsyncContextManager[bool]:
-        """The same without waiting: False where another one holds it."""
+        """The same without waiting: False if another process holds it."""
         return locked_at_once(self.root / f"{id}.lock")
 
 
@@ -217,8 +217,8 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def mark_of(root: str | Path) -> str:
-    """The mark of a runtime directory."""
+def tag_of(root: str | Path) -> str:
+    """The tag of a runtime directory."""
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
@@ -233,5 +233,5 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """True for what can be the id of an environment, and so the name of its directory."""
+    """True for a valid id of an environment, which is the name of its directory."""
     return text[:2] in ("t-", "e-") and text[2:].isalnum()

@@ -1,1 +1,1 @@
-"""What docker, podman and apptainer share: options, arguments, the client, images."""
+"""Shared parts of docker, podman and apptainer: options, arguments, the client, images."""

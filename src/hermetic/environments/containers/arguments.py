@@ -1,4 +1,4 @@
-"""What an engine's client is told to make a container: hardened, limited, labelled, and nothing secret in it."""
+"""Arguments of `docker run` and `podman run`: hardening, limits, labels, mounts; no secrets."""
 
 import hashlib
 import os
@@ -18,18 +18,26 @@ from hermetic.environments.containers.options import (
     Volume,
     read_volume,
 )
-from hermetic.environments.profile import INSIDE, VARIABLE, Shown, choose, data_directory, look, name_of
+from hermetic.environments.profile import (
+    INSIDE,
+    VARIABLE,
+    ProfileMounts,
+    data_directory,
+    name_of,
+    resolve_mounts,
+    select_profile,
+)
 
 MIB = 1 << 20
-# What root inside keeps: installing packages takes these. Where files reach this machine, nobody inside keeps any.
+# Capabilities of root inside, for installing packages. A user of a container with host mounts has none.
 ROOT_CAPABILITIES = ("DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID")
 LABEL = "hermetic"
 LEAST_INODES, BYTES_PER_INODE = 1024, 4096  # of file systems in memory; podman takes no such limit
-FENCES = "fences"  # among what a start goes without
+BLACKHOLES = "blackhole routes"  # a name in `without`: no blackhole routes
 
 
-class Plan:
-    """A container to be: what is mounted where, as whom it runs, and what it is told."""
+class ContainerPlan:
+    """The plan of a container: mounts, user, limits, and the arguments that follow."""
 
     def __init__(self, options: ContainerOptions, *, id: str, directory: str, spool: str | None) -> None:
         self.options = options
@@ -37,21 +45,21 @@ class Plan:
         self.directory = directory
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
-        self.shown = Shown()  # of a profile; known once `look_at_profile` has looked
+        self.shown = ProfileMounts()  # of a profile; set by `resolve_profile`
         self.mounts_cwd = False  # the image has no such directory, and its user cannot make one
         self._temporary = Path(spool or directory)
 
     def __repr__(self) -> str:
-        return f"<Plan of {self.id}: {self.options.image}>"
+        return f"<ContainerPlan of {self.id}: {self.options.image}>"
 
     @property
     def socket_directory(self) -> Path:
-        """The only part of the environment's directory that is seen inside."""
+        """The only part of the environment's directory that is mounted inside."""
         return Path(self.directory, "c")
 
     @property
     def profile(self) -> Path:
-        """The file with the filter of system calls, as long as the client needs it."""
+        """The seccomp profile, a file that exists while the client runs."""
         return Path(self.directory, "seccomp.json")
 
     @property
@@ -61,14 +69,14 @@ class Plan:
 
     @property
     def user(self) -> str | None:
-        """As whom it runs; None: as the image says."""
+        """The user it runs as; None: the image's."""
         if self.options.user is None and self.reaches_host:
             return f"{os.geteuid()}:{os.getegid()}"
         return self.options.user
 
     @property
     def limits(self) -> set[str]:
-        """The options that ask for a limit."""
+        """The names of options that set a limit."""
         return {name for name in ("cpu", "memory_bytes", "pids", "disk_bytes") if getattr(self.options, name)}
 
     @property
@@ -89,14 +97,14 @@ class Plan:
 
     @property
     def keeps_rights(self) -> bool:
-        """True when root inside may do what installing a package takes."""
+        """True when the container runs as root with the capabilities for installing packages."""
         return self.user is None or self.options.user in ("root", "root:root", "0", "0:0")
 
     @property
-    def fences(self) -> tuple[str, ...]:
-        """What its network is not to reach: nobody's secrets and, unless the network was chosen by name, neighbours.
+    def blackholes(self) -> tuple[str, ...]:
+        """Blackhole routes of the resident: cloud metadata and, unless the network was chosen by name, neighbours.
 
-        Routes tell that, and only root inside, in a network of the container's own, can set them.
+        Only root in the container's own network namespace can set them.
         """
         network, extra = self.options.network, self.options.extra_args
         is_own = network is True or (network is not False and network != "host" and ":" not in network)
@@ -105,7 +113,7 @@ class Plan:
         return ("metadata", "neighbours") if network is True else ("metadata",)
 
     def make_directories(self) -> None:
-        """Makes what is mounted. Raises ConfigError where something that should be there is not."""
+        """Makes the directories that are mounted. Raises ConfigError for a missing source."""
         for volume in self.volumes:
             if volume.is_path and not os.path.exists(volume.source):
                 raise ConfigError(f"{volume.source} does not exist; make it before it is mounted", setting="volumes")
@@ -113,7 +121,7 @@ class Plan:
             raise ConfigError(f"host_cwd {self.options.host_cwd!r} is no directory; give one", setting="host_cwd")
         for volume in self._own_mounts():
             self._make_own(Path(volume.source))
-        # Who runs inside may be anybody; the directory above is closed to all but the opener.
+        # The container's user may have any uid; the parent directory is closed to all but the opener.
         self.socket_directory.mkdir()
         self.socket_directory.chmod(0o1777)
 
@@ -129,7 +137,7 @@ class Plan:
             path.chmod(0o777)
 
     def mount_cwd(self) -> None:
-        """Lets the next try mount a directory of the user's own where cwd is missing."""
+        """Mounts a directory of the container's user at cwd, which the image lacks."""
         self.mounts_cwd = True
         self._make_own(self._temporary / "cwd")
 
@@ -139,13 +147,15 @@ class Plan:
         own = [] if self.kept is not None else [volume.target for volume in self._own_mounts()]
         return tuple(f"{path} was made for user {self.user}, and goes with the environment" for path in own)
 
-    def look_at_profile(self) -> None:
-        """Finds what of a profile is shown. Raises ConfigError for a link that leads out."""
-        self.shown = look(choose(self.options.profile, self.options.credential_files), self._temporary)
+    def resolve_profile(self) -> None:
+        """Resolves the profile's mounts. Raises ConfigError for a link out of the profile."""
+        self.shown = resolve_mounts(
+            select_profile(self.options.profile, self.options.credential_files), self._temporary
+        )
 
     @property
     def variables(self) -> dict[str, str]:
-        """What commands are told of the mounts."""
+        """Variables of commands that name the mounts."""
         return {VARIABLE: f"{HOME}/{INSIDE}"} if self.shown.mounts else {}
 
     def _own_mounts(self) -> Iterator[Volume]:
@@ -162,8 +172,8 @@ class Plan:
         if self.mounts_cwd:
             yield Volume(str(self._temporary / "cwd"), str(self.options.cwd), ())
 
-    def words(self, name: str, *, without: Collection[str], sees_host: bool, is_podman: bool) -> list[str]:
-        """Everything between `run` and the image's name; limits in `without` are left out."""
+    def arguments(self, name: str, *, without: Collection[str], sees_host: bool, is_podman: bool) -> list[str]:
+        """The arguments between `run` and the image's name; limits in `without` are left out."""
         # The resident makes a cwd that is missing, as its own user; the engine would make it as root.
         words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", "/"]
         words += [
@@ -172,7 +182,7 @@ class Plan:
             *self._mounts(sees_host, is_podman),
             *self._limits(without),
         ]
-        if self.fences and FENCES not in without:
+        if self.blackholes and BLACKHOLES not in without:
             words += ["--cap-add", "NET_ADMIN"]  # the resident gives it up before anything runs
         return [*words, *self.options.extra_args]
 
@@ -183,7 +193,7 @@ class Plan:
             f"{LABEL}.runtime": runtime_label(Path(self.directory).parent),
             f"{LABEL}.user": str(os.geteuid()),
             f"{LABEL}.spec": spec_hash(self.options),
-            f"{LABEL}.profile": name_of(choose(self.options.profile, ()).directory),
+            f"{LABEL}.profile": name_of(select_profile(self.options.profile, ()).directory),
         }
         for name, value in labels.items():
             yield from ("--label", f"{name}={value}")
@@ -197,14 +207,14 @@ class Plan:
         if self.user is not None:
             yield from ("--user", self.user)
         if is_podman and self.reaches_host and self.options.user is None and os.geteuid() != 0:
-            yield "--userns=keep-id"  # without it our files would belong to nobody inside
+            yield "--userns=keep-id"  # without it our files would belong to `nobody` inside
 
     def _mounts(self, sees_host: bool, is_podman: bool) -> Iterator[str]:
         for place, size, words in self._in_memory():
             inodes = "" if is_podman else f",nr_inodes={max(LEAST_INODES, size // BYTES_PER_INODE)}"
             yield from ("--tmpfs", f"{place}:rw,nosuid,nodev,size={size}{inodes},{words}")
         if sees_host:
-            restricted = ",nosuid,nodev,noexec" if is_podman else ""  # docker takes no such words for a bind
+            restricted = ",nosuid,nodev,noexec" if is_podman else ""  # docker has no such options for a bind
             yield from ("--mount", _bind(str(self.socket_directory), RESIDENT) + restricted)
         else:
             yield from ("--tmpfs", f"{RESIDENT}:rw,nosuid,nodev,noexec,size={MIB},mode=1777")
@@ -221,7 +231,7 @@ class Plan:
             yield from ("--mount", f"{_bind(source, f'{HOME}/{INSIDE}/{path}')},readonly")
 
     def _in_memory(self) -> Iterator[tuple[str, int, str]]:
-        """Directories in memory. Filled, all of them stay below a quarter of the limit, so that nothing is killed."""
+        """Directories in memory, together below a quarter of the memory limit, so that filling them kills nothing."""
         memory = self.options.memory_bytes or 1 << 62
         yield "/tmp", min(512 * MIB, memory // 8), "exec,mode=1777"
         yield "/run", min(64 * MIB, memory // 32), "noexec,mode=0755"
@@ -243,7 +253,7 @@ class Plan:
 
 
 def runtime_label(root: Path) -> str:
-    """What containers of one runtime directory have in common, and no others."""
+    """The label value of all containers of one runtime directory."""
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
@@ -262,7 +272,7 @@ def shared_paths(options: ContainerOptions) -> tuple[str, ...]:
 
 
 def mounted_paths(options: ContainerOptions) -> tuple[str, ...]:
-    """Paths inside that show files of this machine or of a named volume; `/` where extra_args may mount anything."""
+    """Paths inside with files of this machine or of a named volume; `/` if extra_args are given."""
     if options.extra_args:
         return ("/",)
     own = () if options.host_cwd is None else (WORKSPACE,)
@@ -270,13 +280,13 @@ def mounted_paths(options: ContainerOptions) -> tuple[str, ...]:
 
 
 def spec_hash(options: ContainerOptions) -> str:
-    """The same for two containers that are the same place, and for no others."""
+    """A hash of the options that identify a container."""
     chosen: dict[str, Any] = {name: getattr(options, name) for name in IDENTITY}
     return hashlib.sha256(msgspec.json.encode(chosen, order="sorted")).hexdigest()
 
 
 def data_root() -> Path:
-    """Where the files of persistent tasks lie: one directory for each, by the id of the task."""
+    """The directory with the files of persistent tasks: one directory each, named by the task's id."""
     return data_directory() / "containers"
 
 

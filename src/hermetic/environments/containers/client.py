@@ -1,4 +1,4 @@
-"""The engine's own client as a program: where it is, what it is told, how its answers are taken."""
+"""The command line client of docker or podman: finding it, running it, reading its output."""
 
 import asyncio
 import contextlib
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
-from hermetic.environments.starting import memory_file, said_in
+from hermetic.environments.starting import memory_file, stderr_text
 from hermetic.registry.host_process import end, ended, is_scarce, spawn
 
-ANSWER_SECONDS = 12.0  # for what an engine does at once
+ANSWER_SECONDS = 12.0  # for a quick request
 REMOVAL_SECONDS = 25.0
 MOST_OUTPUT = 1 << 24  # bytes of one answer
-LOOK_SECONDS = 2.0  # before a removal that tells nothing is asked about again
+LOOK_SECONDS = 2.0  # before a removal is requested again
 HANGS = "the engine does not answer; restart it, then try again"
 
 DOCKER_SOCKET = "/var/run/docker.sock"
@@ -32,17 +32,17 @@ PROGRAMS = {
     "podman": ("podman",),
 }  # fmt: skip
 
-# Variables of ours that say where the engine is and how it is spoken to.
+# Variables by which the client finds the engine.
 _PREFIXES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "STORAGE_", "XDG_")
 _NAMES = ("HOME", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "REGISTRY_AUTH_FILE", "HTTP_PROXY",
           "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
-# Those of them that name the engine itself: whoever attaches later has to speak to the same one.
+# Those of them that name the engine itself; a later client of the same container needs the same values.
 _WHICH_ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
 
 
-# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). When it fails, the container
-# $2 is taken away by whatever client is left: its caller may be gone. A shell that is told to end waits for the client.
-_CAREFULLY = """\
+# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). If it fails, removes
+# the container $2, since the caller may have been killed. On SIGTERM the shell waits for the client.
+_RUN_OR_REMOVE = """\
 trap : TERM; cd -- "$1" || exit; name=$2; shift 2
 "$@" && exit
 code=$?
@@ -55,8 +55,8 @@ class EngineHangs(EnvironmentUnavailable):
     """The engine's client did not end in time."""
 
 
-class Answer(NamedTuple):
-    """What a client said."""
+class ClientResult(NamedTuple):
+    """The result of one run of the client."""
 
     code: int
     output: str
@@ -68,18 +68,18 @@ class Diagnosis(NamedTuple):
 
     problem: str
     advice: str
-    said: str  # by its client
+    said: str  # the client's error output
 
 
-class Client:
-    """One engine, spoken to by its client."""
+class EngineClient:
+    """One engine and its client program."""
 
     def __init__(self, program: str, environ: Mapping[str, str]) -> None:
         self.program = program
         self.environ = environ
 
     def __repr__(self) -> str:
-        return f"<Client {self.program}>"
+        return f"<EngineClient {self.program}>"
 
     @property
     def is_podman(self) -> bool:
@@ -88,7 +88,7 @@ class Client:
 
     @property
     def place(self) -> dict[str, str]:
-        """What finds the same engine again from another process."""
+        """Fields of a record by which another process finds the same engine."""
         return {"client": self.program, **{name: self.environ[name] for name in _WHICH_ENGINE if name in self.environ}}
 
     def is_elsewhere(self) -> bool:
@@ -96,20 +96,20 @@ class Client:
         setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
         return bool(setting) and not setting.startswith(("unix://", "fd://", "/"))
 
-    def carefully(self, directory: str, container: str, words: Sequence[str]) -> list[str]:
-        """What runs the client so that a container it could not start is gone when it has ended."""
-        script = _CAREFULLY.format(removal=" ".join(self._removal))
+    def run_argv(self, directory: str, container: str, words: Sequence[str]) -> list[str]:
+        """The client with these arguments, in a script that removes the container if the client fails."""
+        script = _RUN_OR_REMOVE.format(removal=" ".join(self._removal))
         return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
 
-    def removal(self, container: str) -> list[str]:
-        """What removes a container, if it is there."""
+    def removal_argv(self, container: str) -> list[str]:
+        """The command that removes a container."""
         return [self.program, *self._removal, container]
 
     @property
     def _removal(self) -> tuple[str, ...]:
         return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")
 
-    async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> Answer:
+    async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> ClientResult:
         """Runs the client to its end. Raises EnvironmentUnavailable when it does not get there in time."""
         with ExitStack() as opened:
             output, errors = memory_file(opened, "output"), memory_file(opened, "errors")
@@ -122,7 +122,7 @@ class Client:
                     await ended(pid)
                 code, pid = _exit_code(pid), None
                 said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
-                return Answer(code, said, said_in(errors))
+                return ClientResult(code, said, stderr_text(errors))
             except TimeoutError:
                 raise EngineHangs(f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}") from None
             except OSError as error:
@@ -134,23 +134,23 @@ class Client:
                     end(pid)
 
     async def remove(self, container: str) -> None:
-        """Returns when the container is gone, whoever removes it. Raises EnvironmentUnavailable."""
+        """Returns when the container is gone. Raises EnvironmentUnavailable."""
         began = time.time()
         while True:
             answer = await self.run(*self._removal, container, seconds=REMOVAL_SECONDS)
             if answer.code == 0:
                 return
-            if trouble := await self.trouble():
+            if trouble := await self.problem():
                 raise EnvironmentUnavailable(trouble)
             if not await self.state(container):
                 return
             if time.time() - began > REMOVAL_SECONDS:
                 raise EnvironmentUnavailable(f"container {container} cannot be removed: {answer.errors}")
-            # The engine is at it already: its word that it is done, or another question.
-            await self._see_removed(container, since=began)
+            # Another removal is in progress: wait for the engine's event, then retry.
+            await self._wait_for_removal(container, since=began)
 
-    async def _see_removed(self, container: str, since: float) -> None:
-        """Returns when the engine tells of the removal, and after a while in any case."""
+    async def _wait_for_removal(self, container: str, since: float) -> None:
+        """Returns at the engine's removal event, at the latest after a few seconds."""
         told = "event=remove" if self.is_podman else "event=destroy"
         between = ("--since", f"{since - 1:.0f}", "--until", f"{time.time() + LOOK_SECONDS:.0f}")
         ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -170,13 +170,13 @@ class Client:
             os.close(null)
 
     async def state(self, container: str) -> str:
-        """What the engine says of a container: running, paused, exited …; "": there is none. Raises Unreachable."""
-        if not await self._said("ps", "--all", "--quiet", "--filter", f"name=^/?{container}$"):
+        """The state of a container: running, paused, exited …; "" if there is none. Raises Unreachable."""
+        if not await self._output("ps", "--all", "--quiet", "--filter", f"name=^/?{container}$"):
             return ""
-        return await self._said("inspect", "--type", "container", "--format", "{{.State.Status}}", container)
+        return await self._output("inspect", "--type", "container", "--format", "{{.State.Status}}", container)
 
-    async def _said(self, *words: str) -> str:
-        """What the client prints. Raises Unreachable when it fails."""
+    async def _output(self, *words: str) -> str:
+        """The client's output. Raises Unreachable when it fails."""
         try:
             answer = await self.run(*words)
         except EnvironmentUnavailable as error:
@@ -185,8 +185,8 @@ class Client:
             raise Unreachable(f"`{self.program} {words[0]}` failed: {answer.errors or answer.code}")
         return answer.output
 
-    async def trouble(self) -> str | None:
-        """Why the engine cannot be used at all, and what to do; None when it answers."""
+    async def problem(self) -> str | None:
+        """Why the engine cannot be used, and what to do; None if it answers."""
         found = await self.diagnosis()
         return found and f"{found.problem}; {found.advice}. It said: {found.said}"
 
@@ -208,13 +208,13 @@ class Client:
         return Diagnosis(f"the engine behind {self.program} does not answer", advice, said)
 
     def _closed_socket(self) -> str | None:
-        """The engine's socket on this machine, where it is there and this user may not write to it."""
+        """The path of the engine's socket if this user may not write to it."""
         setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
         path = setting.removeprefix("unix://") or ("" if self.is_podman else DOCKER_SOCKET)
         return path if os.path.exists(path) and not os.access(path, os.W_OK) else None
 
     async def has_image(self, image: str) -> bool:
-        """Whether the engine has the image already, so that nothing has to be pulled."""
+        """Whether the engine has the image already."""
         return (await self.run("image", "inspect", "--format", "{{.Id}}", image)).code == 0
 
     async def lacking_limits(self) -> set[str]:
@@ -239,7 +239,7 @@ def _podman_lacks(facts: Mapping[str, Any]) -> set[str]:
 
 
 async def _readable(fd: int) -> None:
-    """Returns when something can be read, or there is nobody left to write it."""
+    """Returns when the descriptor is readable or at its end."""
     loop = asyncio.get_running_loop()
     come = asyncio.Event()
     loop.add_reader(fd, come.set)
@@ -254,8 +254,8 @@ def _exit_code(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def find_client(kind: str) -> Client:
-    """The client for a kind. Raises EnvironmentUnavailable that says what to install or set."""
+def find_client(kind: str) -> EngineClient:
+    """The client for a kind. Raises NotInstalled."""
     environ = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES) or name in _NAMES}
     for setting in SETTINGS[kind]:
         if chosen := os.environ.get(setting):
@@ -263,17 +263,17 @@ def find_client(kind: str) -> Client:
                 raise NotInstalled(f"{setting}={chosen} does not exist", "set it to the engine's client")
             if not os.access(chosen, os.X_OK):
                 raise NotInstalled(f"{setting}={chosen} is no program that may be run", "chmod +x it")
-            return Client(os.path.abspath(chosen), environ)
+            return EngineClient(os.path.abspath(chosen), environ)
     for name in PROGRAMS[kind]:
         if found := shutil.which(name):
-            return Client(found, environ)
+            return EngineClient(found, environ)
     advice = f"install {kind}, or set {SETTINGS[kind][0]} to its client"
     raise NotInstalled(f"no {kind} on PATH; nothing was run elsewhere instead", advice)
 
 
-def client_of(kind: str, place: Mapping[str, str]) -> Client:
-    """The client that speaks to the engine of a place, whatever is set now. Raises EnvironmentUnavailable."""
+def client_of(kind: str, place: Mapping[str, str]) -> EngineClient:
+    """The client for the engine of a record, whatever the variables are now. Raises EnvironmentUnavailable."""
     now = find_client(kind)
     others = {name: value for name, value in now.environ.items() if name not in _WHICH_ENGINE}
     chosen = {name: place[name] for name in _WHICH_ENGINE if name in place}
-    return Client(place.get("client", now.program), {**others, **chosen})
+    return EngineClient(place.get("client", now.program), {**others, **chosen})

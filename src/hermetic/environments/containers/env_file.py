@@ -1,4 +1,4 @@
-"""Variables that are passed on by name: of this process, else of the agent's own env file."""
+"""Variables forwarded by name: from this process, else from the agent's env file."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def forwarded_variables(names: Iterable[str], profile: str | None) -> dict[str, 
 
 
 def read_env_file(profile: str | None) -> dict[str, str]:
-    """What the env file sets; nothing where there is none that can be read."""
+    """The variables of the env file; empty if it cannot be read."""
     directory = settings_directory() if profile is None else Path(profile)
     if directory is None:
         return {}

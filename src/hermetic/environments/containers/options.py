@@ -1,4 +1,4 @@
-"""What a container can be asked for, checked before anything is started."""
+"""Options of docker and podman, validated before anything is started."""
 
 import os
 import posixpath
@@ -13,7 +13,7 @@ from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.isolation.workspace import fault_of_shared
 from hermetic.environments.options import MissingOption, read_options
-from hermetic.environments.profile import choose, settings_directory
+from hermetic.environments.profile import select_profile, settings_directory
 from hermetic.registry.records import runtime_path
 
 GIB = 1 << 30
@@ -25,7 +25,7 @@ RESIDENT = "/run/hermetic"  # where the resident's socket lies, inside
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 _MOUNT_WORDS = {"ro", "rw", "z", "Z", "U", "exec", "noexec", "nosuid", "nodev", "nocopy", "cached", "delegated"}
-_TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # what a volume must not hide
+_TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # paths that a volume must not hide
 
 Limit = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -43,19 +43,19 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     volumes: tuple[str, ...] = ()  # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
     env: dict[str, str | bool | int | float] = {}
     forward_env: tuple[str, ...] = ()  # names of variables that are passed on: the opener's, else of the env file
-    user: str | None = None  # None: the caller where files reach this machine, else as the image says
+    user: str | None = None  # None: the caller's if host directories are mounted, else the image's
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    profile: str | None = None  # whose files and skills are shown: a name, or a directory as a whole path
-    extra_args: tuple[str, ...] = ()  # words for the engine's client, after all others
+    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
+    extra_args: tuple[str, ...] = ()  # arguments for the engine's client, after all others
     lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE
     unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED
-    setup: str | None = None  # shell text that a new environment runs before it is handed out
+    setup: str | None = None  # shell text that a new environment runs first
     login: bool = True  # take the image's profile in
 
 
-# What makes two containers different places: a living one is not handed out where any of these differs.
+# Options that identify a container: one that runs with other values of these is not reused.
 IDENTITY = (
     "image", "cpu", "memory_bytes", "pids", "disk_bytes", "network", "volumes", "user", "persistent", "host_cwd",
     "extra_args", "credential_files", "profile",
@@ -63,7 +63,7 @@ IDENTITY = (
 
 
 class Volume(NamedTuple):
-    """Something mounted into the container, as the engine's client takes it."""
+    """A mount of the container, in the engine's syntax."""
 
     source: str
     target: str
@@ -76,7 +76,7 @@ class Volume(NamedTuple):
 
     @property
     def is_writable(self) -> bool:
-        """True when what is written there reaches the source."""
+        """True unless it is mounted read-only."""
         return "ro" not in self.words
 
 
@@ -89,7 +89,7 @@ def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOp
     _check_network(given.network)
     if given.user is not None and not _USER.fullmatch(given.user):
         raise ConfigError(f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user")
-    profile = choose(given.profile, given.credential_files)
+    profile = select_profile(given.profile, given.credential_files)
     return msgspec.structs.replace(
         given,
         credential_files=profile.credential_files,
@@ -112,7 +112,7 @@ def read_volume(text: str) -> Volume:
             setting="volumes",
         )
     if source.startswith(("/", "~", ".")):
-        source = os.path.realpath(os.path.expanduser(source))  # a link counts as what it leads to
+        source = os.path.realpath(os.path.expanduser(source))  # links are resolved
         if ":" in source:
             raise ConfigError(f"volume {text!r} leads to {source}, whose colon no engine takes", setting="volumes")
     elif not _NAME.fullmatch(source):
@@ -133,7 +133,7 @@ def _check_targets(targets: Iterable[str]) -> None:
     seen: set[str] = set()
     for target in targets:
         if target in _TAKEN or target.startswith(RESIDENT + "/"):
-            raise ConfigError(f"nothing can be mounted on {target}; choose another place for it", setting="volumes")
+            raise ConfigError(f"nothing can be mounted on {target}; choose another path for it", setting="volumes")
         if target in seen:
             raise ConfigError(f"two volumes are mounted on {target}; leave one out", setting="volumes")
         seen.add(target)
@@ -174,9 +174,9 @@ def _names(forwarded: Iterable[str]) -> tuple[str, ...]:
 
 
 def _project(path: str) -> str:
-    """A directory that an agent may be given whole, by its real path.
+    """The real path of a directory that may be mounted whole.
 
-    Raises ConfigError for one that is, lies in, or holds a directory of the system or a private one.
+    Raises ConfigError for one that is, is in, or contains a system or private directory.
     """
     whole = os.path.realpath(os.path.expanduser(path))
     settings = settings_directory()

@@ -24,7 +24,7 @@ def no_new_pause(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def _pid_files(environ: Mapping[str, str]) -> list[Path]:
-    """Where podman may write the pid down."""
+    """Possible pid files of podman's pause process."""
     uid = os.geteuid()
     homes = [environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}", f"/tmp/podman-run-{uid}", f"/tmp/run-{uid}"]
     return [Path(home, "libpod", "tmp", "pause.pid") for home in dict.fromkeys(filter(None, homes))]
@@ -38,7 +38,7 @@ def _pid(file: Path) -> int | None:
 
 
 def _is_shared(pid: int) -> bool:
-    """Whether another process is in the pause process' user namespace, or that cannot be told."""
+    """Whether another process is in the pause process' user namespace; True if that is not known."""
     namespaces = {other: _namespace(other) for other in os.listdir("/proc") if other.isdigit()}
     own = namespaces.pop(str(pid), None)
     return own is None or own in namespaces.values() or own == _namespace("self")

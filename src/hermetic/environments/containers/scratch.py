@@ -1,4 +1,4 @@
-"""Room for what environments write while they live, and for the images they start from; and how much of it is used."""
+"""The scratch directory for files of running environments and for built images, and its disk usage."""
 
 import contextlib
 import getpass
@@ -14,7 +14,7 @@ from hermetic.contract.errors import ConfigError
 from hermetic.registry.private import make_private, spool_base
 
 SETTING = "HERMETIC_SCRATCH_DIR"
-SITE = Path("/scratch")  # where clusters have room for what need not last
+SITE = Path("/scratch")  # the usual scratch directory of clusters
 GIGABYTE = 10**9
 WARN_ABOVE = 500  # gigabytes
 LOOK_SECONDS = 0.2  # a tree of many files is not counted to its end
@@ -23,7 +23,7 @@ log = logging.getLogger("hermetic")
 
 
 def scratch_base(site: Path = SITE) -> Path:
-    """A directory of ours for what need not last, on a disk where there is one. Raises ConfigError."""
+    """A private scratch directory, on a disk if there is one. Raises ConfigError."""
     own = f"hermetic-{os.geteuid()}"
     if chosen := os.environ.get(SETTING) or os.environ.get("TERMINAL_SCRATCH_DIR"):
         return make_private(Path(chosen).absolute() / own, SETTING)
@@ -33,14 +33,14 @@ def scratch_base(site: Path = SITE) -> Path:
 
 
 def image_cache() -> Path:
-    """Where images that were built are kept: beside apptainer's own cache. Raises ConfigError."""
+    """The directory for built images, in apptainer's own cache. Raises ConfigError."""
     chosen = os.environ.get("APPTAINER_CACHEDIR") or os.environ.get("SINGULARITY_CACHEDIR")
     parent = Path(chosen).absolute() if chosen else scratch_base() / ".apptainer"
     return make_private(parent / "hermetic", "APPTAINER_CACHEDIR")
 
 
 def warn_of_use(base: Path) -> None:
-    """Logs a warning when what lies in `base` is more than the setting says."""
+    """Logs a warning if `base` uses more disk space than the setting."""
     limit = _limit()
     used, is_all = disk_use(base, LOOK_SECONDS, limit * GIGABYTE)
     if used > limit * GIGABYTE:
@@ -64,13 +64,13 @@ def disk_use(path: Path, seconds: float, most: float = float("inf")) -> tuple[in
                     used += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-        except OSError:  # gone meanwhile, or not ours to look into
+        except OSError:  # removed meanwhile, or not readable
             continue
     return used, True
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory and all in it, also what its owner may not enter; what cannot be removed stays."""
+    """Removes a tree, also directories without permissions; what cannot be removed stays."""
     shutil.rmtree(path, ignore_errors=True)
     for folder, below, _ in os.walk(path):
         for inner in (os.path.join(folder, name) for name in below):

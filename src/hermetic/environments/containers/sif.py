@@ -1,4 +1,4 @@
-"""Images for apptainer: what is no SIF yet is built into one, once for all processes of this user."""
+"""SIF images for apptainer: built from other sources, once for all processes of this user."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,9 @@ FILES = ("docker-archive:", "oci-archive:", "oci:")  # sources that name a path 
 # Files that apptainer starts as they are: SIF, squashfs, ext3, by bytes at an offset.
 MAGIC = ((32, b"SIF_MAGIC"), (0, b"hsqs"), (1080, b"\x53\xef"))
 ADVICE = "give a .sif, an archive of `docker save`, a directory with a root file system, or docker://NAME"
-SAID_LINES = 8  # of what a failed build said that go into the error
+SAID_LINES = 8  # of a failed build's output that go into the error
 
-# Whoever is killed while he builds leaves this behind; it holds the lock (its input) until it has tidied up.
+# Outlives a killed caller. Holds the lock (its stdin) until it has built the image and cleaned up.
 BUILDER = """\
 part=$1 work=$2 sif=$3
 shift 3
@@ -37,15 +37,15 @@ exit $code
 log = logging.getLogger("hermetic")
 
 
-class Source(NamedTuple):
-    """What an image is made from."""
+class ImageSource(NamedTuple):
+    """The source of an image."""
 
     address: str  # as apptainer takes it
-    content: str  # another content is another image
+    content: str  # identifies the content
 
 
 def whole_name(image: str) -> str:
-    """The image with a path made whole, so that it means the same elsewhere."""
+    """The image with an absolute path."""
     if image.startswith(SOURCES):
         return image
     kind, path = _split(image)
@@ -70,16 +70,16 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-def _source(image: str) -> Source | None:
-    """What has to be built; None for what can be started as it is. Raises ConfigError."""
+def _source(image: str) -> ImageSource | None:
+    """The source to build from; None for an image that starts as it is. Raises ConfigError."""
     if image.startswith(SOURCES):
-        return Source(image, image)
+        return ImageSource(image, image)
     kind, path = _split(image)
     if not os.path.exists(path):
         raise ConfigError(f"there is no image at {path}; {ADVICE}", setting="image")
     if not kind and (os.path.isdir(path) or _is_startable(path)):
         return None
-    return Source((kind or _archive(path)) + path, f"{image}\n{_stamp(os.stat(path))}")
+    return ImageSource((kind or _archive(path)) + path, f"{image}\n{_stamp(os.stat(path))}")
 
 
 def _split(image: str) -> tuple[str, str]:
@@ -97,7 +97,7 @@ def _is_startable(path: str) -> bool:
 
 
 def _archive(path: str) -> str:
-    """The kind of an archive, by what lies in it."""
+    """The kind of an archive, by its members."""
     try:
         with tarfile.open(path) as archive:
             names = {member.name.removeprefix("./") for member in archive}
@@ -119,13 +119,13 @@ def _readable(image: str) -> str:
 
 
 async def _build(program: str, address: str, sif: Path, lock: int) -> None:
-    """Builds under the lock that the builder inherits: no other one builds while it runs, whatever becomes of us."""
+    """Builds while the builder holds the lock, also if this process is killed."""
     part, work = sif.with_suffix(".part"), sif.with_suffix(".work")
     _discard(part, work)  # of one that was killed
     work.mkdir(mode=0o700)
     environ = {**os.environ, "APPTAINER_TMPDIR": str(work), "SINGULARITY_TMPDIR": str(work)}
     command = [program, "build", "--force", str(part), address]
-    # A task of its own: cancelled half-way, asyncio kills the shell alone and leaves what that has started.
+    # In its own task: a cancel during the start would kill the shell and leave its children.
     starting = asyncio.create_task(asyncio.create_subprocess_exec(
         "/bin/sh", "-c", BUILDER, "sh", str(part), str(work), str(sif), *command,
         stdin=lock, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environ,
@@ -151,7 +151,7 @@ async def _build(program: str, address: str, sif: Path, lock: int) -> None:
 
 
 async def _tell(process: asyncio.subprocess.Process, said: list[str]) -> None:
-    """Logs what the builder says as it says it, and keeps the last lines."""
+    """Logs the builder's output as it arrives, and keeps the last lines."""
     assert process.stdout is not None, "it is a pipe"
     while piece := await process.stdout.read(65536):
         for line in re.split(r"[\r\n]+", piece.decode("utf-8", "replace")):

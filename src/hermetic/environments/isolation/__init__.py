@@ -1,1 +1,1 @@
-"""What keeps commands apart on this machine: bubblewrap, seccomp, cgroups, the workspace."""
+"""Isolation of commands on this machine: bubblewrap, seccomp, cgroups, the workspace."""

@@ -1,4 +1,4 @@
-"""The program bwrap: which one is used, what it is told to keep apart, and what its complaints mean."""
+"""The program bwrap: finding it, its namespace arguments, and explanations of its errors."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ _MEANINGS = {
 
 
 def find_program() -> str:
-    """The path of bwrap. Raises EnvironmentUnavailable when there is none that can do what is needed."""
+    """The path of bwrap. Raises NotInstalled if it is missing or too old."""
     program = shutil.which("bwrap")
     if program is None:
         raise NotInstalled("no bwrap on PATH", INSTALL)
@@ -43,10 +43,10 @@ def find_program() -> str:
 
 
 def namespaces(program: str, *, network: bool) -> list[str]:
-    """Its arguments that keep everything apart but the files: users, processes, network, and what it may become."""
+    """Arguments for new namespaces, no capabilities and a new session; mounts are separate."""
     apart = ["user", "pid", "ipc", "uts", *([] if network else ["net"])]
     arguments = [f"--unshare-{name}" for name in apart]
-    # The filter refuses nested namespaces as well; a bwrap with set-uid root cannot do it in this way.
+    # The seccomp filter refuses nested namespaces too; a set-uid bwrap does not support this option.
     if b"--disable-userns" in Path(program).read_bytes() and not os.stat(program).st_mode & stat.S_ISUID:
         arguments.append("--disable-userns")
     # It dies with its watchdog, and the first process with it.
@@ -55,20 +55,20 @@ def namespaces(program: str, *, network: bool) -> list[str]:
 
 
 def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:
-    """The same command line, run where the empty `directory` shows this machine's /dev, read-only."""
+    """The same command in a mount namespace in which the empty `directory` is this machine's /dev, read-only."""
     script = f'PATH={_SYSTEM_PATH}; mount -o rbind,ro /dev "$0" && exec "$@"'
     return [shutil.which("unshare", path=_SYSTEM_PATH) or "unshare", "-m", "/bin/sh", "-c", script, directory, *argv]
 
 
 def may_mount() -> bool:
-    """True for root that has not been deprived of the right to, as in a container."""
+    """True for root with CAP_SYS_ADMIN, which root in a container lacks."""
     status = Path("/proc/self/status").read_text()
     effective = int(status.partition("CapEff:")[2].split()[0], 16)
     return bool(effective >> _CAP_SYS_ADMIN & 1)
 
 
 def explained(error: EnvironmentUnavailable) -> EnvironmentUnavailable:
-    """The same failure with what to do about it, where it is a known one."""
+    """The same error with advice, if it is a known one."""
     said = str(error)
     advice = next((advice for sign, advice in _MEANINGS.items() if sign in said), None)
     return EnvironmentUnavailable(f"{advice}\n{said}") if advice else error

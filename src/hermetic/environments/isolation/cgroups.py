@@ -1,4 +1,4 @@
-"""Limits on all that runs in one environment together: a cgroup of its own where one can be had."""
+"""A cgroup for one environment, if one can be created."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROCS = "cgroup.procs"
 
 
 class Cgroup(msgspec.Struct, frozen=True):
-    """Directories of the kernel's tree that hold one environment, and what they limit."""
+    """The cgroup directories of one environment, and their limits."""
 
     directories: tuple[str, ...] = ()
     memory: str | None = None  # the one that counts memory
@@ -22,14 +22,14 @@ class Cgroup(msgspec.Struct, frozen=True):
 
 
 def make_cgroup(name: str, *, memory_bytes: int, pids: int) -> Cgroup:
-    """A cgroup with these limits, or with those that can be had here: version 2, version 1, or none at all."""
+    """A cgroup with as many of these limits as can be set here: version 2, version 1, or none."""
     tree = _Tree()
     made = _make_unified(tree, name, memory_bytes, pids)
     return made or _make_by_controller(tree, name, memory_bytes, pids)
 
 
 async def remove_cgroup(directories: Iterable[str]) -> None:
-    """Ends whatever is left in a cgroup and takes it away."""
+    """Kills the processes of a cgroup and removes it."""
     for directory in directories:
         for pid in members(directory):
             with suppress(ProcessLookupError):
@@ -48,7 +48,7 @@ def members(directory: str) -> list[int]:
 
 
 class _Tree:
-    """Where the kernel shows cgroups here, and where in them this process is."""
+    """The mounted cgroup hierarchies, and this process' cgroup in each."""
 
     def __init__(self) -> None:
         self.own: dict[str, str] = {}  # controller → path; "" is the unified tree
@@ -116,8 +116,8 @@ def _make_by_controller(tree: _Tree, name: str, memory_bytes: int, pids: int) ->
 
 
 def _make(directory: Path, values: dict[str, int]) -> bool:
-    """True when the cgroup is there, can be joined, and has these limits; else nothing is left of it."""
-    # Who moves a process needs the right to write above both places; ours is beside the new one, or above it.
+    """True when the cgroup was made with these limits and can be joined; else it is removed."""
+    # Moving a process takes write access to the common ancestor of both cgroups.
     if not os.access(directory.parent / PROCS, os.W_OK):
         return False
     try:

@@ -9,7 +9,7 @@ MOST_REPOSITORIES = 200  # below .git/modules
 DEEPEST = 6  # names of submodules may hold slashes
 MOST_CONFIG = 1 << 20  # bytes
 
-# Of a repository's own directory. A trailing slash says that it is a directory where it is missing.
+# Of a repository's own directory. A trailing slash marks a directory, for one that is missing.
 SETTINGS = ("hooks/", "config", "config.worktree", "commondir", "gitdir")
 _OF_A_WORKTREE = ("config.worktree", "commondir", "gitdir")  # the rest is that of its repository
 _OF_A_MODULE = ("hooks/", "config", "config.worktree", "commondir")
@@ -18,7 +18,7 @@ _PATH = re.compile(r"\s*(hookspath|path)\s*=\s*(.*)", re.IGNORECASE)
 
 
 def indirections(workspace: str) -> list[str]:
-    """Paths in the workspace, relative to it, that git is led to from its `.git`."""
+    """Relative paths in the workspace that git reads through its `.git`."""
     found = []
     for directory, names in _repositories(os.path.join(workspace, ".git")):
         found += [os.path.join(directory, name) for name in names]
@@ -52,7 +52,7 @@ def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _pointed(file: str) -> str | None:
-    """Where a `.git` that is a file leads to."""
+    """The target of a `.git` file."""
     text = _read(file)
     if not text.startswith("gitdir:"):
         return None
@@ -61,7 +61,7 @@ def _pointed(file: str) -> str | None:
 
 
 def _named_in(config: str, workspace: str) -> Iterator[str]:
-    """What a settings file of git's names as its hooks, and files that it includes."""
+    """Hooks directories and included files that a git config names."""
     section = ""
     for line in _read(config).splitlines():
         if match := _SECTION.match(line.strip()):

@@ -1,4 +1,4 @@
-"""What limits an environment where the kernel gives it no cgroup: limits of each process, and what they leave open."""
+"""Limits of single processes, for an environment without a cgroup, and their gaps."""
 
 import os
 import platform
@@ -9,11 +9,11 @@ import msgspec
 
 from hermetic.environments.isolation.cgroups import Cgroup
 
-_COUNTS_BY_NAMESPACE = (5, 14)  # before, a user's processes are counted in all places together
+_COUNTS_BY_NAMESPACE = (5, 14)  # older kernels count a user's processes over all namespaces
 
 
 class ProcessLimits(msgspec.Struct, frozen=True):
-    """A program to start the first process with, and what is weaker than asked."""
+    """A program that starts the first process with limits, and notes on weaker limits."""
 
     argv: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class ProcessLimits(msgspec.Struct, frozen=True):
 
 
 def limits_besides(cgroup: Cgroup, *, memory_bytes: int, pids: int) -> ProcessLimits:
-    """What has to be done beside the cgroup's own limits."""
+    """Limits for what the cgroup does not limit."""
     program = shutil.which("prlimit", path="/usr/bin:/bin")
     argv, notes, missing = [], [], []
     if "memory" not in cgroup.limits:
@@ -34,7 +34,7 @@ def limits_besides(cgroup: Cgroup, *, memory_bytes: int, pids: int) -> ProcessLi
         notes.append("swap is not limited: memory_bytes counts only what is in memory")
     if "pids" not in cgroup.limits:
         if program and os.geteuid() != 0 and _kernel() >= _COUNTS_BY_NAMESPACE:
-            argv.append(f"--nproc={pids}")  # set inside, it counts the processes of this place alone
+            argv.append(f"--nproc={pids}")  # set inside, it counts the processes of this user namespace alone
         else:
             missing.append("pids")
     notes += [f"no cgroup can be made here, so that nothing enforces {name}" for name in missing]

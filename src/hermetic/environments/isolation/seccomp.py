@@ -1,8 +1,8 @@
 """Which system calls a contained command may not make, written for container engines (JSON) and for bwrap (BPF).
 
-Every call up to NEWEST is known here, and later ones are refused with ENOSYS, so that a new kernel opens no door and
-programs take the older way. What is refused gets EPERM. Only calls of the machine's own architecture are served: a
-32-bit program does not run, because its calls cannot all be told apart.
+Every call up to NEWEST is known here, and later ones are refused with ENOSYS, so that a new kernel adds no hole and
+programs fall back to older calls. Refused calls fail with EPERM. Only calls of the machine's own architecture are
+allowed: 32-bit programs do not run.
 """
 
 import errno
@@ -23,7 +23,7 @@ class Numbers(NamedTuple):
     aarch64: int | None
 
 
-class Mode(NamedTuple):
+class ModeArgument(NamedTuple):
     """A call that gives a file its mode: which argument that is, and which one says whether a file is made at all."""
 
     numbers: Numbers
@@ -31,8 +31,8 @@ class Mode(NamedTuple):
     flags: int | None = None
 
 
-# What a command is refused whatever its arguments and capabilities are: first what engines' own profiles of some years
-# let through, then what they refuse as well.
+# Calls that are refused whatever their arguments and the capabilities: first those that older profiles of engines
+# allow, then those that they refuse too.
 REFUSED: Mapping[str, Numbers] = {
     name: Numbers(*numbers)
     for name, *numbers in (
@@ -40,7 +40,7 @@ REFUSED: Mapping[str, Numbers] = {
         ("io_uring_setup", 425, 425), ("io_uring_enter", 426, 426), ("io_uring_register", 427, 427),
         # Keys of the kernel, which knows no containers there.
         ("add_key", 248, 217), ("request_key", 249, 218), ("keyctl", 250, 219),
-        # Page faults held open at will: what most races in the kernel are won with.
+        # Page faults that user space delays at will, which helps to win races in the kernel.
         ("userfaultfd", 323, 282),
         # Other namespaces, and what can be mounted there. `clone` is in CLONE_MASK below.
         ("unshare", 272, 97), ("setns", 308, 268), ("mount", 165, 40), ("umount2", 166, 39), ("pivot_root", 155, 41),
@@ -72,10 +72,12 @@ ASKED: Mapping[str, Numbers] = {
 }  # fmt: skip
 
 # A set-uid file that reaches the caller's side would be one of the caller there, where others could run it.
-MODES: Mapping[str, Mode] = {
-    "openat": Mode(Numbers(257, 56), 3, 2), "open": Mode(Numbers(2, None), 2, 1), "creat": Mode(Numbers(85, None), 1),
-    "chmod": Mode(Numbers(90, None), 1), "fchmod": Mode(Numbers(91, 52), 1), "fchmodat": Mode(Numbers(268, 53), 2),
-    "fchmodat2": Mode(Numbers(452, 452), 2), "mknod": Mode(Numbers(133, None), 1), "mknodat": Mode(Numbers(259, 33), 2),
+MODES: Mapping[str, ModeArgument] = {
+    "openat": ModeArgument(Numbers(257, 56), 3, 2), "open": ModeArgument(Numbers(2, None), 2, 1),
+    "creat": ModeArgument(Numbers(85, None), 1), "chmod": ModeArgument(Numbers(90, None), 1),
+    "fchmod": ModeArgument(Numbers(91, 52), 1), "fchmodat": ModeArgument(Numbers(268, 53), 2),
+    "fchmodat2": ModeArgument(Numbers(452, 452), 2), "mknod": ModeArgument(Numbers(133, None), 1),
+    "mknodat": ModeArgument(Numbers(259, 33), 2),
 }  # fmt: skip
 OPENAT2 = 437  # keeps the mode in memory, where no filter sees it
 SET_UID = 0o4000
@@ -221,7 +223,7 @@ def _when(number: int | None, then: list[_Instruction]) -> list[_Instruction]:
     return [] if number is None else [(_JUMP_IF_EQUAL, 0, len(then), number), *then]
 
 
-def _sets_uid(call: Mode, refuse: int) -> list[_Instruction]:
+def _sets_uid(call: ModeArgument, refuse: int) -> list[_Instruction]:
     makes = [] if call.flags is None else _allow_without(call.flags, MAKES_FILE)
     return [*makes, *_allow_without(call.mode, SET_UID), (_RETURN, 0, 0, refuse)]
 

@@ -1,4 +1,4 @@
-"""What a command in a sandbox sees of this machine: the system read-only, the workspace, and nothing else."""
+"""bwrap's mount arguments: the system read-only, the workspace, and nothing else of this machine."""
 
 import os
 import stat
@@ -15,12 +15,12 @@ SPOOL = "/run/hermetic/spool"
 SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr on most systems
 
-_HIDDEN_PROC = ("keys", "timer_list")  # what /proc tells of all places of this machine
+_HIDDEN_PROC = ("keys", "timer_list")  # files of /proc about the whole machine
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown, besides the system."""
+    """The mounts besides the system."""
 
     workspace: str
     guards: Sequence[str]  # bwrap's arguments that protect parts of the workspace
@@ -69,7 +69,7 @@ def _system() -> Iterator[str]:
 
 
 def _kept_from_root() -> Iterator[str]:
-    """Who is root outside owns what /proc shows of the whole machine, and could write it or change its modes."""
+    """Protects /proc from commands of real root, which owns its files and could change the whole machine."""
     if os.geteuid() == 0:
         for name in _HIDDEN_PROC:
             if os.path.exists(f"/proc/{name}"):
@@ -78,14 +78,14 @@ def _kept_from_root() -> Iterator[str]:
 
 
 def _devices(read_only: str | None) -> Iterator[str]:
-    """A device can be used where its node is read-only, but neither its mode nor its owner be changed."""
+    """Read-only device nodes: they can be used, but mode and owner cannot be changed."""
     if read_only is not None:
         for name in _DEVICES:
             yield from ("--dev-bind", f"{read_only}/{name}", f"/dev/{name}")
 
 
 def _where_looked_for(cgroup: str) -> str:
-    """Where a program looks that wants to know its limits: as in a container."""
+    """The path at which programs look for their limits, as in a container."""
     by_controller = os.path.exists(os.path.join(cgroup, "memory.oom_control"))
     return "/sys/fs/cgroup/memory" if by_controller else "/sys/fs/cgroup"
 
@@ -137,7 +137,7 @@ def settings(directory: str, *, network: bool) -> list[str]:
 
 
 def _copy(path: str, target: str) -> bool:
-    """Copies a file or a link; True for a directory, which then has to be mounted. Passes over what is not for all."""
+    """Copies a world-readable file or a link; True for a directory, which then has to be mounted."""
     seen = os.lstat(path)
     if stat.S_ISLNK(seen.st_mode):
         os.symlink(os.readlink(path), target)

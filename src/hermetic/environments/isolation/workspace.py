@@ -1,4 +1,4 @@
-"""The one directory of the caller that a sandbox may write to, and what in it stays as it is."""
+"""The workspace: the one directory of the caller that a sandbox may write to, and its protected paths."""
 
 import fcntl
 import os
@@ -12,15 +12,15 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
 from hermetic.environments.isolation.git_paths import indirections
 
-# What programs on the caller's side run or obey; a trailing slash says that it is a directory where it is missing.
+# Files that programs outside run or obey; a trailing slash marks a directory, for one that is missing.
 PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
 
-# Content of files that are made to be mounted on, where an empty one would mean something else: git takes an empty
-# `commondir` for a fault, and this one for the repository itself.
+# Content of placeholder files that must not be empty: for git an empty `commondir` is an error, and this one names the
+# repository itself.
 _NEUTRAL = {"commondir": b".\n"}
 
-# Directories of the system: sharing one, or a part of it, would give away the machine, its sockets, or what other
-# programs trust. Directories that only hold others' are refused whole, and what lies in them may be a project.
+# System directories: sharing one, or a part of it, would expose the machine, its sockets, or files that other programs
+# trust. Of directories that only hold others' a subdirectory may be a project.
 _SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/run",
            "/sbin", "/snap", "/sys", "/usr", "/var")  # fmt: skip
 _HOLDERS = ("/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr/local/src", "/usr/src", "/var/tmp",
@@ -28,7 +28,7 @@ _HOLDERS = ("/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr/lo
 _UNREADABLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # parts of these are not even shown
 _WHOLE = ("/var/lib", "/var/run")
 
-# What lies in a home directory and opens other services, other machines, or Hermetic itself.
+# Credentials and settings in a home directory: for other services, other machines, or Hermetic itself.
 _PRIVATE = (".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".password-store", ".mozilla",
             ".thunderbird", ".hermes", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
             ".config/hermetic", ".config/containers", ".config/systemd", ".config/autostart", ".config/google-chrome",
@@ -73,7 +73,7 @@ def check_shared(path: str, setting: str, private: Iterable[str], *, is_writable
 
 
 def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool = True) -> str | None:
-    """Why a real path must not be shared whole with an environment; None where it may be."""
+    """Why a real path must not be shared with an environment; None if it may be."""
     if path in homes():
         return "is the home directory, with all its secrets"
     if _is_system(path, is_writable=is_writable):
@@ -94,7 +94,7 @@ def _is_system(path: str, *, is_writable: bool) -> bool:
 
 
 def _private_of(path: str) -> list[str]:
-    """The private directories of this user's homes, and those that are there in the other home that a path lies in."""
+    """The private directories of this user's homes, and the existing ones of another home that contains the path."""
     own = [f"{home}/{name}" for home in homes() for name in _PRIVATE]
     parts = path.split("/")
     other = "/root" if parts[1] == "root" else "/".join(parts[:3]) if parts[1] == "home" and len(parts) > 2 else ""
@@ -118,11 +118,11 @@ def unprotected(workspace: str, protected: Sequence[str]) -> list[str]:
 
 
 def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
-    """Arguments for bwrap that make every protected path read-only, and what is missing impossible to make.
+    """Arguments for bwrap that make every protected path read-only, and impossible to create if it is missing.
 
-    Where `.git/config` is protected, so is everything else in the workspace that git is led to from there.
-    What is mounted on has to exist, so an empty file or directory is made where there is none. `lock` is the file that
-    `shared` holds: it lists what was made, so that whoever is the last in this workspace can take it away.
+    With `.git/config`, all other paths in the workspace that git reads through it are protected too. A mount point has
+    to exist, so an empty placeholder is made for a missing path. `lock` is the file that `shared` holds; it lists the
+    placeholders, for the last sandbox of this workspace to remove.
 
     Raises: ConfigError.
     """
@@ -138,7 +138,7 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
                 os.write(lock, f"{entry}\n".encode())
                 made.add(entry)
                 if not _make(step, is_directory):
-                    break  # who cannot write there on this side cannot inside
+                    break  # not writable outside, so not inside either
             if entry in made:
                 is_itself = is_directory or os.path.basename(step) in _NEUTRAL
                 arguments["--ro-bind", step if is_itself else "/dev/null", step] = None
@@ -151,7 +151,7 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
 
 
 def _steps(workspace: str, path: str) -> Iterator[tuple[str, bool, bool]]:
-    """Each path on the way to a protected one: whether it is the last, and whether it would be a directory."""
+    """The ancestors of a protected path and itself: path, whether it is the last, whether it is a directory."""
     parts = Path(path).parts
     if not parts or path.startswith("/") or ".." in parts:
         raise ConfigError(f"protect holds {path!r}; give paths inside the workspace, such as .envrc", setting="protect")
@@ -187,7 +187,7 @@ def _make(path: str, is_directory: bool) -> bool:
 
 
 def unguard(lock: str) -> None:
-    """Takes away what was made to mount on, unless another sandbox has the same workspace, or somebody filled it."""
+    """Removes placeholders, unless they were filled or another sandbox uses the same workspace."""
     with suppress(FileNotFoundError), open(lock, encoding="utf-8") as file, suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for entry in file.read().splitlines():
@@ -218,13 +218,13 @@ def _take_away(entry: str) -> None:
 
 @contextmanager
 def shared(lock: str) -> Iterator[int]:
-    """Holds the lock of a workspace with whoever else has it; while held, nobody takes away what it is guarded by.
+    """Holds the shared lock of a workspace; while it is held, placeholders are not removed.
 
     The descriptor may be given to a child, which then holds it for as long as it lives.
     """
     while True:
         fd = os.open(lock, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Held alone only for the moment of an unlink or two.
+        # Exclusive holders release it after a few unlinks.
         fcntl.flock(fd, fcntl.LOCK_SH)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), os.stat(lock)):

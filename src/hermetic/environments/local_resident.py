@@ -1,4 +1,4 @@
-"""A resident on this machine: started beside us, and seen to its end."""
+"""A resident that runs as a process of this machine: starting and ending it."""
 
 import asyncio
 import contextlib
@@ -19,16 +19,16 @@ from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.host_process import comm_of, end_descendants, ended, is_resident, is_stopped, parent_of
 
 GUARDIAN = "hermetic-guardian"[:15]  # as the kernel names its process
-PATIENCE = 2.0  # seconds for a resident that was told to end; it has nothing left to do then
+PATIENCE = 2.0  # seconds for a resident that was asked to end
 
 
-def new_life(id: str) -> str:
-    """The id of one life of an environment's resident: a task's next resident has another."""
+def new_resident_id(id: str) -> str:
+    """The id of a new resident: a task's next resident has another."""
     return f"{id}.{secrets.token_hex(4)}"
 
 
-async def start_beside(config: ResidentConfig, boot: str | None = None, *, seconds: float = START) -> Started:
-    """Starts a resident beside us. Raises EnvironmentUnavailable."""
+async def start_local_resident(config: ResidentConfig, boot: str | None = None, *, seconds: float = START) -> Started:
+    """Starts a resident on this machine. Raises EnvironmentUnavailable."""
     given = starting_input(build_archive(), msgspec.msgpack.encode(config))
     starting = asyncio.ensure_future(
         start_resident([_interpreter(), "-I", "-S", "-c", boot or BOOT], given, seconds=seconds)
@@ -43,11 +43,11 @@ async def start_beside(config: ResidentConfig, boot: str | None = None, *, secon
     return started
 
 
-async def end_beside(record: EnvironmentRecord) -> str:
-    """Returns when the resident and its guardian have ended, with what was done for that."""
-    done = await _see_ended(record.pid, record.created)
+async def end_local_resident(record: EnvironmentRecord) -> str:
+    """Returns when the resident and its guardian have ended; the text says which signal was needed."""
+    done = await _ensure_ended(record.pid, record.created)
     if record.guardian is not None:
-        await _see_ended(record.guardian, record.created)
+        await _ensure_ended(record.guardian, record.created)
     return done
 
 
@@ -58,20 +58,20 @@ async def end_listener(pid: int) -> None:
     if not is_resident(pid, born_before=now):
         raise EnvironmentUnavailable(f"process {pid} listens there and is no resident of ours; end it yourself")
     try:
-        await _see_ended(pid, now, patience=0.0)
+        await _ensure_ended(pid, now, patience=0.0)
     except PermissionError as error:
         raise EnvironmentUnavailable(f"process {pid} listens there and may not be ended: {error.strerror}") from error
     if guardian is not None and is_resident(guardian, born_before=now):
-        await _see_ended(guardian, now)
+        await _ensure_ended(guardian, now)
 
 
-def is_gone_beside(record: EnvironmentRecord) -> bool:
-    """True when the process of the resident has ended, which is proof. Raises OSError."""
+def has_local_resident_ended(record: EnvironmentRecord) -> bool:
+    """True when the process of the resident has ended. Raises OSError where that cannot be seen."""
     return not is_resident(record.pid, born_before=record.created)
 
 
 async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
-    """Ends a resident that stands on its own by the time its opener no longer wants it."""
+    """Ends a resident whose start was cancelled after it had detached."""
     with contextlib.suppress(EnvironmentUnavailable, ProcessLookupError):
         started = await starting
         os.kill(started.pid, signal.SIGTERM)
@@ -80,10 +80,10 @@ async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
             await ended(started.guardian)
 
 
-async def _see_ended(pid: int, born_before: float, patience: float = PATIENCE) -> str:
-    """Returns when a resident or guardian has ended: by itself, or because we help; what was done for that.
+async def _ensure_ended(pid: int, born_before: float, patience: float = PATIENCE) -> str:
+    """Returns when a resident or guardian has ended, by itself or after growing force; the text says what was done.
 
-    What is left of its tree is killed with it where it has to be killed: nothing else would end that.
+    A guardian that has to be killed is killed with its descendants, which would be orphans otherwise.
     """
     done = f"process {pid} had ended"
     for number, seconds in ((0, patience), (signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):

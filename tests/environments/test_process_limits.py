@@ -10,8 +10,7 @@ import pytest
 
 import hermetic
 from hermetic.environments import sandbox
-from hermetic.environments.isolation.cgroups import Cgroup, make_cgroup, members, remove_cgroup
-from hermetic.environments.isolation.process_limits import limits_besides
+from hermetic.environments.isolation.cgroups import Cgroup, limits_besides, make_cgroup, members, remove_cgroup
 from tests.environments.sandboxes import kept_of
 from tests.environments.sandboxes import sandbox as open_sandbox
 from tests.programs import need

@@ -27,17 +27,22 @@ from hermetic.environments.containers.arguments import (
     shared_paths,
     spec_hash,
 )
-from hermetic.environments.containers.client import EngineClient, client_of, find_client
-from hermetic.environments.containers.env_file import forwarded_variables
+from hermetic.environments.containers.client import (
+    EngineClient,
+    client_of,
+    find_client,
+    no_new_pause,
+    remove_abandoned,
+    written_bytes,
+)
 from hermetic.environments.containers.options import (
     HOME,
     IDENTITY,
     RESIDENT,
     ContainerOptions,
+    forwarded_variables,
     read_container_options,
 )
-from hermetic.environments.containers.podman_pause import no_new_pause
-from hermetic.environments.containers.upkeep import remove_abandoned, written_bytes
 from hermetic.environments.isolation.seccomp import docker_profile
 from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.profile import credential_notes

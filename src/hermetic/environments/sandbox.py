@@ -28,8 +28,14 @@ from hermetic.environments.isolation.bubblewrap import (
     namespaces,
     with_read_only_devices,
 )
-from hermetic.environments.isolation.cgroups import PROCS, Cgroup, make_cgroup, remove_cgroup
-from hermetic.environments.isolation.process_limits import ProcessLimits, limits_besides
+from hermetic.environments.isolation.cgroups import (
+    PROCS,
+    Cgroup,
+    ProcessLimits,
+    limits_besides,
+    make_cgroup,
+    remove_cgroup,
+)
 from hermetic.environments.isolation.seccomp import bpf
 from hermetic.environments.isolation.view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
 from hermetic.environments.isolation.workspace import (

@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from hermetic.contract.environment import Abandoned
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
+from hermetic.environments.containers.arguments import LABEL, runtime_label
 from hermetic.environments.starting import memory_file, stderr_text
 from hermetic.registry.host_process import end, ended, is_scarce, spawn
 
@@ -277,3 +280,73 @@ def client_of(kind: str, place: Mapping[str, str]) -> EngineClient:
     others = {name: value for name, value in now.environ.items() if name not in _WHICH_ENGINE}
     chosen = {name: place[name] for name in _WHICH_ENGINE if name in place}
     return EngineClient(place.get("client", now.program), {**others, **chosen})
+
+
+NAME = "hermetic-"  # a container's name is this, its environment's id, and something random
+
+
+async def remove_abandoned(client: EngineClient, root: str, abandoned: Abandoned) -> list[str]:
+    """Removes the containers made for a runtime directory that no record knows; their names."""
+    wanted = f"label={LABEL}.runtime={runtime_label(Path(root))}"
+    answer = await client.run("ps", "--all", "--no-trunc", "--filter", wanted, "--format", "{{.Names}}")
+    if answer.code != 0:
+        raise EnvironmentUnavailable(f"the containers cannot be listed: {answer.errors}")
+    removed = []
+    for name in answer.output.split():
+        async with abandoned(name.removeprefix(NAME).rpartition("-")[0]) as it_is:
+            if it_is:
+                await client.remove(name)
+                removed.append(f"container {name}")
+    return removed
+
+
+async def written_bytes(client: EngineClient, container: str) -> int:
+    """Size of the files written in a container. Raises EnvironmentUnavailable."""
+    answer = await client.run("inspect", "--size", "--type", "container", "--format", "{{.SizeRw}}", container)
+    if answer.code != 0 or not answer.output.isdigit():
+        raise EnvironmentUnavailable(f"container {container} tells no size: {answer.errors or answer.output}")
+    return int(answer.output)
+
+
+@contextmanager
+def no_new_pause(environ: Mapping[str, str]) -> Iterator[None]:
+    """Ends a pause process that began in the block, unless containers or other clients share its namespace."""
+    files = [] if os.geteuid() == 0 else _pid_files(environ)
+    before = {file: _pid(file) for file in files}
+    try:
+        yield
+    finally:
+        for file in files:
+            pid = _pid(file)
+            if pid is not None and pid != before[file] and not _is_shared(pid):
+                with suppress(OSError):  # another client was quicker
+                    os.kill(pid, signal.SIGKILL)
+                    file.unlink()
+
+
+def _pid_files(environ: Mapping[str, str]) -> list[Path]:
+    """Possible pid files of podman's pause process."""
+    uid = os.geteuid()
+    homes = [environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}", f"/tmp/podman-run-{uid}", f"/tmp/run-{uid}"]
+    return [Path(home, "libpod", "tmp", "pause.pid") for home in dict.fromkeys(filter(None, homes))]
+
+
+def _pid(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_shared(pid: int) -> bool:
+    """Whether another process is in the pause process' user namespace; True if that is not known."""
+    namespaces = {other: _namespace(other) for other in os.listdir("/proc") if other.isdigit()}
+    own = namespaces.pop(str(pid), None)
+    return own is None or own in namespaces.values() or own == _namespace("self")
+
+
+def _namespace(pid: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user")
+    except OSError:
+        return None

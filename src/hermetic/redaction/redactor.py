@@ -39,7 +39,8 @@ class Redactor:
 
     def redact(self, text: str, content: Content = "output") -> str:
         """The text with a mark in place of each secret."""
-        return self.put(text, self.find(text, content)) if text else ""
+        secrets = list(self.find(text, content)) if text else []
+        return self.put(text, secrets) if secrets else text
 
     def put(self, text: str, secrets: Iterable[Secret]) -> str:
         """The text with a mark in the place of each of these; what overlaps has one."""

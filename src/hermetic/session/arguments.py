@@ -61,7 +61,7 @@ def encode_path(path: str | bytes | os.PathLike[str], argument: str) -> str | by
         raise InvalidArgument(f"{argument} must be a path: {error}", argument=argument) from None
     if not encoded or b"\0" in encoded:
         raise InvalidArgument(f"{argument} is empty or contains a NUL character; give a path", argument=argument)
-    return plain if isinstance(plain, str) and is_text(plain) else encoded
+    return plain if isinstance(plain, str) and (plain.isascii() or is_text(plain)) else encoded
 
 
 def check_callback(function: Callable[[bytes], object], argument: str = "on_output") -> Callable[[bytes], object]:

@@ -65,11 +65,17 @@ def test_a_very_long_text_makes_a_session_move() -> None:
 def test_a_text_that_ends_inside_a_substitution_costs_no_later_command() -> None:
     """bash 5.2 damages its memory then, and aborts when it reads a longer line."""
     with running() as resident, resident.client() as client:
-        client.run("X=kept; f() { echo fn; }; cd /usr")
+        client.run("X=kept; f() { echo fn; }; cd /usr; Y=0")
+        before = b"0"
         for length in (10, 100, 300, 1000, 3000, 9000):
-            first = client.run("echo $$")[1]
+            first = client.run("echo $BASHPID")[1]
             said, _ = client.run(f"Y={length}\necho $(echo")
             assert said["ending"] != ["exited", 0]
             said, output = client.run(f"echo $X $Y $PWD; f; : {'x' * length}")
-            assert (said["ending"], output) == (["exited", 0], b"kept %d /usr\nfn\n" % length), said
-            assert client.run("echo $$")[1] != first
+            assert said["ending"] == ["exited", 0], said
+            if output != b"kept %d /usr\nfn\n" % length:
+                # It aborted while it reported its state: only its own changes are lost, and a note says so.
+                assert output == b"kept %s /usr\nfn\n" % before, said
+                assert any(note.startswith("state restored") for note in said["notes"])
+            before = output.split()[1]
+            assert client.run("echo $BASHPID")[1] != first

@@ -320,7 +320,7 @@ class Session:
         # Before a standby is ordered: during the fork the primary shell has a child, and could not be moved.
         if (primary.depth > NESTING or self.move_soon) and self.move is None and can_move(primary.pid):
             self.move = Move(self, primary, self.must_move)
-        if not self.has_standby:
+        if not (self.has_standby or (self.move is not None and self.move.must)):  # it may be damaged
             if self.resident.sweeps:
                 self.needs_standby = True  # an unreported standby looks like an orphan of the tree that is being ended
             else:

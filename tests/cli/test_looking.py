@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import hermetic
-from hermetic.cli.envs import _look, _state
+from hermetic.cli.manage import list_environments, state_of
 from tests.cli.program import as_json, running
 from tests.cli.program import hermetic as program
 
@@ -208,10 +208,10 @@ async def test_an_environment_whose_engine_does_not_answer_is_alive_with_an_unkn
     async def unknown(environment: hermetic.Environment, spool_bytes: int | None) -> int:
         raise hermetic.EnvironmentUnavailable("the engine does not answer")
 
-    monkeypatch.setattr("hermetic.cli.envs.disk_bytes", unknown)
+    monkeypatch.setattr("hermetic.cli.manage.disk_bytes", unknown)
     async with hermetic.open("local", task="sized", login=False) as env:
-        [seen] = [seen for seen in await _look() if seen.place.record.id == env.id]
+        [seen] = [seen for seen in await list_environments() if seen.known.record.id == env.id]
         assert seen.info is not None
         assert seen.disk is None
-        assert _state(seen) == "alive"
+        assert state_of(seen) == "alive"
         await env.close(remove=True)

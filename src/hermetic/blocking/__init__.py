@@ -15,7 +15,7 @@ __all__ = ["Environment", "EventStream", "Fleet", "Notices", "Process", "Session
 
 
 def __getattr__(name: str) -> object:
-    if name not in ("Notices", "Toolbox"):  # which bring the policy with them; who runs commands only need not wait
+    if name not in ("Notices", "Toolbox"):  # they import the policy, which is slow
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module("hermetic.blocking.toolbox"), name)
     globals()[name] = value

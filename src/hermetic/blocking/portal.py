@@ -1,4 +1,4 @@
-"""A way from plain threads into an event loop: the bridge that blocking faces are built on."""
+"""Calls from plain threads into an event loop of their own thread; blocking classes use it."""
 
 import asyncio
 import atexit
@@ -13,23 +13,23 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from hermetic.contract.errors import EnvironmentUnavailable
 
-LEAVING_SECONDS = 5.0  # for what nobody closed, at the end of the program
+LEAVING_SECONDS = 5.0  # for closing at the end of the program
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Closable(Protocol):
-    """What a portal keeps open: an environment, or many."""
+    """An object that has to be closed: an environment, a fleet or a toolbox."""
 
     async def close(self) -> object:
-        """Lets go of it."""
+        """Releases it."""
 
 
 class Portal:
     """An event loop in a thread of its own, and a way to call coroutine functions there.
 
-    Whatever belongs to what it keeps open holds it; when nobody does any more, that is let go of.
+    Objects that use it hold a reference. When the last one is gone, the guarded object is closed.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True)
         self._thread.start()
-        self._guards: list[Callable[[], object]] = []  # each takes one way back in which an unclosed one is let go of
+        self._guards: list[Callable[[], object]] = []  # each cancels one automatic close
 
     def guard(self, kept: Closable) -> None:
-        """Lets go of what is kept open when this portal is forgotten, and at the end of the program."""
-        forgotten = weakref.finalize(self, _let_go, self._loop, self._thread, kept, self._pid)
+        """Closes the object when this portal is garbage collected, and at the end of the program."""
+        forgotten = weakref.finalize(self, _close_collected, self._loop, self._thread, kept, self._pid)
         forgotten.atexit = False
-        leave = partial(_leave, self._loop, self._thread, kept, self._pid)
+        leave = partial(_close_at_exit, self._loop, self._thread, kept, self._pid)
         atexit.register(leave)
         self._guards = [forgotten.detach, partial(atexit.unregister, leave)]
         weakref.finalize(self, atexit.unregister, leave).atexit = False
@@ -54,7 +54,7 @@ class Portal:
         return self._thread.is_alive()
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the coroutine function returns or raises; an interrupt here cancels it there, and waits for it."""
+        """The result of the coroutine function; an interrupt cancels it and waits for its end."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
         if os.getpid() != self._pid:
@@ -78,8 +78,8 @@ class Portal:
 
     def close(self) -> None:
         """Ends the thread."""
-        for take_back in self._guards:
-            take_back()
+        for cancel in self._guards:
+            cancel()
         if self.is_open:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -95,8 +95,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _let_go(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
-    """Closes what was forgotten; waits for nothing, for any thread may be the one that noticed."""
+def _close_collected(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
+    """Closes a collected object without waiting, because any thread may run the finalizer."""
     if os.getpid() != pid or not thread.is_alive():
         return
 
@@ -110,11 +110,11 @@ def _let_go(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Clo
     warnings.warn(f"{kept!r} was never closed; use `with`, or close()", ResourceWarning, stacklevel=2)
 
 
-def _leave(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
-    """Closes what is open when the program ends, and does not wait long for it."""
+def _close_at_exit(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
+    """Closes an open object at the end of the program, with a short timeout."""
 
     async def close() -> None:
-        async with asyncio.timeout(LEAVING_SECONDS):  # cancelled there, it lets go of the locks it holds
+        async with asyncio.timeout(LEAVING_SECONDS):  # cancelling releases its locks
             await kept.close()
 
     if os.getpid() == pid and thread.is_alive():
@@ -123,7 +123,7 @@ def _leave(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Clos
 
 
 class _Call(Generic[T]):
-    """One coroutine on its way through a portal."""
+    """One coroutine that runs through a portal."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine

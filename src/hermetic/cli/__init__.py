@@ -1,4 +1,4 @@
-"""The command line: one file per command, each with `add_parser(subparsers)` and `run(arguments) -> exit code`.
+"""The command line: modules with `COMMANDS`, and `dispatch`, which finds and runs one.
 
 A front door: it translates arguments into calls and answers into text or JSON, and decides nothing.
 """

@@ -1,7 +1,8 @@
-"""`hermetic attach`: a process on our terminal."""
+"""`hermetic attach` and `hermetic secret`: a process on our terminal, and a password typed into one."""
 
 import argparse
 import asyncio
+import getpass
 import os
 import signal
 import sys
@@ -9,62 +10,52 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
 
-from hermetic.cli.choosing import settings_here
-from hermetic.cli.command import FAILED, INTERRUPTED
+from hermetic.cli.command import FAILED, INTERRUPTED, Command
 from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
-from hermetic.cli.places import Found, add_place_option, attached, find_process
+from hermetic.cli.lookup import KnownProcess, add_in_option, attached, find_process
+from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line
-from hermetic.cli.ruled import Ruled
 from hermetic.cli.terminal_modes import TerminalModes
-from hermetic.contract.errors import ExecutionError, InputClosed, NotPermitted
+from hermetic.contract.errors import ExecutionError, InputClosed, InvalidArgument, NotPermitted
 from hermetic.session.process import Process
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
+
+def _attach_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_option(parser)
+    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+
 
 STDIN, STDOUT = 0, 1
 DETACH = b"\x1d"  # ctrl-]
 SHOWN_BYTES = 1 << 16  # of earlier output, so that a screen is drawn again
 
 
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser(
-        "attach",
-        description="Shows a process and passes on what is typed. A process with a terminal gets every key; ctrl-] "
-        "detaches and leaves it running. Exits with the process' code once it has ended.",
-    )
-    add_place_option(parser)
-    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def _attach(arguments: argparse.Namespace) -> int:
     """Attaches; the process' exit code, or 0 after a detach."""
     shown: list[str] = []
     try:
-        return run_interruptibly(lambda interrupts: _attach(arguments, interrupts, shown))
+        return run_interruptibly(lambda interrupts: _show(arguments, interrupts, shown))
     except Interrupted as error:
         if not shown or error.signal != signal.SIGINT:
             return INTERRUPTED
         return _detached(shown[0])
 
 
-async def _attach(arguments: argparse.Namespace, interrupts: Interrupts, shown: list[str]) -> int:
-    """As `run`; `shown` gets the id of the process once it is on our terminal."""
-    ruled = Ruled(settings_here())
-    async with attached(arguments.place) as places:
-        found = await find_process(places, arguments.id)
-        ruled.put_before(found.environment)
+async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: list[str]) -> int:
+    """As `_attach`; `shown` gets the id of the process once it is on our terminal."""
+    rules = DenyRules(settings_here())
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        rules.guard_environment(found.environment)
         process = await found.environment.process(found.info.id)
         is_raw = found.info.pty and os.isatty(STDIN)
         shown.append(process.id)
         with _raw_terminal() if is_raw else nullcontext(), _restored_modes() as modes:
             if is_raw:
                 await _follow_size(process)
-            is_over = await _until_over(found, process, interrupts, modes)
+            is_over = await _follow(found, process, interrupts, modes)
         ending = (await process.status()).ending
     if not is_over or ending is None:
         return _detached(process.id)
@@ -77,7 +68,7 @@ def _detached(id: str) -> int:
     return 0
 
 
-async def _until_over(found: Found, process: Process, interrupts: Interrupts, modes: TerminalModes) -> bool:
+async def _follow(found: KnownProcess, process: Process, interrupts: Interrupts, modes: TerminalModes) -> bool:
     """True when the process has ended, False when the person detached."""
     start = max(0, found.info.out - SHOWN_BYTES) if found.info.pty else 0
 
@@ -87,7 +78,7 @@ async def _until_over(found: Found, process: Process, interrupts: Interrupts, mo
 
     copy = LogCopy(found.environment, process.id, show, start)
     output = asyncio.create_task(copy.to_the_end())
-    typed = asyncio.create_task(_type(process, found.info.pty))
+    typed = asyncio.create_task(_pass_on(process, found.info.pty))
     try:
         await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
         if typed.done() and typed.result():
@@ -100,8 +91,8 @@ async def _until_over(found: Found, process: Process, interrupts: Interrupts, mo
         await asyncio.wait([output, typed])
 
 
-async def _type(process: Process, has_terminal: bool) -> bool:
-    """Passes on what is typed; True when that was the detach key. The end of a terminal's input is passed on too."""
+async def _pass_on(process: Process, has_terminal: bool) -> bool:
+    """Forwards typed input until its end; True when the detach key was pressed. Forwards a terminal's end of input."""
     with suppress(InputClosed):
         async for piece in pieces(STDIN):
             before, key, _ = piece.partition(DETACH) if os.isatty(STDIN) else (piece, b"", b"")
@@ -115,7 +106,7 @@ async def _type(process: Process, has_terminal: bool) -> bool:
 
 
 async def _write(process: Process, data: bytes) -> None:
-    """Types it, unless the user's own rules deny that: what was typed before still waits there."""
+    """Types the data, unless the user's own rules deny it; earlier input stays typed."""
     try:
         await process.write(data)
     except NotPermitted as error:
@@ -155,7 +146,7 @@ def _raw_terminal() -> Iterator[None]:
 
 @contextmanager
 def _restored_modes() -> Iterator[TerminalModes]:
-    """Takes back at the end what the process made of our terminal: its screen, cursor, mouse, colours."""
+    """Restores our terminal at the end: screen, cursor, mouse, colours."""
     modes = TerminalModes()
     try:
         yield modes
@@ -163,3 +154,57 @@ def _restored_modes() -> Iterator[TerminalModes]:
         if os.isatty(STDOUT):
             with suppress(OSError):  # the terminal is gone
                 os.write(STDOUT, modes.undo())
+
+
+def _secret_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_option(parser)
+    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+
+
+def _secret(arguments: argparse.Namespace) -> int:
+    """Asks and passes it on."""
+    id = asyncio.run(_find_id(arguments))  # fails before the prompt appears
+    secret = _read_secret(f"secret for {one_line(id)}: ")
+    if not secret:
+        raise InvalidArgument("the line is empty: nothing was typed into the process", argument="secret")
+    asyncio.run(_write_secret(arguments, secret))
+    return 0
+
+
+def _read_secret(prompt: str) -> str:
+    if sys.stdin.isatty():
+        return getpass.getpass(prompt)
+    return sys.stdin.readline().rstrip("\n")
+
+
+async def _find_id(arguments: argparse.Namespace) -> str:
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        if found.info.ending is not None:
+            raise InputClosed(f"process {found.info.id} has ended; nobody reads a secret", process_id=found.info.id)
+        return found.info.id
+
+
+async def _write_secret(arguments: argparse.Namespace, secret: str) -> None:
+    rules = DenyRules(settings_here())
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        rules.guard_environment(found.environment)
+        process = await found.environment.process(found.info.id)
+        await process.write_secret(secret)
+
+
+COMMANDS = {
+    "attach": Command(
+        "Shows a process and passes on what is typed. A process with a terminal gets every key; ctrl-] "
+        "detaches and leaves it running. Exits with the process' code once it has ended.",
+        _attach_arguments,
+        _attach,
+    ),
+    "secret": Command(
+        "Reads one line without showing it and types it into a process. It is in no result, log or screen, "
+        "even where the process prints it. Without a terminal the line comes from standard input.",
+        _secret_arguments,
+        _secret,
+    ),
+}

@@ -1,4 +1,4 @@
-"""`hermetic code`: a Python script that calls the tools; what it prints, and its exit code."""
+"""`hermetic code`: a Python script that calls the tools; its output and its exit code."""
 
 import argparse
 import asyncio
@@ -6,14 +6,20 @@ import contextlib
 import json
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from hermetic.cli.choosing import add_environment_options, given_options, here, in_words_of_the_shell
-from hermetic.cli.command import INTERRUPTED, complain
-from hermetic.cli.interrupts import Interrupted, Interrupts, in_any_case, run_interruptibly
-from hermetic.cli.progress import slow_start, tell_progress
+from hermetic.cli.command import INTERRUPTED, Command, report_error
+from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
+from hermetic.cli.opening import (
+    add_environment_options,
+    current_directory,
+    given_options,
+    log_progress,
+    option_errors,
+    slow_start,
+)
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import Settings, load
 from hermetic.contract.errors import InvalidArgument
@@ -23,22 +29,8 @@ from hermetic.toolbox.tools import code_options
 from hermetic.tools.code.answer import STDERR
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
 
-NOT_DONE, TIMED_OUT = 125, 124
-FILES = {"stdout": 1, "stderr": 2}
-
-ABOUT = """\
-Runs SCRIPT, or what standard input holds where that is a dash, as the tool execute_code does: `from hermetic_tools
-import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown as it
-comes, its progress messages on stderr. Ctrl-C ends it and all it started. Exits with the script's code: 128+n after a
-signal, 124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
-
-
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser("code", description=ABOUT, usage="hermetic code [OPTION…] SCRIPT.py")
+def _code_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument(
@@ -58,9 +50,19 @@ def add_parser(subparsers: "SubParsers") -> None:
     parser.add_argument("script", metavar="SCRIPT.py")
 
 
-def run(arguments: argparse.Namespace) -> int:
+NOT_DONE, TIMED_OUT = 125, 124
+FILES = {"stdout": 1, "stderr": 2}
+
+ABOUT = """\
+Runs SCRIPT, or what standard input holds where that is a dash, as the tool execute_code does: `from hermetic_tools
+import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown as it
+comes, its progress messages on stderr. Ctrl-C ends it and all it started. Exits with the script's code: 128+n after a
+signal, 124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
+
+
+def _code(arguments: argparse.Namespace) -> int:
     """Runs the script; its exit code."""
-    tell_progress()
+    log_progress()
     code = _read(arguments.script)
     if arguments.timeout is not None and not arguments.timeout > 0:
         raise InvalidArgument("--timeout is seconds above zero", argument="timeout")
@@ -72,27 +74,27 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if arguments.json:
         print_json(answer)
-    elif answer.get("error") and STDERR not in answer["output"]:  # else the script has said what is wrong
-        complain(answer["error"], NOT_DONE)
+    elif answer.get("error") and STDERR not in answer["output"]:  # else the script has printed the error
+        report_error(answer["error"], NOT_DONE)
     return _exit_code(answer)
 
 
 async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
     task = arguments.task or f"code-{secrets.token_hex(6)}"
-    settings = load(here(), kind=arguments.env)
+    settings = load(current_directory(), kind=arguments.env)
     broken: list[BrokenPipeError] = []
 
     def show(_: str, stream: str, data: bytes) -> None:
         try:
             with contextlib.suppress(Interrupted):  # the call is being ended
                 interrupts.write(FILES[stream], data)
-        except BrokenPipeError as error:  # nobody reads what it prints
+        except BrokenPipeError as error:  # stdout is closed
             broken.append(error)
             toolbox.interrupt(task)
 
-    with in_words_of_the_shell():
+    with option_errors():
         toolbox = Toolbox(
-            options=given_options(arguments), on_progress=_tell, settings=settings,
+            options=given_options(arguments), on_progress=_print_progress, settings=settings,
             on_script_output=None if arguments.json else show, code=_options(arguments, settings),
         )  # fmt: skip
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
@@ -102,12 +104,12 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
         try:
             with slow_start(settings.environment.kind, opened, lambda: task in toolbox.fleet.tasks):
                 await asyncio.wait([call])
-        except asyncio.CancelledError:  # what it has printed is shown all the same
+        except asyncio.CancelledError:  # its output is shown nevertheless
             toolbox.interrupt(task)
             interrupted = {"exit_code": INTERRUPTED}
         answer: dict[str, Any] = json.loads(await call)
     finally:
-        await in_any_case(toolbox.close(remove=arguments.task is None))
+        await shielded(toolbox.close(remove=arguments.task is None))
     if broken:
         raise broken[0]
     return answer | interrupted
@@ -136,7 +138,7 @@ def _read(path: str) -> str:
         raise InvalidArgument(f"{path} cannot be read: {error}; give a Python script", argument="script") from None
 
 
-def _tell(task: str, text: str) -> None:
+def _print_progress(task: str, text: str) -> None:
     sys.stderr.write(f"hermetic: {one_line(text)}\n")
 
 
@@ -145,3 +147,8 @@ def _exit_code(answer: dict[str, Any]) -> int:
         return TIMED_OUT
     code = answer.get("exit_code")
     return code if isinstance(code, int) and code >= 0 else NOT_DONE
+
+
+COMMANDS = {
+    "code": Command(ABOUT, _code_arguments, _code, usage="hermetic code [OPTION…] SCRIPT.py"),
+}

@@ -1,49 +1,45 @@
-"""What a command of the command line is: a module with a parser; its exit codes, and how it reports an error."""
+"""A command of the command line, the exit codes, and the report of an error."""
 
 import argparse
 import contextlib
 import difflib
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, NoReturn
 
 from hermetic.cli.streams import discard_output
 from hermetic.contract.printable import one_line
-
-if TYPE_CHECKING:
-    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 MOST_ERROR = 4000  # characters of a message
 FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose mistakes are one line that says what to do next."""
+    """An argument parser that reports a usage error in one line with a hint."""
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong and leaves."""
-        sys.exit(complain(f"{message}; `{self.prog} --help` tells more", BAD_USAGE))
+        """Reports the error and exits."""
+        sys.exit(report_error(f"{message}; `{self.prog} --help` tells more", BAD_USAGE))
 
 
-class Command(Protocol):
-    """The module of a command."""
+class Command(NamedTuple):
+    """One command: its description, its arguments and its function, which returns the exit code."""
 
-    def add_parser(self, subparsers: "SubParsers") -> Any:
-        """Declares its arguments."""
+    description: str
+    declare: Callable[[argparse.ArgumentParser], object]
+    run: Callable[[argparse.Namespace], int]
+    usage: str | None = None
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Does it; the exit code."""
 
-
-def give_up_output(error: OSError, code: int) -> int:
-    """Says that the system does not take what we print, and prints nothing more; returns the code."""
+def report_output_error(error: OSError, code: int) -> int:
+    """Reports that our output cannot be written and discards the rest; returns the code."""
     discard_output()
-    return complain(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
+    return report_error(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
 
 
-def complain(error: BaseException | str, code: int) -> int:
-    """Says on stderr, in one line, what is wrong and what to do; returns the code."""
-    with contextlib.suppress(OSError):  # nothing is left to say it to
+def report_error(error: BaseException | str, code: int) -> int:
+    """Writes the error as one line to stderr; returns the code."""
+    with contextlib.suppress(OSError):  # stderr is closed
         sys.stderr.write("hermetic: " + one_line(" ".join(str(error).split("\n")), MOST_ERROR) + "\n")
     return code
 

@@ -1,34 +1,30 @@
-"""`hermetic config`: the settings that hold in a directory, and where each comes from."""
+"""`hermetic config`: the settings of a directory, and the source of each."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from hermetic.cli.command import Command
 from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
 
-
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser("config", description="The settings that hold here, and where each comes from.")
+def _config_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", metavar="DIRECTORY", nargs="?", help="where; the current one unless said otherwise"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _config(arguments: argparse.Namespace) -> int:
     """Prints the settings; passwords are not shown."""
     settings = load(arguments.directory)
     listed = _listed(settings)
     if arguments.json:
-        places = {name: settings.places.get(name) for name in listed}
-        print_json({"settings": listed, "places": places, "notes": settings.notes})
+        sources = {name: settings.places.get(name) for name in listed}
+        print_json({"settings": listed, "places": sources, "notes": settings.notes})
         return 0
     rows = [(name, _shown(value), settings.places.get(name, "default")) for name, value in listed.items()]
     print_table(("SETTING", "VALUE", "FROM"), rows)
@@ -52,3 +48,8 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+COMMANDS = {
+    "config": Command("The settings that hold here, and where each comes from.", _config_arguments, _config),
+}

@@ -1,4 +1,4 @@
-"""Bytes on their way: from a log to a descriptor of ours, from our standard input to a process."""
+"""Copies bytes: a log to one of our descriptors, our standard input to a process."""
 
 import asyncio
 import os
@@ -15,22 +15,22 @@ PIECE_BYTES = 1 << 16
 
 
 class LogCopy:
-    """Hands a log to `write` from an offset on, as it grows."""
+    """Passes a log to `write` from an offset on, as it grows."""
 
     def __init__(self, environment: Environment, log: str, write: Callable[[bytes], object], offset: int = 0) -> None:
         self.position = offset
-        self.dropped = 0  # bytes that fell out of the log's cap before they could be read
+        self.dropped = 0  # bytes dropped by the log's cap before they were read
         self._environment = environment
         self._log = log
         self._write = write
 
     async def to_the_end(self) -> None:
-        """Returns when the process has ended and all of its log was written."""
+        """Returns when the process has ended and its whole log has been written."""
         while not self._take(await self._environment.read_log(self._log, self.position, wait=LONG_WAIT)).ended:
             pass
 
     async def to_now(self) -> None:
-        """Returns when everything that is there now was written."""
+        """Returns when all current output has been written."""
         while self._take(await self._environment.read_log(self._log, self.position)).data:
             pass
 
@@ -42,7 +42,7 @@ class LogCopy:
 
 
 async def feed(process: Process, fd: int = 0) -> None:
-    """Writes what comes on the descriptor to the process, then ends its input; stops where it takes no more."""
+    """Forwards a descriptor to the process, then closes its input; stops when the process closed it."""
     try:
         async for piece in pieces(fd):
             await process.write(piece)
@@ -52,7 +52,7 @@ async def feed(process: Process, fd: int = 0) -> None:
 
 
 async def pieces(fd: int) -> AsyncIterator[bytes]:
-    """What a descriptor brings until its end; waits for pipes, sockets and terminals without blocking."""
+    """The content of a descriptor up to its end, read without blocking the event loop."""
     can_block = not stat.S_ISREG(os.fstat(fd).st_mode)
     while True:
         if can_block:
@@ -77,7 +77,7 @@ async def readable(fd: int) -> None:
 
 
 def has_input(fd: int = 0) -> bool:
-    """True when a descriptor brings something that is meant to be passed on: not a terminal, not the null device."""
+    """True when the descriptor holds input to forward: neither a terminal nor the null device."""
     try:
         seen = os.fstat(fd)
     except OSError:

@@ -1,41 +1,37 @@
-"""`hermetic demo`: opens an environment here, shows what happens, then takes commands."""
+"""`hermetic demo`: opens an environment, shows what happens in it, then takes commands."""
 
 import argparse
 import asyncio
 import os
+import secrets
+import statistics
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Awaitable
 
-from hermetic.cli.choosing import add_environment_options, choose, in_words_of_the_shell
-from hermetic.cli.progress import slow_start
-from hermetic.cli.report import one_line
-from hermetic.cli.ruled import Ruled
-from hermetic.cli.story import Story
+from hermetic.cli.command import Command
+from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, slow_start
+from hermetic.cli.report import one_line, span
+from hermetic.contract.command import Result
 from hermetic.contract.errors import ExecutionError
 from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
 
-HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
-
-
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser(
-        "demo", description="Opens an environment, runs commands in it and tells what happened; then takes yours."
-    )
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument("--no-prompt", action="store_true", help="leave after the scripted part")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Tells the story, then takes commands where a person sits at a terminal."""
+HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    """Runs the scripted steps, then a prompt where a terminal is attached."""
     with asyncio.Runner() as runner:
         environment, seconds = runner.run(_open(arguments))
         try:
-            runner.run(Story(environment, seconds, color=sys.stdout.isatty()).tell())
+            runner.run(Tour(environment, seconds, color=sys.stdout.isatty()).tell())
             if sys.stdin.isatty() and sys.stdout.isatty() and not arguments.no_prompt:
                 _take_commands(runner, environment)
         finally:
@@ -47,9 +43,9 @@ async def _open(arguments: argparse.Namespace) -> tuple[Environment, float]:
     clock = asyncio.get_running_loop().time
     began = clock()
     chosen = choose(arguments)
-    with in_words_of_the_shell(), slow_start(chosen.kind, chosen.options):
+    with option_errors(), slow_start(chosen.kind, chosen.options):
         environment = await open_environment(chosen.kind, **chosen.options)
-    Ruled(chosen.settings).put_before(environment)
+    DenyRules(chosen.settings).guard_environment(environment)
     return environment, clock() - began
 
 
@@ -82,3 +78,98 @@ def _run_one(runner: asyncio.Runner, environment: Environment, text: str) -> Non
     print(f"  {result.ending} after {result.duration * 1000:.2f} ms, in {one_line(result.cwd)}")
     for note in result.notes:
         print(f"  note: {one_line(note)}")
+
+
+REPEATS = 50
+
+
+class Tour:
+    """The scripted steps in one environment, printed as they happen."""
+
+    def __init__(self, environment: Environment, opening_seconds: float, *, color: bool) -> None:
+        self._environment = environment
+        self._opening_seconds = opening_seconds
+        self._bold, self._dim, self._plain = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
+
+    async def tell(self) -> None:
+        """Runs every step."""
+        environment = self._environment
+        opened = span(self._opening_seconds)
+        print(f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed.")
+        await self._state()
+        await self._exit()
+        await self._timeout()
+        await self._background()
+        await self._speed()
+
+    async def _state(self) -> None:
+        self._title("State is carried from command to command")
+        await self._show('cd /tmp; export PROJECT=demo; greet() { echo "hello from $PROJECT, in $PWD"; }')
+        await self._show("greet")
+
+    async def _exit(self) -> None:
+        self._title("`exit 3` costs nothing: the shell is back as it was before that command")
+        await self._show("PROJECT=lost; exit 3")
+        await self._show("greet")
+
+    async def _timeout(self) -> None:
+        self._title("A timeout ends the whole tree, also what tried to get away")
+        mark = f"{600 + secrets.randbelow(300)}.{secrets.randbelow(10**6):06}"
+        text = f"setsid sleep {mark} & (nohup sleep {mark} >/dev/null 2>&1 &) ; echo started; sleep {mark}"
+        await self._show(text, timeout=0.3)
+        left = await self._environment.run("grep -lsaF -f - /proc/[0-9]*/cmdline | wc -l", stdin=mark)
+        print(f"  processes left of it: {left.output.strip()}")
+
+    async def _background(self) -> None:
+        self._title("A background process; its output is read by offset, by whoever comes, as often as they like")
+        process = await self._environment.start("for i in 1 2 3; do echo line $i; sleep 0.1; done")
+        print(f"  {self._bold}started {process.id}{self._plain}, pid {process.pid}")
+        offset = 0
+        while True:
+            chunk = await process.read(offset, wait=10)
+            if chunk.data:
+                print(f"  bytes {chunk.start}–{chunk.end}: {chunk.data.decode()!r}")
+            offset = chunk.end
+            if chunk.ended:
+                break
+        again = await process.read(7)
+        print(f"  it {await process.wait()}; once more from byte 7: {again.data.decode()!r}")
+
+    async def _speed(self) -> None:
+        self._title(f"How long `true` takes, {REPEATS} times each")
+        kept = [await self._timed(self._environment.run("true"), 0.005) for _ in range(REPEATS)]
+        fresh = [await self._timed(self._fresh_shell(), 0.0) for _ in range(REPEATS)]
+        print(f"  in this session: {span(statistics.median(kept))} (median, from asyncio)")
+        print(f"  in a bash started for it: {span(statistics.median(fresh))} (asyncio.create_subprocess_exec)")
+
+    async def _timed(self, work: Awaitable[object], pause: float) -> float:
+        began = time.perf_counter()
+        await work
+        taken = time.perf_counter() - began
+        await asyncio.sleep(pause)
+        return taken
+
+    async def _fresh_shell(self) -> None:
+        process = await asyncio.create_subprocess_exec("bash", "-c", "true")
+        await process.wait()
+
+    async def _show(self, text: str, timeout: float | None = None) -> Result:
+        limited = "" if timeout is None else f"{self._dim}   (timeout {timeout:g} s){self._plain}"
+        print(f"  {self._bold}$ {text}{self._plain}{limited}")
+        result = await self._environment.run(text, timeout=timeout)
+        for line in result.output.splitlines():
+            print(f"  {one_line(line)}")
+        print(f"  {self._dim}→ {result.ending}, {span(result.duration)}{self._plain}")
+        for note in result.notes:
+            print(f"  {self._dim}  note: {one_line(note)}{self._plain}")
+        return result
+
+    def _title(self, text: str) -> None:
+        print(f"\n{self._bold}{text}{self._plain}")
+
+
+COMMANDS = {
+    "demo": Command(
+        "Opens an environment, runs commands in it and tells what happened; then takes yours.", _demo_arguments, _demo
+    ),
+}

@@ -1,9 +1,9 @@
-"""Which command was meant, and what its errors mean to a shell."""
+"""The table of commands, and `main`, which runs one and turns its errors into exit codes."""
 
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Any, NamedTuple
 
 from hermetic.cli.command import (
     BAD_USAGE,
@@ -12,72 +12,60 @@ from hermetic.cli.command import (
     INTERRUPTED,
     Command,
     Parser,
-    complain,
     did_you_mean,
-    give_up_output,
+    report_error,
+    report_output_error,
 )
-from hermetic.cli.streams import discard_output, open_missing_streams, print_what_can_be_printed
+from hermetic.cli.streams import discard_output, escape_unencodable, open_missing_streams
 from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 from hermetic.resident.lazy import Lazy
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import Command, SubParsers
 
-COMMANDS: Mapping[str, str] = {
-    "run": "run a command, stream its output, exit with its code",
-    "code": "run a Python script that calls the tools",
-    "ps": "what runs where",
-    "logs": "the output of a process",
-    "attach": "watch a process and type to it",
-    "secret": "type a password into a process, unseen",
-    "kill": "end a process with its whole tree",
-    "envs": "the environments of this user",
-    "rm": "end environments and all that runs in them",
-    "gc": "take away what killed processes left",
-    "policy": "what a command would do, and why",
-    "config": "the settings that hold here, and where each comes from",
-    "demo": "show what Hermetic does, then take commands",
-    "doctor": "what works here, what not, and what to do",
-    "version": "the version of Hermetic",
-}
+class Entry(NamedTuple):
+    """A command's line in the help, and the module that defines it."""
 
-# Imported when the command is used: `hermetic version` does not wait for the others.
-_MODULES = {
-    "run": Lazy("hermetic.cli.run"),
-    "code": Lazy("hermetic.cli.code"),
-    "ps": Lazy("hermetic.cli.ps"),
-    "logs": Lazy("hermetic.cli.logs"),
-    "attach": Lazy("hermetic.cli.attach"),
-    "secret": Lazy("hermetic.cli.secret"),
-    "kill": Lazy("hermetic.cli.kill"),
-    "envs": Lazy("hermetic.cli.envs"),
-    "rm": Lazy("hermetic.cli.rm"),
-    "gc": Lazy("hermetic.cli.gc"),
-    "policy": Lazy("hermetic.cli.policy"),
-    "config": Lazy("hermetic.cli.config"),
-    "demo": Lazy("hermetic.cli.demo"),
-    "doctor": Lazy("hermetic.cli.doctor"),
-    "version": Lazy("hermetic.cli.version"),
+    meaning: str
+    module: Any
+
+
+# A module is imported when one of its commands is used: `hermetic version` does not wait for the others.
+_ATTACH, _MANAGE = Lazy("hermetic.cli.attach"), Lazy("hermetic.cli.manage")
+COMMANDS: Mapping[str, Entry] = {
+    "run": Entry("run a command, stream its output, exit with its code", Lazy("hermetic.cli.run")),
+    "code": Entry("run a Python script that calls the tools", Lazy("hermetic.cli.code")),
+    "ps": Entry("what runs where", _MANAGE),
+    "logs": Entry("the output of a process", _MANAGE),
+    "attach": Entry("watch a process and type to it", _ATTACH),
+    "secret": Entry("type a password into a process, unseen", _ATTACH),
+    "kill": Entry("end a process with its whole tree", _MANAGE),
+    "envs": Entry("the environments of this user", _MANAGE),
+    "rm": Entry("end environments and all that runs in them", _MANAGE),
+    "gc": Entry("remove what killed processes left", _MANAGE),
+    "policy": Entry("what a command would do, and why", Lazy("hermetic.cli.policy")),
+    "config": Entry("the settings in use here, and the source of each", Lazy("hermetic.cli.config")),
+    "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
+    "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
+    "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     open_missing_streams()
-    print_what_can_be_printed()
+    escape_unencodable()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         words = ["version"]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         near = did_you_mean(words[0], COMMANDS)
-        return complain(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
-    command = _module(words[0]) if words and words[0] in COMMANDS else None
+        return report_error(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
+    command: Command | None = COMMANDS[words[0]].module.COMMANDS[words[0]] if words and words[0] in COMMANDS else None
     parser, options = _parser(words[0] if command else None, command)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         near = did_you_mean(unknown[0].partition("=")[0], options)
         tells = " ".join(["hermetic", *words[:1]]) if command else "hermetic"
-        return complain(f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE)
+        return report_error(f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE)
     if command is None:
         parser.print_help(sys.stderr)
         return BAD_USAGE
@@ -85,21 +73,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = command.run(arguments)
         sys.stdout.flush()
     except (InvalidArgument, ConfigError) as error:
-        return complain(error, BAD_USAGE)
+        return report_error(error, BAD_USAGE)
     except ExecutionError as error:
-        return complain(error, FAILED)
+        return report_error(error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        discard_output()  # nobody reads it any more
+        discard_output()  # its reader is gone
         return BROKEN_PIPE
     except OSError as error:
-        return give_up_output(error, FAILED)
+        return report_output_error(error, FAILED)
     return code
-
-
-def _module(name: str) -> Command:
-    return cast(Command, _MODULES[name])
 
 
 def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[str]]:
@@ -111,10 +95,10 @@ def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[s
     )
     parser.add_argument("--version", action="store_true", help="the same as `hermetic version`")
     subparsers = parser.add_subparsers(metavar="COMMAND")
-    for name, meaning in COMMANDS.items():
+    for name, entry in COMMANDS.items():
         if name == chosen and command is not None:
-            command.add_parser(cast("SubParsers", subparsers))
+            command.declare(subparsers.add_parser(name, description=command.description, usage=command.usage))
         else:
-            subparsers.add_parser(name, help=meaning)
+            subparsers.add_parser(name, help=entry.meaning)
     helped = subparsers.choices[chosen] if chosen is not None else parser
     return parser, sorted(set(re.findall(r"--[a-z][a-z-]*", helped.format_help())))

@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: they cancel what runs, also while a write to a full pipe blocks."""
+"""SIGINT, SIGTERM and SIGHUP cancel the running task, also while a write to a full pipe blocks."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A signal asked us to leave; everything that was cancelled has been cleaned up."""
+    """A signal ended the work; cancelled tasks have been cleaned up."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(signal)
@@ -26,16 +26,16 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._is_writing = False
-        self._is_told = False
-        self.signal = 0  # the one that came
+        self._is_notified = False
+        self.signal = 0  # the first one received
         self._cancel: Callable[[], object] | None = None
 
     def write(self, fd: int, data: bytes) -> None:
-        """Writes everything, blocking. Raises Interrupted, and BrokenPipeError when nobody reads."""
+        """Writes everything, blocking. Raises Interrupted, and BrokenPipeError without a reader."""
         view = memoryview(data)
         self._is_writing = True
         try:
-            while view and not self._is_told:
+            while view and not self._is_notified:
                 view = view[os.write(fd, view) :]
         finally:
             self._is_writing = False
@@ -43,14 +43,14 @@ class Interrupts:
     def watch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
         """From now on, a signal cancels this task."""
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self._is_told:
+        if self._is_notified:
             self._cancel()
 
     def take(self, number: int, _frame: FrameType | None) -> None:
-        """A signal came. The first one counts: what it cancels ends in bounded time."""
-        if self._is_told:
+        """The signal handler. Only the first signal counts: cancellation ends in bounded time."""
+        if self._is_notified:
             return
-        self._is_told, self.signal = True, number
+        self._is_notified, self.signal = True, number
         if self._cancel is not None:
             self._cancel()
         if self._is_writing:
@@ -74,8 +74,8 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
             raise Interrupted(interrupts.signal) from None
 
 
-async def in_any_case(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, however often its waiter is cancelled meanwhile."""
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the coroutine; cancelling the waiter does not interrupt it."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with suppress(asyncio.CancelledError):
@@ -85,7 +85,7 @@ async def in_any_case(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _handled(take: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    # A signal that our starter ignores (nohup) stays ignored.
+    # A signal that the parent ignores (nohup) stays ignored.
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     earlier = {number: signal.signal(number, take) for number in caught}
     try:

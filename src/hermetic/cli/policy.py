@@ -2,25 +2,18 @@
 
 import argparse
 import os
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermetic.cli.command import Command
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.policy.assess import assess
 from hermetic.policy.scoring import Row, Score, score
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
 
-EXIT_CODES = {"safe": 0, "caution": 3, "dangerous": 4}
-
-
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser("policy", description="What a command would do, and why; nothing is run.")
+def _policy_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="check|test", required=True)
     check = actions.add_parser("check", help="the verdict on one command: --cwd, --workspace, --json")
     check.add_argument("command_text", metavar="COMMAND")
@@ -32,8 +25,11 @@ def add_parser(subparsers: "SubParsers") -> None:
     test.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Prints the verdict or the figures; the exit code of `check` tells the label."""
+EXIT_CODES = {"safe": 0, "caution": 3, "dangerous": 4}
+
+
+def _policy(arguments: argparse.Namespace) -> int:
+    """Prints the verdict or the figures; the exit code of `check` stands for the label."""
     return _check(arguments) if arguments.action == "check" else _test(arguments)
 
 
@@ -94,3 +90,8 @@ def _table(result: Score) -> str:
     lines += [f"missed: {one_line(text)}" for text in result.missed]
     lines += [f"false alarm: {one_line(text)}" for text in result.alarmed]
     return "\n".join(lines) + "\n"
+
+
+COMMANDS = {
+    "policy": Command("What a command would do, and why; nothing is run.", _policy_arguments, _policy),
+}

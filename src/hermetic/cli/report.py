@@ -1,4 +1,4 @@
-"""What commands print for people and for machines: tables, ages, sizes, JSON."""
+"""Output for people and machines: tables, ages, sizes, JSON."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def _is_unicode(encoding: str | None) -> bool:
 
 
 def _escape(char: str) -> str:
-    """As JSON spells a character in a string; outside of strings there are none of these."""
+    """The JSON escape of a character. These characters occur only inside strings."""
     data = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{data[at]:02x}{data[at + 1]:02x}" for at in range(0, len(data), 2))
 
@@ -47,7 +47,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _columns() -> int:
-    """Columns of the terminal; plenty where there is none."""
+    """Columns of the terminal; MOST_COLUMNS without one."""
     return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
 
 

@@ -1,4 +1,4 @@
-"""Our own standard streams: there even when our starter closed them, and given up when they take no more."""
+"""Our standard streams: reopened when the parent closed them, discarded when they fail."""
 
 import codecs
 import io
@@ -6,12 +6,12 @@ import os
 import sys
 
 SPELLING = "hermetic-spelled"
-# What we print ourselves beyond ASCII.
+# Non-ASCII characters of our own messages.
 PLAIN = {"…": "...", "→": "->", "⏎": "\\n", "�": "?", "–": "-", "’": "'", "×": "x"}
 
 
 def open_missing_streams() -> None:
-    """Puts the null device on every closed one of 0, 1 and 2: else the next file or socket would get its number."""
+    """Opens the null device for every closed one of 0, 1 and 2: the next file would get that number."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -25,15 +25,15 @@ def open_missing_streams() -> None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
-def print_what_can_be_printed() -> None:
-    """Characters that our output's encoding lacks are spelled in others: `…` as three dots, the rest as escapes."""
-    codecs.register_error(SPELLING, _spelled)
+def escape_unencodable() -> None:
+    """Replaces characters that the output's encoding lacks: `…` by three dots, others by escapes."""
+    codecs.register_error(SPELLING, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=SPELLING)
 
 
-def _spelled(error: UnicodeError) -> tuple[str, int]:
+def _escaped(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     wrong = error.object[error.start : error.end]
@@ -42,7 +42,7 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 
 def discard_output() -> None:
-    """Nothing more goes to standard output; Python would complain about it once more when it flushes at the end."""
+    """Redirects stdout to the null device, so that the flush at exit does not fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -1,6 +1,6 @@
-"""The modes that a program's output puts our terminal into, and what takes them back.
+"""Tracks the terminal modes that a program's output sets, and undoes them.
 
-Only what was seen is undone: leaving an alternate screen that was never entered would move the cursor.
+Only modes that were set are undone: leaving an alternate screen that was never entered would move the cursor.
 """
 
 import re
@@ -27,13 +27,13 @@ class TerminalModes:
     def __init__(self) -> None:
         self._pending = b""
         self._changed: set[int] = set()  # private modes that are not as in a fresh terminal
-        self._others: dict[str, bytes] = {}  # what else was set → what takes it back
+        self._others: dict[str, bytes] = {}  # other state → the sequence that resets it
 
     def __repr__(self) -> str:
         return f"<TerminalModes {sorted(self._changed)} {sorted(self._others)}>"
 
     def feed(self, data: bytes) -> None:
-        """Takes the next piece of output in."""
+        """Scans the next piece of output."""
         data = self._pending + data
         cut = _CUT.search(data, max(0, len(data) - MOST_PENDING))
         self._pending = data[cut.start() :] if cut else b""
@@ -41,7 +41,7 @@ class TerminalModes:
             self._take(match)
 
     def undo(self) -> bytes:
-        """What puts the terminal back; empty where nothing has to be."""
+        """The sequences that reset the terminal; empty where nothing is set."""
         modes = sorted(self._changed - _ALTERNATE)
         private = b"".join(b"\x1b[?%d%s" % (mode, b"h" if mode in _ON_AT_FIRST else b"l") for mode in modes)
         screen = b"".join(b"\x1b[?%dl" % mode for mode in sorted(self._changed & _ALTERNATE))

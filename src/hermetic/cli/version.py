@@ -4,21 +4,16 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
+from hermetic.cli.command import Command
 from hermetic.contract import VERSION
 
-if TYPE_CHECKING:
-    from hermetic.cli.command import SubParsers
 
-
-def add_parser(subparsers: "SubParsers") -> None:
-    """Declares the arguments."""
-    parser = subparsers.add_parser("version", description="The version of Hermetic and of the Python it runs on.")
+def _version_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _version(arguments: argparse.Namespace) -> int:
     """Prints the version."""
     python, system = ".".join(map(str, sys.version_info[:3])), os.uname().sysname
     if arguments.json:
@@ -26,3 +21,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"hermetic {VERSION} (Python {python}, {system})")
     return 0
+
+
+COMMANDS = {
+    "version": Command("The version of Hermetic and of the Python it runs on.", _version_arguments, _version),
+}

@@ -1,4 +1,4 @@
-"""Settings: from files and variables, read once by a front door, handed on as frozen values.
+"""Settings: from files and variables, read once by a front door, passed on as frozen values.
 
 Nothing here is a global, and nothing below asks for settings: it is given what it needs.
 """

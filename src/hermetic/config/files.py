@@ -1,4 +1,4 @@
-"""Settings files: where they are, and what they say, with the line for each setting."""
+"""Settings files: their paths and contents, with the line of each setting."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ _POSITION = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)"
 
 
 class SettingsFile(NamedTuple):
-    """What one file says."""
+    """The settings of one file."""
 
     path: Path
     given: tuple[Given, ...]
@@ -34,7 +34,7 @@ class SettingsFile(NamedTuple):
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
-    """The user's own file; None when there is none. Raises ConfigError when the one that is named is not there."""
+    """The user's own file; None without one. Raises ConfigError when a named file is missing."""
     if named := environ.get(USER_FILE):
         path = Path(named).expanduser()
         if not _is_there(path):
@@ -57,7 +57,7 @@ def project_file(directory: Path) -> Path | None:
 
 
 def read(path: Path) -> SettingsFile:
-    """What the file says. Raises ConfigError with file and line, and for a file that is not this user's alone to write.
+    """The settings in the file. Raises ConfigError with file and line, and for a file that others can write.
 
     One that cannot be used is never passed over: what it forbids would be allowed.
     """
@@ -78,7 +78,7 @@ def read(path: Path) -> SettingsFile:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether something has that name, whatever it is. Raises ConfigError where nobody can tell."""
+    """Whether the path exists, whatever it is. Raises ConfigError where that cannot be determined."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -105,7 +105,7 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 def _text(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not wait
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not block
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
@@ -167,7 +167,7 @@ def _place(path: Path, lines: Mapping[str, int], setting: str) -> str:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Setting or table → the line where it is first written, as far as lines tell."""
+    """Setting or table → the line of its first occurrence, where that can be determined."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):

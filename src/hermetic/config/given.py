@@ -1,4 +1,4 @@
-"""One setting as somebody gave it, and its conversion to the type it must have."""
+"""One setting as it was given, and its conversion to its type."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,12 +16,12 @@ class Given(NamedTuple):
     setting: str  # section.name, or environments.KIND.option
     value: Any
     place: str  # file and line, or variable
-    is_text: bool = False  # from a variable: numbers and lists are spelled
+    is_text: bool = False  # from a variable: numbers and lists are text
     read: Callable[["Given"], Any] | None = None  # how the value is read; when it is used, not before
 
 
 def typed(given: Given, wanted: Any) -> Any:
-    """The value as the type that is wanted. Raises ConfigError that says where the wrong one stands."""
+    """The value converted to the type. Raises ConfigError with the source of a wrong value."""
     if given.read is not None:
         given = given._replace(value=given.read(given._replace(read=None)), read=None, is_text=False)
     if not given.is_text:
@@ -43,7 +43,7 @@ def _convert(given: Given, value: Any, wanted: Any) -> Any:
 
 
 def _readings(text: str) -> Iterator[Any]:
-    """What a text can mean: JSON, the text itself, yes or no, words between commas."""
+    """The possible readings of a text: JSON, the text itself, yes or no, comma-separated words."""
     try:
         value = msgspec.json.decode(text)
         if value is not None and not isinstance(value, str):

@@ -8,12 +8,12 @@ from hermetic.contract.errors import ConfigError
 from hermetic.environments import catalog
 from hermetic.environments.options import choices
 
-# Used where a kind needs an image and nobody has named one.
+# Used where a kind needs an image and none is given.
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 
 
 def checked(kind: str, place: str) -> str:
-    """The kind under its own name. Raises ConfigError that names the kinds there are."""
+    """The kind's own name. Raises ConfigError with the valid kinds."""
     if kind not in catalog.kinds():
         raise ConfigError(
             f"{place}: unknown environment kind {kind!r}; {choices(kind, catalog.kinds())}", setting="kind"
@@ -22,13 +22,13 @@ def checked(kind: str, place: str) -> str:
 
 
 def option_types(kind: str) -> dict[str, Any] | None:
-    """Option → its type; None for a kind that does not tell before it is opened."""
+    """Option → its type; None for a kind that declares no options."""
     fields = option_fields(kind)
     return {name: field.type for name, field in fields.items()} or None
 
 
 def option_fields(kind: str) -> dict[str, msgspec.structs.FieldInfo]:
-    """Option → its type and default; none for a kind that does not tell before it is opened."""
+    """Option → its type and default; empty for a kind that declares no options."""
     shape = getattr(catalog.find(kind), "option_shape", None)
     return {} if shape is None else {field.name: field for field in msgspec.structs.fields(shape)}
 

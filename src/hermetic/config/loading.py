@@ -1,4 +1,4 @@
-"""All settings: of the user's file, the project's, the original's variables and ours; the last one wins."""
+"""Loads all settings: user's file, project's file, Hermes variables, our variables; the last one wins."""
 
 import os
 import stat
@@ -31,11 +31,11 @@ from hermetic.resident.lazy import Lazy
 if TYPE_CHECKING:
     from hermetic.approvals import rules
 else:
-    rules = Lazy("hermetic.approvals.rules")  # the policy takes its time to be imported
+    rules = Lazy("hermetic.approvals.rules")  # imports the policy, which is slow
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-# Homes on somebody's own machine: a directory there is not meant for a place that has files of its own.
+# Homes on a developer's machine: a directory there is not meant for an environment with its own files.
 _HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
 _OWN_FILES = ("docker", "podman", "apptainer", "ssh")
 _ADDED = ("approvals.deny", "approvals.rules", "redaction.variables")
@@ -100,7 +100,7 @@ def _of(file: SettingsFile | None) -> tuple[Given, ...]:
 
 
 def _of_project(project: SettingsFile | None, user: SettingsFile | None, own: Mapping[str, Given]) -> Iterator[Given]:
-    """What the project's file says, as far as it may."""
+    """The permitted settings of the project's file."""
     if project is None:
         return
     if project.trusted_projects:
@@ -110,7 +110,7 @@ def _of_project(project: SettingsFile | None, user: SettingsFile | None, own: Ma
 
 
 def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
-    """The same, options under the own name of their kind; every kind and option that is named must exist."""
+    """The same, with aliases of kinds resolved. Raises ConfigError for an unknown kind or option."""
     for given in layers:
         section, _, rest = given.setting.partition(".")
         if section != "environments":
@@ -135,7 +135,7 @@ def _section(name: str, shape: type[T], chosen: Mapping[str, Given]) -> T:
 
 
 def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], notes: list[str]) -> dict[str, Any]:
-    """What the chosen kind is opened with."""
+    """The options of the chosen kind."""
     kind = environment.kind
     types = option_types(kind)
     options: dict[str, Any] = {}
@@ -157,7 +157,7 @@ def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], note
 
 
 def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list[str]) -> bool:
-    """True for the original's variable with a directory that is there on this machine and not in the place."""
+    """True for a Hermes variable with a directory of this machine that the environment does not have."""
     given = chosen[f"environment.{name}"]
     if given.place != "TERMINAL_CWD" or kind not in _OWN_FILES or not str(given.value).startswith(_HOMES):
         return False
@@ -166,7 +166,7 @@ def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list
 
 
 def _merged(layers: Iterable[Given]) -> dict[str, Given]:
-    """The last value of each setting; what is denied, ruled and hidden adds up, so that no layer removes another's."""
+    """The last value of each setting. Deny lists, rules and secrets accumulate, so that no layer removes another's."""
     chosen: dict[str, Given] = {}
     for given in layers:
         before = chosen.get(given.setting)

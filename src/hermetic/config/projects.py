@@ -1,4 +1,4 @@
-"""What a project's file may set: it comes with a checkout, and a checkout must not widen what the user allows.
+"""The settings that a project's file may change. A checkout must not widen what the user allows.
 
 Every setting has a class. It may be tightened, chosen among what the user allows, or only the user sets it. A setting
 without a class is refused.
@@ -17,7 +17,7 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.environments import catalog
 
-# Kinds that a project may choose besides the user's own: none of them opens more of this machine than that one.
+# Kinds that a project may choose besides the user's own: none exposes more of this machine.
 _STRICTER = {
     "local": ("sandbox", "docker", "podman", "apptainer"),
     "docker": ("sandbox",),
@@ -35,7 +35,7 @@ _CLOCKS = {"environment.lease": LEASE, "environment.unattended": UNATTENDED}
 
 
 class Asked(NamedTuple):
-    """A setting of a project's file, beside what the user says."""
+    """A setting of a project's file, and the user's own settings."""
 
     given: Given
     own: Mapping[str, Given]  # of the user's file and the variables, by setting
@@ -53,12 +53,12 @@ class Asked(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What the project wants. Raises ConfigError for a value of another type."""
+        """The project's value. Raises ConfigError for a wrong type."""
         return typed(self.given, self._field.type)
 
     @property
     def users(self) -> Any:
-        """What holds without the project: the user's value, else the default."""
+        """The value without the project: the user's, else the default."""
         own = self.own.get(self.given.setting) or (self.own.get(f"environment.{self.name}") if self.kind else None)
         return typed(own, self._field.type) if own else _CLOCKS.get(self.given.setting, self._field.default)
 
@@ -79,7 +79,7 @@ class Class(NamedTuple):
     """How a project may use a setting."""
 
     word: Literal["tighten", "choose", "refused"]
-    rule: str  # what is allowed, in words
+    rule: str  # what is allowed, for the error message
     fits: Callable[[Asked], bool]
 
 
@@ -88,7 +88,7 @@ def _is_less(asked: Asked) -> bool:
 
 
 def _is_smaller(asked: Asked) -> bool:
-    """For limits of which 0 and None mean that there is none."""
+    """For limits where 0 and None mean unlimited."""
     return asked.value > 0 and (not asked.users or asked.value <= asked.users)
 
 
@@ -105,7 +105,7 @@ def _is_inside(asked: Asked) -> bool:
 
 
 def _real(path: str, folder: Path) -> Path:
-    """What a path of a project's file leads to: that is checked, and that is used."""
+    """The resolved path of a project's file: it is checked, and it is used."""
     return (folder / path).resolve()
 
 
@@ -219,7 +219,7 @@ CLASSES: Mapping[str, Class] = {
 
 
 def class_of(setting: str) -> Class | None:
-    """The class of a setting; None where it has none, which counts as refused."""
+    """The class of a setting; None counts as refused."""
     if found := CLASSES.get(setting):
         return found
     section, _, rest = setting.partition(".")
@@ -249,7 +249,7 @@ def of_project(
 
 
 def _whole(given: Given, folder: Path) -> Given:
-    """The same with a real path from the root: what a project's file names lies where the file does."""
+    """The same with absolute, resolved paths: relative ones start at the file's directory."""
     if given.setting not in _PATHS or not isinstance(given.value, str) or given.value.startswith("~"):
         return given
     is_address = given.setting.endswith(".image") and ":" in given.value

@@ -1,4 +1,4 @@
-"""What can be set, typed, with its defaults."""
+"""All settings with their types and defaults."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

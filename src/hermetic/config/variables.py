@@ -1,4 +1,4 @@
-"""Settings in variables: ours by one rule, and those of the original one by one."""
+"""Settings in environment variables: ours by one rule, those of Hermes by a table."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from hermetic.environments.options import choices
 
 _PREFIX = "HERMETIC_"
 _KIND = "HERMETIC_ENVIRONMENT"
-_PROGRAMS = "_BINARY"  # HERMETIC_DOCKER_BINARY and its kin name programs; backends read them
+_PROGRAMS = "_BINARY"  # HERMETIC_DOCKER_BINARY and the like name programs; backends read them
 _MEBIBYTE = 1 << 20
 _NO = ("0", "false", "no", "off", "n")
 
@@ -51,13 +51,13 @@ def _option(variable: str, text: str) -> Iterator[Given]:
 
 
 def _rest(variable: str, section: str) -> str:
-    """What follows the section in the variable's name, in lower case; empty when it is of another section."""
+    """The part of the name after the section, in lower case; empty for another section."""
     start = f"{_PREFIX}{section.upper()}_"
     return variable.removeprefix(start).lower() if variable.startswith(start) else ""
 
 
 class _Old(NamedTuple):
-    """A variable of the original, the settings it means, and how its value is read."""
+    """A variable of Hermes, its settings, and how its value is parsed."""
 
     variable: str
     settings: tuple[str, ...]
@@ -113,7 +113,7 @@ ORIGINAL: tuple[_Old, ...] = (
 
 
 def of_the_original(environ: Mapping[str, str], directory: str) -> Iterator[Given]:
-    """The original's variables as settings; an empty one counts as unset, except for a password.
+    """The variables of Hermes as settings; an empty one counts as unset, except for a password.
 
     What a variable says is read when the setting is used: one for a kind that is not chosen is no mistake.
     """

@@ -1,4 +1,4 @@
-"""What a resident may answer, as types: nothing it says is used before it has passed one of these."""
+"""The answers of a resident as types. Every answer is validated by one of them before use."""
 
 import builtins
 import errno
@@ -28,7 +28,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It was done; there is nothing more to say."""
+    """Success without data."""
 
 
 class SessionEnded(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class SessionEnded(msgspec.Struct, frozen=True):
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """Whether the tag was changed, whether the asker is who tells of the process, and the tag now."""
+    """Whether the tag was changed, whether the client holds the claim on the process, and the current tag."""
 
     done: bool = True
     claimed: bool = True
@@ -46,7 +46,7 @@ class Tagged(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A command ended or was yielded; (total, head, tail) says how many bytes there were and which are in the body."""
+    """A command ended or was yielded; (total, head, tail) count the output bytes, and those in the body."""
 
     ending: Ending
     duration: float
@@ -75,23 +75,23 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a session is; the body holds what it exports."""
+    """The cwd of a session; the body holds its exported variables."""
 
     cwd: str
 
 
 class Defined(msgspec.Struct, frozen=True):
-    """Where a session is, and how often its state may have changed; the body holds what it has defined."""
+    """The cwd and the state version of a session; the body holds its definitions."""
 
     cwd: str
     changes: int
     is_there: bool = True
-    is_same: bool = False  # as what the client knows: no body
+    is_same: bool = False  # as the client knows it: no body
     fits: bool = True  # the body; else it was too long for a frame
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A program that reads what is typed."""
+    """A program that reads the terminal."""
 
     pid: int
     program: str
@@ -99,14 +99,14 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class Readers(msgspec.Struct, frozen=True):
-    """Who reads what is typed into a process."""
+    """The programs that read the input of a process."""
 
     readers: tuple[Reader, ...]
-    programs: tuple[str, ...] = ()  # of all its processes: one of them may read what comes next
+    programs: tuple[str, ...] = ()  # of all its processes: any of them may read next
 
 
 class ReadFromLog(msgspec.Struct, frozen=True):
-    """Which bytes of a log the body holds."""
+    """The range of a log in the body."""
 
     start: Count
     end: Count
@@ -115,7 +115,7 @@ class ReadFromLog(msgspec.Struct, frozen=True):
 
 
 class LogPiece(msgspec.Struct, frozen=True):
-    """Where the body of an event of `follow` starts."""
+    """The offset of the body of a `follow` event."""
 
     start: Count
 
@@ -135,7 +135,7 @@ class ProcessNews(msgspec.Struct, frozen=True):
 
 
 class PasswordAsked(msgspec.Struct, frozen=True):
-    """An event of `askpass`: by which program questions come, or a question."""
+    """An event of `askpass`: the path of the askpass program, or a question."""
 
     program: str = ""
     ask: Count = 0
@@ -144,7 +144,7 @@ class PasswordAsked(msgspec.Struct, frozen=True):
 
 
 class Bridged(msgspec.Struct, frozen=True):
-    """An event of `bridge`: where programs connect, or what one of them says; `end`: it has gone."""
+    """An event of `bridge`: the address for programs, or a message of one; `end`: it disconnected."""
 
     socket: str = ""
     channel: Count = 0
@@ -152,13 +152,13 @@ class Bridged(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What became of bytes for a program: `gone` when it no longer listens."""
+    """The result of sending bytes to a program: `gone` when it disconnected."""
 
     gone: bool
 
 
 class FilePiece(msgspec.Struct, frozen=True):
-    """Which part of a file the body holds: up to `end` of `size`, and what the file is like."""
+    """The range of a file in the body, up to `end` of `size`, and the file's properties."""
 
     size: Count
     end: Count
@@ -170,7 +170,7 @@ class FilePiece(msgspec.Struct, frozen=True):
 
 
 class LinesPiece(msgspec.Struct, frozen=True):
-    """Which lines of a file the body holds, and what the file is like."""
+    """The lines of a file in the body, and the file's properties."""
 
     path: str
     kind: Literal["file", "directory", "other"]
@@ -188,13 +188,13 @@ class LinesPiece(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How large a blob or file is now."""
+    """The current size of a blob or file."""
 
     size: Count
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request was not fulfilled."""
+    """The reason why a request failed."""
 
     error: str
     message: str
@@ -253,7 +253,7 @@ _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
 
 
 def error_for(said: Refusal) -> Exception:
-    """The exception that a refusal stands for: ours, or for files one of Python's OSErrors."""
+    """The exception for a refusal: one of ours, or an OSError for files."""
     if make := _ERRORS.get(said.error):
         return make(said)
     kind = getattr(builtins, said.error, None)

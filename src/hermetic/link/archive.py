@@ -1,4 +1,4 @@
-"""The resident as one archive built in memory, and the lines that start it there."""
+"""The resident as one archive built in memory, and the program that starts it."""
 
 import functools
 import marshal
@@ -13,11 +13,11 @@ from hermetic.resident.wire import frames
 
 PACKAGE = "hermetic_resident"
 
-GIVEN_SECONDS = 30  # for the archive and the configuration to come: a container that is restarted gets none
+GIVEN_SECONDS = 30  # for the archive and the configuration to arrive; a restarted container gets none
 
-# Reads the archive from standard input and runs it from memory: the modules as they were compiled where this Python is
-# like the one that built it, else from their source. Looking for files would take longer than all the rest. The first
-# process of a container ignores signals that it has no handler for.
+# Reads the archive from standard input and runs it from memory: compiled modules where this Python has the same magic
+# number as the builder, else their source. Importing from files would take longer than everything else. PID 1 of a
+# container ignores signals without a handler, hence the handler of SIGALRM.
 _BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
@@ -45,14 +45,14 @@ main(stream)
 """
 
 BOOT = _BOOT % "life.main"
-BARE_BOOT = _BOOT % "bare.main"  # for a place without Python: the resident lives here
+BARE_BOOT = _BOOT % "bare.main"  # for an environment without Python: the resident runs on this host
 
 _FOLDER = Path(resident.__file__).parent
 
 READABLE_BY_ALL = 2  # a version of the format that every Python reads
 
 
-@functools.cache  # a constant: the modules are those we were started with
+@functools.cache  # constant: the modules do not change while this process runs
 def build_archive() -> bytes:
     """The resident's modules as source, and compiled for this Python."""
     compiled, sources = {}, {}
@@ -64,12 +64,12 @@ def build_archive() -> bytes:
 
 
 def codec_source() -> str:
-    """The frame layout as a module of its own, for programs that speak with us from inside."""
+    """The source of the frame module, for scripts inside that use the same frames."""
     return Path(frames.__file__).read_text(encoding="utf-8")
 
 
 def starting_input(archive: bytes, config: bytes) -> bytes:
-    """What a starting resident reads from its standard input."""
+    """The standard input of a starting resident."""
     return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))
 
 

@@ -1,4 +1,4 @@
-"""An open request: what was asked, how to ask it again, and where its answers go."""
+"""Open requests: their content, their repetition after a reconnect, and the receiver of their answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Call(Generic[R]):
-    """A request with one answer. `repeats`: asking twice does no more than asking once."""
+    """A request with one answer. `repeats`: the request is idempotent."""
 
     __slots__ = ("body", "due", "fields", "future", "id", "is_cancelled", "repeats", "reply")
 
@@ -28,7 +28,7 @@ class Call(Generic[R]):
         self.reply = reply
         self.repeats = repeats
         self.is_cancelled = False
-        self.due: float | None = None  # by the loop's clock: an answer that comes later is overdue; None: never
+        self.due: float | None = None  # loop time after which the answer is overdue; None: never
         self.future: asyncio.Future[tuple[R, bytes]]
 
     def frame(self) -> bytes:
@@ -36,12 +36,12 @@ class Call(Generic[R]):
         return pack_frame(REQUEST, self.id, self.fields, self.body)
 
     def event(self, fields: msgspec.Raw, body: bytes) -> bytes | None:
-        """Takes an event; what it returns is sent. Raises FrameError when this request has none."""
+        """Handles an event; the returned frame is sent. Raises FrameError for a request without events."""
         raise FrameError(f"an event for {self.fields['op']!r}, which has none")
 
     @property
     def waits(self) -> float | None:
-        """Seconds that the resident was asked to take at most; None where its caller set no clock."""
+        """Longest duration of the request in seconds; None without a timeout."""
         if self.reply is answers.ran:
             return cast("float | None", self.fields.get("timeout"))
         if self.fields["op"] in ("wait", "claim"):
@@ -50,17 +50,17 @@ class Call(Generic[R]):
 
     @property
     def has_clock(self) -> bool:
-        """True where the resident ends it in time: a command with a timeout, and what was cancelled."""
+        """True where the resident ends it by itself: a command with a timeout, or a cancelled one."""
         return self.is_cancelled or self.reply is answers.ran
 
     @property
     def is_awaited(self) -> bool:
-        """False when its caller has gone."""
+        """False when the caller no longer waits."""
         return not self.future.done()
 
 
 class Following(Call[answers.FollowEnd]):
-    """The bytes of a log as they come; `take(start, data)` gets them in order and may raise nothing.
+    """A live log; `take(start, data)` gets its bytes in order and must not raise.
 
     It holds: a program that prints faster than we take waits for us, so that nothing falls out of the log unseen.
     """
@@ -74,16 +74,16 @@ class Following(Call[answers.FollowEnd]):
 
     @property
     def waits(self) -> None:
-        """None: it goes on as long as the log does."""
+        """None: it lasts as long as the log."""
         return
 
     def frame(self) -> bytes:
-        """Asks from the byte behind the last one that came."""
+        """The request, from the first byte that has not arrived."""
         fields = {**self.fields, "offset": self.position, "credit": FOLLOW_CREDIT}
         return pack_frame(REQUEST, self.id, fields)
 
     def event(self, fields: msgspec.Raw, body: bytes) -> bytes:
-        """Hands the bytes on and gives the credit back."""
+        """Passes the bytes on and returns the credit."""
         start = answers.log_piece.decode(fields).start
         if start < self.position:
             raise FrameError(f"output from byte {start} again, after byte {self.position}")
@@ -93,7 +93,7 @@ class Following(Call[answers.FollowEnd]):
 
 
 class Standing(Call[answers.Done]):
-    """A request that stays open for its events; `again()` is told when some may have gone by unseen."""
+    """A request that stays open for events; `again()` is called when some may have been missed."""
 
     __slots__ = ("_again", "_sent")
 
@@ -108,7 +108,7 @@ class Standing(Call[answers.Done]):
         return
 
     def frame(self) -> bytes:
-        """The request; a second time means that the connection broke, and what it carried with it."""
+        """The request. A second call means that the connection broke and events may be lost."""
         if self._sent:
             self._again()
         self._sent = True
@@ -116,7 +116,7 @@ class Standing(Call[answers.Done]):
 
 
 class Bridging(Standing):
-    """What programs on the other side say; `take(event, body)` gets it, `again()` is told when all of them are gone."""
+    """Messages of programs inside; `take(event, body)` gets each, `again()` is called when all have disconnected."""
 
     __slots__ = ("_take",)
 
@@ -125,12 +125,12 @@ class Bridging(Standing):
         self._take = take
 
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
-        """Hands it on."""
+        """Passes the event on."""
         self._take(answers.bridged.decode(fields), body)
 
 
 class Listening(Standing):
-    """Events as they come; `take(fields)` gets each."""
+    """Events; `take(fields)` gets each."""
 
     __slots__ = ("_take",)
 
@@ -141,5 +141,5 @@ class Listening(Standing):
         self._take = take
 
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
-        """Hands it on."""
+        """Passes the event on."""
         self._take(fields)

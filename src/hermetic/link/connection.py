@@ -15,7 +15,7 @@ GREETING_ID = 0
 
 
 class Misbehaved(EnvironmentUnavailable):
-    """The resident broke the protocol; nothing it says is believed any more."""
+    """The resident broke the protocol; the connection is not used any more."""
 
     def __init__(self, detail: str, *, environment: str = "") -> None:
         super().__init__(
@@ -31,7 +31,7 @@ class Unanswered(EnvironmentUnavailable):
 
 
 class Silent(Unreachable):
-    """A greeting that had no answer in time: the resident is stopped, or does not get to run."""
+    """The greeting timed out: the resident is stopped or starved."""
 
 
 class Connection(asyncio.Protocol):
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._is_open = False
 
     async def greet(self, stream: socket.socket, token: bytes) -> answers.Hello:
-        """Takes the stream over and says who we are. Raises OSError or EnvironmentUnavailable."""
+        """Takes over the stream and greets. Raises OSError or EnvironmentUnavailable."""
         try:
             await asyncio.get_running_loop().create_connection(lambda: self, sock=stream)
             fields = {"op": "hello", "versions": list(VERSIONS), "token": token, "client": "hermetic"}
@@ -68,18 +68,18 @@ class Connection(asyncio.Protocol):
         return hello
 
     def send(self, data: bytes) -> None:
-        """Puts bytes on their way; what is sent on a broken connection goes nowhere."""
+        """Sends bytes; on a broken connection they are dropped."""
         if self._transport is not None:
             self._transport.write(data)
 
     def abort(self) -> None:
-        """Closes the stream at once, and tells nobody."""
+        """Closes the stream at once, without a callback."""
         self._is_open = False
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Returns when the stream has ended, from whichever side."""
+        """Returns when the stream has ended on either side."""
         await asyncio.shield(self._closed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
             self._greeting.set_exception(Misbehaved(str(error)))
 
     def _fail(self, reason: Exception | None) -> None:
-        """Ends the stream, and says so once to whoever waits for it."""
+        """Ends the stream and reports the reason once."""
         was_open = self._is_open
         self.abort()
         if was_open:
@@ -128,4 +128,4 @@ class Connection(asyncio.Protocol):
         elif not self._greeting.done():
             closed = Unanswered("the resident closed the connection instead of answering the greeting")
             self._greeting.set_exception(reason if isinstance(reason, Misbehaved) else closed)
-            self._greeting.exception()  # seen, also when nobody waits for it
+            self._greeting.exception()  # retrieved, so that asyncio does not log it

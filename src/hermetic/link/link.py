@@ -1,4 +1,4 @@
-"""The way to one resident: numbered requests over a connection that is made anew when it breaks."""
+"""The link to one resident: numbered requests over a connection that is re-established when it breaks."""
 
 import asyncio
 import contextlib
@@ -30,18 +30,18 @@ from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameErro
 
 R = TypeVar("R")
 
-# A resident that closes this many connections in a row, each at once and without an answer, will close the next too.
+# A resident that closes this many connections in a row, at once and without an answer, will close the next one too.
 FRUITLESS_CONNECTIONS = 10
 AT_ONCE = 1.0  # seconds
 
-LOOK = 1.0  # seconds between two looks at what is overdue
+LOOK = 1.0  # seconds between two checks for overdue answers
 
 ENDED_BY_US = "the environment was closed"
 GONE = (ConnectionRefusedError, FileNotFoundError)  # after a connection was lost: the resident has ended
 
 
 class ResidentGone(EnvironmentUnavailable):
-    """The resident went away while a request was open; `reason` says how that was seen."""
+    """The resident ended while a request was open; `reason` names the evidence."""
 
     def __init__(self, reason: str, *, environment: str = "") -> None:
         super().__init__(f"environment {environment} is gone: {reason}; open a new one", environment=environment)
@@ -49,7 +49,7 @@ class ResidentGone(EnvironmentUnavailable):
 
 
 class GivenUp(ResidentGone, Unreachable):
-    """The way to the resident stayed broken for as long as it was tried anew."""
+    """Reconnecting to the resident failed until the retries ended."""
 
     def __init__(self, reason: str, *, environment: str = "", state: State = "broken") -> None:
         Unreachable.__init__(
@@ -60,7 +60,7 @@ class GivenUp(ResidentGone, Unreachable):
 
 
 class Stalled(ResidentGone, Unreachable):
-    """The resident does not answer, so that the caller's own clock ended the request; it may be fulfilled yet."""
+    """The resident does not answer and the request timed out here; it may still be executed."""
 
     def __init__(self, *, environment: str = "", was_sent: bool = True) -> None:
         self.reason = "its resident does not answer: it is stopped or traced, or does not get to run"
@@ -71,7 +71,7 @@ class Stalled(ResidentGone, Unreachable):
 
 
 class Abandoned(ResidentGone, Unreachable):
-    """The resident answers other requests and not this one, although its time is long over."""
+    """The resident answers other requests, but not this overdue one."""
 
     def __init__(self, op: object, *, environment: str = "") -> None:
         self.reason = f"its resident answers, but not {op!r}, whose time is long over"
@@ -82,11 +82,11 @@ class Abandoned(ResidentGone, Unreachable):
 
 
 class BrokenOff(EnvironmentUnavailable):
-    """The connection broke while a request was open that cannot be asked twice; it may have been fulfilled."""
+    """The connection broke during a request that is not idempotent; it may have been executed."""
 
 
 class Link:
-    """Numbered requests to one resident. Breaks of the connection are mended unseen while it is the same resident."""
+    """Numbered requests to one resident. Reconnects transparently while it is the same resident."""
 
     def __init__(
         self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
@@ -96,9 +96,9 @@ class Link:
         self.environment = environment
         self.patience = patience  # seconds
         self.silence = silence  # seconds without a frame after a ping, before it counts as stalled
-        self.is_ending = False  # we told the resident to end: what still runs is ended with it
+        self.is_ending = False  # the resident was asked to end, with everything that runs
         self.requests = 0  # sent so far
-        self.connections = 0  # made so far: changes when the connection was made anew
+        self.connections = 0  # made so far: changes after a reconnect
         self.hello: answers.Hello
         self._dial = dial
         self._token = token
@@ -109,7 +109,7 @@ class Link:
         self._answers = asyncio.Event()  # not set while it is stalled
         self._answers.set()
         self._looking: asyncio.TimerHandle | None = None
-        self._unheard = 0  # looks since a ping without any frame
+        self._unheard = 0  # checks since a ping without any frame
         self._looked = -math.inf
         self._next_ping = -math.inf
         self._is_greeting = False
@@ -123,7 +123,7 @@ class Link:
 
     @property
     def is_over(self) -> bool:
-        """True when nobody can be asked any more."""
+        """True when no request can be sent any more."""
         return self._end is not None
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class Link:
         return self.hello
 
     def send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
-        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when nothing can be asked.
+        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when the link has ended.
 
         Nothing is sent to a stalled resident: what its caller was told is not done must not be done later.
         """
@@ -163,14 +163,16 @@ class Link:
     async def ask(
         self, op: str, reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True, **fields: object
     ) -> tuple[R, bytes]:
-        """Asks and waits for the answer. Cancelling it tells the resident, and does not wait."""
+        """Sends a request and waits for the answer. Cancelling notifies the resident without waiting."""
         return await self.finish(Call({"op": op, **fields}, reply, body, repeats=repeats))
 
     def mention(self, op: str, **fields: object) -> None:
-        """Asks for something whose answer nobody waits for."""
+        """Sends a request without waiting for its answer."""
         if self._end is None:
             answer = self._send(Call({"op": op, **fields}, answers.done))
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whatever it is
+            answer.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # retrieved, so that asyncio does not log it
 
     async def recover(self) -> None:
         """Returns when the resident answers or is gone; a while is waited for one that is stalled. Raises Stalled."""
@@ -191,12 +193,12 @@ class Link:
             raise
 
     def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> None:
-        """Says more to an open request; nothing answers that."""
+        """Sends more data to an open request; it has no answer of its own."""
         if call.id in self._calls and self._connection is not None:
             self._connection.send(pack_frame(EVENT, call.id, fields, body))
 
     def cancel(self, call: Call[Any]) -> None:
-        """Tells the resident that the answer is not wanted; one still comes, and soon."""
+        """Notifies the resident that a request is cancelled; its last answer still arrives, soon."""
         call.is_cancelled = True
         if call.id in self._calls:
             self.expect(call, GRACE)
@@ -221,14 +223,14 @@ class Link:
         return None if last.exception() else last.result()
 
     def decode(self, decoder: "msgspec.msgpack.Decoder[R]", body: bytes) -> R:
-        """What a body holds. Raises EnvironmentUnavailable when it is not what it should be."""
+        """The decoded body. Raises EnvironmentUnavailable when it is invalid."""
         try:
             return decoder.decode(body)
         except msgspec.DecodeError as error:
             raise self.distrust(str(error)) from error
 
     def distrust(self, detail: str) -> Misbehaved:
-        """Closes the link for an answer that cannot be true; the error is for the caller to raise."""
+        """Closes the link after an invalid answer; returns the error to raise."""
         self._misbehaved(detail)
         return Misbehaved(detail, environment=self.environment)
 
@@ -256,7 +258,7 @@ class Link:
         connection = Connection(self._receive, self._broken)
         try:
             stream = await self._dial()
-            self._is_greeting = True  # and stays so between the tries, when there is no answer
+            self._is_greeting = True  # stays set between retries without an answer
             hello = await connection.greet(stream, self._token)
         except Silent:
             raise
@@ -284,7 +286,7 @@ class Link:
         now = self._loop.time()
         dues = [(call.due, call) for call in self._calls.values() if call.due is not None and call.is_awaited]
         overdue = [call for due, call in dues if due <= now]
-        is_on_its_way = self._connection is None and not self._is_greeting  # the transport has a patience of its own
+        is_on_its_way = self._connection is None and not self._is_greeting  # the transport has a timeout of its own
         if self._answers.is_set() and (not overdue or is_on_its_way):
             self._unheard = 0
         elif self._unheard:
@@ -303,7 +305,7 @@ class Link:
             self._looking = self._loop.call_later(LOOK, self._look)
 
     def _stalled(self, overdue: list[Call[Any]]) -> None:
-        """The caller's clock ends what is overdue; should the resident go on, it finds that cancelled."""
+        """Ends overdue requests by the caller's clock; a resident that resumes finds them cancelled."""
         if self._answers.is_set():
             self._answers.clear()
             self._on_stall(True)
@@ -312,7 +314,7 @@ class Link:
             self._fail(call, Stalled(environment=self.environment))
 
     def _heard(self) -> None:
-        """The resident lives."""
+        """Any frame shows that the resident is alive."""
         self._unheard = 0
         if not self._answers.is_set():
             self._answers.set()
@@ -352,7 +354,7 @@ class Link:
             self._connection.abort()
 
     def _broken(self, reason: Exception | None) -> None:
-        """The connection ended, not by us."""
+        """The other side or the network ended the connection."""
         if isinstance(reason, Misbehaved):
             self._misbehaved(reason.detail)
         if self._end is not None:
@@ -392,7 +394,7 @@ class Link:
         self._replay(connection)
 
     async def _connect_patiently(self, deadline: float) -> tuple[Connection, answers.Hello]:
-        """A new connection, also when the way is broken for a while. Raises as `open` does, when it stays so."""
+        """A new connection, retried for a while. Raises as `open` does when it stays broken."""
         unanswered, pause = 0, RECONNECT_PAUSE / 50
         while True:
             try:
@@ -411,7 +413,7 @@ class Link:
             pause = min(pause * 2, RECONNECT_PAUSE)
 
     def _replay(self, connection: Connection) -> None:
-        """Asks again what is open. What nobody waits for is left out, except for a cancelled command."""
+        """Sends open requests again. Those without a waiter are left out, except for cancelled commands."""
         for call in list(self._calls.values()):
             if not call.is_awaited:
                 del self._calls[call.id]
@@ -434,9 +436,9 @@ class Link:
         )
 
     def _finish(self, error: Callable[[], EnvironmentUnavailable]) -> None:
-        """The end: every open request fails, and so does every later one."""
+        """Ends the link: every open and every later request fails."""
         self._end = self._end or error
-        self._answers.set()  # nothing is waited for any more
+        self._answers.set()  # releases all waiters
         calls, self._calls = self._calls, {}
         for call in calls.values():
             self._fail(call, error())

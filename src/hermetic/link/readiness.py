@@ -1,4 +1,4 @@
-"""The one frame that a new resident sends to its starter."""
+"""The readiness frame that a new resident sends to the process that started it."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ class NotReady(Exception):
 
 
 async def ready(stream: socket.socket) -> Started:
-    """Where the new resident is reached, once it says so. Raises NotReady."""
+    """The address of the new resident, once it reports ready. Raises NotReady."""
     loop = asyncio.get_running_loop()
     reader = FrameReader()
     try:
@@ -47,4 +47,4 @@ def _started(frame: Frame) -> Started:
     if frame.kind != REPLY:
         raise FrameError(f"a frame of kind {frame.kind}")
     said = answers.started.decode(frame.fields)
-    return msgspec.structs.replace(said, place={}, notes=())  # those are for the backend to say
+    return msgspec.structs.replace(said, place={}, notes=())  # the backend sets those

@@ -1,4 +1,4 @@
-"""Frames at the host's end: packed in one go, read from whatever pieces arrive, never trusted."""
+"""Frames on the host's side: packed at once, read from arbitrary pieces, validated."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,12 +25,12 @@ __all__ = ["ERROR", "EVENT", "MALFORMED", "REPLY", "REQUEST", "Frame", "FrameErr
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw]).decode
 
-# What msgspec raises for bytes that are not what was expected.
+# What msgspec raises for unexpected bytes.
 MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
 
 
 class Frame(NamedTuple):
-    """One frame as it came; `fields` is still packed, to be decoded as what the receiver expects."""
+    """One received frame; `fields` is still packed, for the receiver to decode."""
 
     kind: int
     id: int
@@ -55,18 +55,18 @@ def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes
 
 
 class FrameReader:
-    """Cuts a stream into frames; holds at most one that is unfinished."""
+    """Splits a stream into frames; buffers at most one incomplete frame."""
 
     def __init__(self) -> None:
         self._most = FIRST_FRAME
         self._held = bytearray()
 
     def greeted(self) -> None:
-        """Long frames are welcome from now on."""
+        """Allows long frames from now on."""
         self._most = MAX_FRAME
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. Raises FrameError; then the stream cannot be read on."""
+        """The frames that are complete now. Raises FrameError, after which the stream is unusable."""
         held = self._held
         if not held and len(data) >= 6:
             length, header_length = PREFIX.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Values that only stand for a secret: examples of documentation, templates, words."""
+"""Values that are not real secrets: examples of documentation, templates, words."""
 
 import re
 
@@ -28,7 +28,7 @@ def is_example(token: str) -> bool:
 
 
 def is_literal(value: str, name: str, *, quoted: bool) -> bool:
-    """True when the value of a secret-like name is a secret rather than a word, a place, a template or code."""
+    """True when the value of a secret-like name is a secret, not a word, a path, a template or code."""
     if len(value) < 6 or _TEMPLATE.search(value) or _PLACE.match(value) or _EXAMPLE.search(value):
         return False
     if " " in value or _PLAIN.match(value) or (not quoted and _PATH_IN_CODE.match(value)):

@@ -24,7 +24,7 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _END_BORDER = re.compile(
     r"\s{0,8}(?:=[A-Za-z0-9+/]{4}\s{1,4})?(?:[A-Za-z0-9+/]{1,63}={0,2}\s{1,4})?-----END ([^\n]{0,60})"
 )
-_LONGEST_BLOCK = 65_536  # characters between a border and lines that are told by it
+_LONGEST_BLOCK = 65_536  # characters between a border and lines that it classifies
 
 
 def find_private_keys(text: str) -> Iterator[Span]:
@@ -47,9 +47,9 @@ def find_private_keys(text: str) -> Iterator[Span]:
 
 
 def find_key_runs(text: str) -> Iterator[Span]:
-    """Lines in a row as PEM has them, with neither border in sight: a page from the middle of a key.
+    """Consecutive lines of PEM without borders, such as a page from the middle of a key.
 
-    A certificate's look the same: they are taken too, unless a border says that the block is public.
+    Lines of a certificate look the same: they match too, unless a border marks the block as public.
     """
     for match in _PEM_RUN.finditer(text):
         first = match["line"]
@@ -59,7 +59,7 @@ def find_key_runs(text: str) -> Iterator[Span]:
 
 
 def _is_public(text: str, start: int, end: int) -> bool:
-    """Whether the border before or behind these lines is that of something else than a private key."""
+    """Whether the border before or after these lines is not that of a private key."""
     if behind := _END_BORDER.match(text, end):
         return "PRIVATE" not in behind[1]
     border = text.rfind("-----BEGIN ", max(0, start - _LONGEST_BLOCK), start)
@@ -84,7 +84,7 @@ def find_key_lines(text: str, is_key_file: bool) -> Iterator[Span]:
 
 
 def _body_before(text: str, end: int) -> int:
-    """Where the lines of base64 before a block's end begin."""
+    """The start of the base64 lines before a block's end."""
     start = end
     while start > max(0, end - _KEY_LONGEST):
         line = text.rfind("\n", max(0, start - 200), start - 1) + 1 or max(0, start - 200)
@@ -95,7 +95,7 @@ def _body_before(text: str, end: int) -> int:
 
 
 def _trimmed(text: str, start: int, end: int) -> Span | None:
-    """The span without blanks around it; None when there is too little for a key."""
+    """The span without surrounding blanks; None when it is too short for a key."""
     body = text[start:end]
     if not _KEY_LINE.search(body) or is_example(body.replace("\\n", "")[:200]):
         return None

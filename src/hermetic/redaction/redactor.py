@@ -1,4 +1,4 @@
-"""Text for a model without secrets: known values first, then what is a secret by its form or its place."""
+"""Hides secrets in text for a model: known values first, then by form and by context."""
 
 import bisect
 import re
@@ -12,7 +12,7 @@ from hermetic.redaction.tokens import SHORTEST, TokenFinder
 
 _LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
 
-MARK = "[hidden by hermetic: "  # no value begins like this, so what holds it can be refused where it is written back
+MARK = "[hidden by hermetic: "  # no real value begins like this, so text with it can be refused when it is written back
 _MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
 _UNFIT = re.compile(r"[^\w.-]")
 
@@ -21,7 +21,7 @@ _START, _END = 6, 4
 
 
 class Secret(NamedTuple):
-    """Where a secret stands in a text, and what is said of it in its place."""
+    """The range of a secret in a text, and its replacement."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class Redactor:
         return self.put(text, secrets) if secrets else text
 
     def put(self, text: str, secrets: Iterable[Secret]) -> str:
-        """The text with a mark in the place of each of these; what overlaps has one."""
+        """The text with each of these replaced by a mark; overlapping ones share one."""
         pieces: list[str] = []
         at = 0
         for secret in _merged(secrets):
@@ -53,18 +53,18 @@ class Redactor:
         return "".join([*pieces, text[at:]])
 
     def join(self, before: str, text: str) -> str:
-        """The text with a mark in place of what belongs to a secret that began before it."""
+        """The text, with the rest of a secret that began before it replaced."""
         for secret in _merged(self.find(before + text, "output")):
             if secret.start < len(before) < secret.end:
                 return f"{MARK}{secret.what}]{text[secret.end - len(before) :]}"
         return text
 
     def unfinished(self, text: str) -> int:
-        """How many characters at its end may be the start of a known secret."""
+        """The number of trailing characters that may start a known secret."""
         return self._values.unfinished(text)
 
     def find(self, text: str, content: Content) -> Iterator[Secret]:
-        """The secrets that do not touch a mark which is there already."""
+        """The secrets that do not overlap an existing mark."""
         marks = [match.span() for match in _MARKED.finditer(text)] if MARK in text else []
         ends = [end for _, end in marks]
         for secret in self._all(text, content):
@@ -78,7 +78,7 @@ class Redactor:
             yield Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
 
     def find_parts(self, text: str) -> Iterator[Secret]:
-        """What is at least half of a known secret, and long enough not to be an ordinary word."""
+        """Parts of known secrets: at least half of one, and longer than an ordinary word."""
         for start, end, name in self._values.find_parts(text):
             yield Secret(start, end, f"part of {_UNFIT.sub('_', name)}")
 
@@ -101,12 +101,12 @@ class Redactor:
 
 
 def hidden_in(text: str) -> list[str]:
-    """The marks in a text that somebody wants to write: where there are any, the real values are not known to them."""
+    """The marks in a text that is about to be written; its author does not know the real values."""
     return [match[0] for match in _MARKED.finditer(text)]
 
 
 def _hint(token: str) -> str:
-    """A token's start and end, by which it can be told from others; stars when it is short."""
+    """A token's start and end, which identify it; stars when it is short."""
     return f"{token[:_START]}...{token[-_END:]}" if len(token) >= SHOWN_FROM else "***"
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows without secrets: also those that are drawn over several rows, in part, or not to their end."""
+"""Hides secrets on a terminal screen, also those that span rows or are only partly drawn."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ from hermetic.contract.process import Shown
 from hermetic.redaction.patterns import Content
 from hermetic.redaction.redactor import Redactor, Secret
 
-FRAME = " |" + "".join(map(chr, range(0x2500, 0x2580)))  # what stands beside the text of a window
+FRAME = " |" + "".join(map(chr, range(0x2500, 0x2580)))  # the borders of windows
 
 
 class Rows:
-    """Rows of a screen as one text, whose places are known."""
+    """Rows of a screen as one text with a map of offsets."""
 
     def __init__(self, pieces: Sequence[tuple[int, str]], breaks: Sequence[str]) -> None:
-        """`pieces`: where in its row each begins; `breaks`: what stands behind it in the text."""
+        """`pieces`: the column and text of each row; `breaks`: the separator after it."""
         self.text = "".join(piece + end for (_, piece), end in zip(pieces, breaks, strict=True))
         self._begins = [begin for begin, _ in pieces]
         self._lengths = [len(piece) for _, piece in pieces]
@@ -24,7 +24,7 @@ class Rows:
         self._starts = [0, *accumulate(lengths)][:-1]
 
     def places(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """The row, and where in it, of each part of what stands between two places of the text."""
+        """The row and columns of each part of a range of the text."""
         for row in range(bisect_right(self._starts, start) - 1, len(self._starts)):
             if self._starts[row] >= end:
                 return
@@ -34,7 +34,7 @@ class Rows:
 
 
 def hide(shown: Shown, redactor: Redactor, content: Content) -> list[str]:
-    """The rows of a screen with a mark in the place of each secret, or of the part of it that is drawn there."""
+    """The rows of a screen with each secret, or its visible part, replaced by a mark."""
     hidden: list[list[Secret]] = [[] for _ in shown.lines]
     for row, secret in _find(shown, redactor, content):
         hidden[row].append(secret)
@@ -56,7 +56,7 @@ def _find(shown: Shown, redactor: Redactor, content: Content) -> Iterator[tuple[
         for secret in secrets:
             for row, start, end in rows.places(secret.start, secret.end):
                 yield row, secret._replace(start=start, end=end)
-    for row, line in enumerate(lines):  # what is cut off at the edge, and what is just being drawn
+    for row, line in enumerate(lines):  # cut off at the edge, or still being drawn
         drawn = line if is_full[row] else line[: _index(line, shown.cursor[1])] if row == shown.cursor[0] else ""
         if size := redactor.unfinished(drawn):
             yield row, Secret(len(drawn) - size, len(drawn), "start of a secret")

@@ -1,4 +1,4 @@
-"""Tokens that are known by their form alone: what each vendor puts before, and what follows."""
+"""Tokens that are recognised by their form alone: a vendor's prefix and what follows."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _WORD, _URL, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 
 
 class Token(NamedTuple):
-    """One form: a fixed text, what follows it, and what stands before it within the token."""
+    """One form: fixed texts, and the expressions after and before them within the token."""
 
     vendor: str
     keywords: tuple[str, ...]
@@ -124,7 +124,7 @@ class TokenFinder:
         self._compiled: dict[str, re.Pattern[str]] = {}
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where tokens stand; those that documentation uses as examples are left out."""
+        """The ranges of tokens, without examples from documentation."""
         long = "\n".join(word for word in text.split() if len(word) >= SHORTEST)  # most of a text are short words
         if not long:
             return
@@ -149,7 +149,7 @@ class TokenFinder:
 
 
 def _whole(text: str, match: re.Match[str], token: Token) -> tuple[int, int] | None:
-    """Where the token stands with what belongs before its fixed text; None when it is none."""
+    """The range of the whole token, with the part before its fixed text; None for no token."""
     start = match.start()
     if token.before:
         first = max(0, start - token.most_before)
@@ -159,7 +159,7 @@ def _whole(text: str, match: re.Match[str], token: Token) -> tuple[int, int] | N
         start = first + found.start()
         if not _STARTS_AFTER.search(text[max(0, start - _LONGEST_START) : start]):
             return None
-    # A fixed text has letters enough of its own: what counts is what was added to it.
+    # The fixed text does not count for the variety of letters.
     if is_example(text[start : match.start()] + match["after"]):
         return None
     return start, match.end()

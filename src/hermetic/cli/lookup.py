@@ -1,4 +1,4 @@
-"""The environments of this user on this machine, and the processes in them, found by task, id or the start of one."""
+"""Finds environments and processes of this user by task, id or the start of an id."""
 
 import argparse
 import asyncio
@@ -21,46 +21,46 @@ from hermetic.registry.records import Records, runtime_root
 from hermetic.session.environment import Environment
 
 
-class Place(NamedTuple):
-    """A remembered environment; attached to where it answers, else with the reason."""
+class KnownEnvironment(NamedTuple):
+    """A recorded environment: attached, or with the reason why it is not."""
 
     record: EnvironmentRecord
     environment: Environment | None
     problem: str = ""
-    state: str = "alive"  # or "gone", or why it cannot be used now, as Unreachable says it
+    state: str = "alive"  # or "gone", or the state of Unreachable
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Its task, else its id."""
         return self.record.task or self.record.id
 
 
-class Found(NamedTuple):
-    """A process and where it is."""
+class KnownProcess(NamedTuple):
+    """A process and its environment."""
 
     environment: Environment
     info: ProcessInfo
 
 
-def add_place_option(parser: argparse.ArgumentParser) -> None:
+def add_in_option(parser: argparse.ArgumentParser) -> None:
     """Declares --in."""
-    parser.add_argument("--in", metavar="ENV", dest="place", help="look only in this environment: a task or an id")
+    parser.add_argument("--in", metavar="ENV", dest="within", help="look only in this environment: a task or an id")
 
 
 @asynccontextmanager
-async def attached(wanted: str | None = None) -> AsyncIterator[list[Place]]:
-    """Every remembered environment, or the wanted one, attached to at once; let go of at the end."""
+async def attached(wanted: str | None = None) -> AsyncIterator[list[KnownEnvironment]]:
+    """Attaches to every recorded environment, or to the wanted one; releases them at the end."""
     records = Records(runtime_root())
     chosen = records.all() if wanted is None else [find_record(records, wanted)]
-    places = await asyncio.gather(*map(_attach, chosen))
+    environments = await asyncio.gather(*map(_attach, chosen))
     try:
-        yield places
+        yield environments
     finally:
-        await asyncio.gather(*(place.environment.close() for place in places if place.environment))
+        await asyncio.gather(*(known.environment.close() for known in environments if known.environment))
 
 
 def find_record(records: Records, wanted: str) -> EnvironmentRecord:
-    """The record of a task, or with an id that begins so. Raises EnvironmentUnavailable, InvalidArgument."""
+    """The record of a task, or with an id of this prefix. Raises EnvironmentUnavailable, InvalidArgument."""
     if record := records.find(wanted):
         return record
     matching = [record for record in records.all() if wanted and record.id.startswith(wanted)]
@@ -73,14 +73,14 @@ def find_record(records: Records, wanted: str) -> EnvironmentRecord:
     return matching[0]
 
 
-async def find_process(places: list[Place], wanted: str) -> Found:
+async def find_process(environments: list[KnownEnvironment], wanted: str) -> KnownProcess:
     """The process with an id that is, or begins with, `wanted`. Raises UnknownProcess, InvalidArgument."""
-    known = [found for place in places for found in await processes_of(place)]
-    matching = [found for found in known if found.info.id == wanted]
-    matching = matching or [found for found in known if wanted and found.info.id.startswith(wanted)]
+    processes = [found for one in environments for found in await processes_of(one)]
+    matching = [found for found in processes if found.info.id == wanted]
+    matching = matching or [found for found in processes if wanted and found.info.id.startswith(wanted)]
     if not matching:
-        unseen = "".join(f"; {problem}" for problem in problems_of(places))
-        near = did_you_mean(wanted, [found.info.id for found in known])
+        unseen = "".join(f"; {problem}" for problem in problems_of(environments))
+        near = did_you_mean(wanted, [found.info.id for found in processes])
         message = f"no process {wanted!r} is known here; {near}`hermetic ps -a` lists them{unseen}"
         raise UnknownProcess(message, process_id=wanted)
     if len(matching) > 1:
@@ -89,25 +89,25 @@ async def find_process(places: list[Place], wanted: str) -> Found:
     return matching[0]
 
 
-def problems_of(places: list[Place]) -> list[str]:
-    """Why some environments that may live could not be looked into."""
-    return [place.problem for place in places if place.state not in ("alive", "gone")]
+def problems_of(environments: list[KnownEnvironment]) -> list[str]:
+    """The reasons why environments that may be alive could not be queried."""
+    return [known.problem for known in environments if known.state not in ("alive", "gone")]
 
 
-async def processes_of(place: Place) -> list[Found]:
-    """What runs in a place, and what has ended there; nothing where it went away meanwhile."""
-    if place.environment is None:
+async def processes_of(known: KnownEnvironment) -> list[KnownProcess]:
+    """Running and ended processes of an environment; none where it is gone."""
+    if known.environment is None:
         return []
     try:
-        return [Found(place.environment, info) for info in await place.environment.processes()]
+        return [KnownProcess(known.environment, info) for info in await known.environment.processes()]
     except EnvironmentUnavailable:
         return []
 
 
-async def _attach(record: EnvironmentRecord) -> Place:
+async def _attach(record: EnvironmentRecord) -> KnownEnvironment:
     try:
-        return Place(record, await attach_environment(record.id, patience=0))
+        return KnownEnvironment(record, await attach_environment(record.id, patience=0))
     except Unreachable as error:
-        return Place(record, None, str(error), error.state)
+        return KnownEnvironment(record, None, str(error), error.state)
     except ExecutionError as error:
-        return Place(record, None, str(error), "gone")
+        return KnownEnvironment(record, None, str(error), "gone")

@@ -1,0 +1,339 @@
+"""`hermetic ps`, `envs`, `logs`, `kill`, `rm` and `gc`: the environments of this user and their processes."""
+
+import argparse
+import asyncio
+import sys
+from typing import NamedTuple
+
+import msgspec
+
+from hermetic.cli.command import BAD_USAGE, FAILED, INTERRUPTED, Command, report_error
+from hermetic.cli.copying import LogCopy
+from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
+from hermetic.cli.lookup import (
+    KnownEnvironment,
+    KnownProcess,
+    add_in_option,
+    attached,
+    find_process,
+    find_record,
+    problems_of,
+    processes_of,
+)
+from hermetic.cli.report import age, one_line, print_json, print_table, size, span
+from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
+from hermetic.contract.fleet import Removed
+from hermetic.contract.limits import KILL_GRACE
+from hermetic.contract.process import ProcessInfo
+from hermetic.environments import catalog
+from hermetic.environments.unix_socket import is_listened_in
+from hermetic.fleet.garbage import collect, collect_some, end_damaged
+from hermetic.fleet.opening import attach, attach_environment
+from hermetic.registry.janitor_process import UNREACHABLE
+from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
+from hermetic.session.environment import forget
+from hermetic.session.keeping import disk_bytes
+
+MOST_SHOWN = 200  # characters of a name
+
+
+def _ps_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-a", "--all", action="store_true", help="also what has ended, as long as its log is kept")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_in_option(parser)
+
+
+def _ps(arguments: argparse.Namespace) -> int:
+    """Prints the processes, and on stderr why an environment could not be queried."""
+    found, problems = asyncio.run(_list_processes(arguments.within))
+    chosen = [one for one in found if arguments.all or one.info.is_running]
+    if arguments.json:
+        print_json([_process_data(one) for one in chosen])
+    else:
+        print_table(("ID", "ENVIRONMENT", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"), map(_process_row, chosen))
+    for problem in problems:
+        report_error(problem, 0)
+    return 0
+
+
+async def _list_processes(wanted: str | None) -> tuple[list[KnownProcess], list[str]]:
+    async with attached(wanted) as environments:
+        listed = await asyncio.gather(*map(processes_of, environments))
+    return [found for listing in listed for found in listing], problems_of(environments)
+
+
+def _process_row(found: KnownProcess) -> tuple[str, ...]:
+    info, environment = found.info, found.environment
+    return (
+        info.id,
+        environment.task or environment.id,
+        str(info.pid or "-"),
+        _process_state(info),
+        age(info.started),
+        size(info.out + (info.err or 0)),
+        info.command,
+    )
+
+
+def _process_state(info: ProcessInfo) -> str:
+    if info.ending is None:
+        return info.state
+    return f"{info.ending}, {info.left} left" if info.left else str(info.ending)
+
+
+def _process_data(found: KnownProcess) -> dict[str, object]:
+    where = {"environment": found.environment.id, "task": found.environment.task, "kind": found.environment.kind}
+    fields: dict[str, object] = msgspec.to_builtins(found.info)
+    return {"id": fields.pop("id"), **where, "process_kind": fields.pop("kind"), **fields}
+
+
+def _envs_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+class EnvironmentRow(NamedTuple):
+    """An environment, with its resident's answer if it is alive."""
+
+    known: KnownEnvironment
+    info: EnvironmentInfo | None
+    disk: int | None = None  # bytes
+
+
+def _envs(arguments: argparse.Namespace) -> int:
+    """Prints the environments."""
+    seen = asyncio.run(list_environments())
+    if arguments.json:
+        print_json([_environment_data(one) for one in seen])
+    else:
+        headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "DISK", "LEASE")
+        print_table(headings, map(_environment_row, seen))
+    for damaged in Records(runtime_root()).damaged():
+        report_error(damaged, 0)
+    return 0
+
+
+async def list_environments() -> list[EnvironmentRow]:
+    """Every recorded environment, queried concurrently."""
+    async with attached() as environments:
+        return list(await asyncio.gather(*map(_query, environments)))
+
+
+async def _query(known: KnownEnvironment) -> EnvironmentRow:
+    if known.environment is None:
+        return EnvironmentRow(known, None)
+    try:
+        info = await known.environment.info()
+    except EnvironmentUnavailable:
+        return EnvironmentRow(known, None)
+    try:
+        return EnvironmentRow(known, info, await disk_bytes(known.environment, info.spool_bytes))
+    except EnvironmentUnavailable:  # the engine does not answer; the resident did
+        return EnvironmentRow(known, info)
+
+
+def state_of(seen: EnvironmentRow) -> str:
+    """alive, gone, or the reason why it cannot be used now."""
+    return "alive" if seen.info else "gone" if seen.known.environment else seen.known.state
+
+
+def _environment_row(seen: EnvironmentRow) -> tuple[str, ...]:
+    record, info = seen.known.record, seen.info
+    known = (record.id, record.kind, record.task or "-")
+    if info is None:
+        return (*known, state_of(seen), age(record.created), "-", "-", "-", "-", "-")
+    memory = "-" if info.rss is None else size(info.rss)
+    # This command is attached too.
+    attached_others = str(max(0, info.clients - 1))
+    used = (memory, "-" if seen.disk is None else size(seen.disk))
+    return (*known, "alive", age(record.created), str(info.processes), attached_others, *used, span(info.lease))
+
+
+def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
+    record = seen.known.record
+    return {
+        "id": record.id, "kind": record.kind, "task": record.task, "created": record.created,
+        "options": record.options, "alive": seen.info is not None, "state": state_of(seen),
+        "info": seen.info, "disk_bytes": seen.disk, "notes": record.notes,
+    }  # fmt: skip
+
+
+def _logs_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the process has ended")
+    parser.add_argument("--stderr", action="store_true", help="the separate stderr instead of stdout")
+    parser.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
+    add_in_option(parser)
+    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps -a`, or the start of one")
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    """Prints the log."""
+    try:
+        dropped = run_interruptibly(lambda interrupts: _print_log(arguments, interrupts))
+    except Interrupted:
+        return INTERRUPTED
+    if dropped:
+        sys.stderr.write(f"hermetic: {dropped} bytes fell out of the log's cap and are not shown\n")
+    return 0
+
+
+async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        log = f"{found.info.id}/err" if arguments.stderr else found.info.id
+        copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), arguments.offset)
+        await (copy.to_the_end() if arguments.follow else copy.to_now())
+        return copy.dropped
+
+
+def _kill_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--grace", metavar="S", type=float, default=KILL_GRACE, help="seconds (default: %(default)s)")
+    parser.add_argument("--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …")
+    add_in_option(parser)
+    parser.add_argument("ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+
+
+def _kill(arguments: argparse.Namespace) -> int:
+    """Returns 1 when one could not be ended."""
+    return asyncio.run(_kill_all(arguments))
+
+
+async def _kill_all(arguments: argparse.Namespace) -> int:
+    code = 0
+    async with attached(arguments.within) as environments:
+        for wanted in arguments.ids:
+            try:
+                print(one_line(await _kill_one(environments, wanted, arguments)))
+            except ExecutionError as error:
+                code = report_error(error, FAILED)
+    return code
+
+
+async def _kill_one(environments: list[KnownEnvironment], wanted: str, arguments: argparse.Namespace) -> str:
+    found = await find_process(environments, wanted)
+    process = await found.environment.process(found.info.id)
+    if arguments.signal is not None:
+        name: str = arguments.signal
+        await process.signal(int(name) if name.isdigit() else name)
+        return f"{process.id}: sent {name}"
+    return f"{process.id}: {await process.kill(arguments.grace)}"
+
+
+def _rm_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="every environment of this user on this machine")
+    parser.add_argument(
+        "--session", metavar="NAME", help="end only this session: its next command starts afresh ('': the default one)"
+    )
+    parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
+
+
+def _rm(arguments: argparse.Namespace) -> int:
+    """Returns 1 when one could not be ended."""
+    if bool(arguments.names) == arguments.all:
+        return report_error("name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE)
+    records = Records(runtime_root())
+    known = [record.id for record in records.all()] + [damaged.environment for damaged in records.damaged()]
+    names = known if arguments.all else arguments.names
+    return asyncio.run(_remove_all(records, names, arguments.session))
+
+
+async def _remove_all(records: Records, names: list[str], session: str | None) -> int:
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            done = await (_remove(records, name) if session is None else _reset(records, name, session))
+            print(one_line(done, MOST_SHOWN))
+        except ExecutionError as error:
+            code = report_error(error, FAILED)
+    return code
+
+
+async def _remove(records: Records, name: str) -> str:
+    """Ends an environment; returns its name, and how it was ended where its resident did not answer."""
+    try:
+        record = find_record(records, name)
+    except DamagedRecord as error:
+        return f"{name}: its record was damaged; {await end_damaged(records, error.environment)}"
+    except EnvironmentUnavailable:
+        id = name if is_id(name) else id_for_task(name)
+        async with records.lock(id):  # another process may be opening it
+            has_record = records.find(name) is not None
+        if has_record or not await is_listened_in(records.root / id):
+            raise
+        return f"{name}: its record was missing; {await end_damaged(records, id)}"
+    shown = record.task or record.id
+    try:
+        environment = await attach_environment(record.id, patience=0)
+    except Unreachable as error:
+        if error.state not in ("stalled", "full"):
+            raise
+        return f"{shown}: it was {error.state}; {await _end_from_outside(records, record)}"
+    except EnvironmentUnavailable:
+        await _end_from_outside(records, record)
+    else:
+        await environment.close(remove=True)
+    return shown
+
+
+async def _reset(records: Records, name: str, session_name: str) -> str:
+    """Ends one session; returns the name of its environment."""
+    record = find_record(records, name)
+    async with attach(record.id) as environment:
+        session = environment.session(session_name) if session_name else environment
+        if not await session.reset():
+            what = f"session {session_name!r}" if session_name else "default session"
+            raise InvalidArgument(f"no {what} runs in {record.task or record.id}", argument="session")
+    return record.task or record.id
+
+
+async def _end_from_outside(records: Records, record: EnvironmentRecord) -> str:
+    """Ends an environment without its resident; returns what was done."""
+    async with records.lock(record.id):
+        done = await catalog.find(record.kind)(record.options).remove(record)
+        forget(record, records)
+    return done or "it was ended from outside"
+
+
+def _gc_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="look at these environments alone")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    """Prints what was removed; returns UNREACHABLE when a named environment could not be queried."""
+    records = Records(runtime_root())
+    removed, problems = asyncio.run(_collect(records, arguments.ids))
+    if arguments.json:
+        print_json(removed)
+    else:
+        for one in removed:
+            print(f"{one.what:12} {one_line(one.name, 160)}")
+    for problem in problems:
+        report_error(problem, UNREACHABLE)
+    return UNREACHABLE if problems and arguments.ids else 0
+
+
+async def _collect(records: Records, ids: list[str]) -> tuple[list[Removed], list[str]]:
+    if ids:
+        return await collect_some(records, ids)
+    problems: list[str] = []
+    return await collect(records, problems), problems
+
+
+COMMANDS = {
+    "ps": Command("What runs in the environments of this user.", _ps_arguments, _ps),
+    "envs": Command("The environments of this user on this machine.", _envs_arguments, _envs),
+    "logs": Command("The output of a process or command, as it was printed.", _logs_arguments, _logs),
+    "kill": Command(
+        "Ends processes with their whole trees: TERM, then KILL to what is left after the grace.",
+        _kill_arguments,
+        _kill,
+    ),
+    "rm": Command("Ends environments: all that runs in them, and their records.", _rm_arguments, _rm),
+    "gc": Command(
+        "Removes what killed processes left: records, directories and containers of environments that "
+        "are gone. What lives, or is being opened, is left alone.",
+        _gc_arguments,
+        _gc,
+    ),
+}

@@ -1,0 +1,218 @@
+"""The environment that the settings and the command line choose: its options, the denying rules, its start."""
+
+import argparse
+import asyncio
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.errors import ConfigError
+from hermetic.contract.printable import one_line
+from hermetic.environments import catalog
+from hermetic.environments.options import MissingOption, UnknownOption, choices
+from hermetic.fleet.opening import is_living
+from hermetic.resident.lazy import Lazy
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import put_behind
+
+if TYPE_CHECKING:
+    from hermetic import config
+    from hermetic.config import Settings
+else:
+    config = Lazy("hermetic.config")  # slow to import, and most users have no settings
+
+if TYPE_CHECKING:
+    from hermetic.approvals import guard
+    from hermetic.approvals.gate import PolicyGate
+    from hermetic.config import Settings
+else:
+    guard = Lazy("hermetic.approvals.guard")
+
+# Options of some kinds that have a flag of their own; all others are given with --option.
+SHORT = {
+    "image": ("I", "image, for docker, podman and apptainer"),
+    "host": ("H", "machine to run on, for ssh"),
+    "user": ("U", "user there, for ssh, docker and podman"),
+    "workspace": ("D", "directory that may be written, for sandbox"),
+}
+_SETTINGS = ("HERMETIC_", "HERMES_", "TERMINAL_")  # prefixes of variables that are settings
+
+
+class Chosen(NamedTuple):
+    """The kind of environment and its options, and the settings they come from; None where nothing is set."""
+
+    kind: str
+    options: dict[str, Any]
+    settings: "Settings | None"
+
+
+def add_environment_options(parser: argparse.ArgumentParser) -> None:
+    """Declares --env, --image and the like, and --option."""
+    parser.add_argument("--env", metavar="KIND", help="kind of environment (default: as your settings say, else local)")
+    for name, (letter, meaning) in SHORT.items():
+        parser.add_argument(f"--{name}", metavar=letter, help=meaning)
+    parser.add_argument(
+        "-o", "--option", metavar="KEY=VALUE", action="append", default=[], dest="options",
+        help="any option of that kind; the value is JSON, or else text; may be repeated",
+    )  # fmt: skip
+
+
+def choose(arguments: argparse.Namespace) -> Chosen:
+    """The settings, overridden by the command line. Raises ConfigError."""
+    settings = settings_here(arguments.env)
+    given = given_options(arguments)
+    if settings is None:
+        return Chosen("local", given, None)
+    return Chosen(settings.environment.kind, {**settings.options, **given}, settings)
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options that the command line names. Raises ConfigError."""
+    options = dict(read_option(text) for text in arguments.options)
+    said = {name: getattr(arguments, name) for name in SHORT}
+    return {**options, **{name: value for name, value in said.items() if value is not None}}
+
+
+def read_option(text: str) -> tuple[str, Any]:
+    """`memory_bytes=1000` → ("memory_bytes", 1000); a value that is not JSON is text."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise ConfigError(f"{text!r} is no option; write it as KEY=VALUE", setting=text)
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+@contextmanager
+def option_errors() -> Iterator[None]:
+    """Turns errors of options into errors that name the command-line flag."""
+    try:
+        yield
+    except UnknownOption as error:
+        option = f"--{error.setting}" if error.setting in SHORT else f"-o {error.setting}=…"
+        raise ConfigError(
+            f"{option} is no option of the kind {error.kind}; {choices(error.setting, error.valid)}",
+            setting=error.setting,
+        ) from None
+    except MissingOption as error:
+        example = f", for example {error.example}" if error.example else ""
+        option = f"--{error.setting}" if error.setting in SHORT else f"-o {error.setting}=…"
+        raise ConfigError(f"{error.kind} needs {option}{example}", setting=error.setting) from None
+
+
+def settings_here(kind: str | None = None) -> "Settings | None":
+    """The settings of the current directory, with the options of `kind` where it is given. Raises ConfigError.
+
+    None where nothing is set: the import of settings is slow, and most users have none.
+    """
+    if kind is None and not _has_settings(os.environ, current_directory()):
+        return None
+    return config.load(current_directory(), kind=kind)
+
+
+def current_directory() -> str:
+    """The directory whose settings apply."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed, so there is no project
+        return "/"
+
+
+def _has_settings(environ: Mapping[str, str], directory: str) -> bool:
+    """Whether a settings file or variable may exist."""
+    base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', '')}/.config"
+    above = [directory]
+    while above[-1] != os.path.dirname(above[-1]):
+        above.append(os.path.dirname(above[-1]))
+    files = [f"{base}/hermetic/config.toml", *(os.path.join(at, "hermetic.toml") for at in above)]
+    return any(name.startswith(_SETTINGS) and name != "HERMETIC_RUNTIME_DIR" for name in environ) or any(
+        map(_may_be, files)
+    )
+
+
+def _may_be(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # reading the settings reports the error
+        return True
+    return True
+
+
+class DenyRules:
+    """Enforces the deny rules of the settings. Without such rules the policy is not imported."""
+
+    def __init__(self, settings: "Settings | None") -> None:
+        self._gate: PolicyGate | None = None
+        if settings is None:
+            return
+        said = settings.approvals
+        denying = tuple(rule for rule in said.rules if rule.decision == "deny")
+        if denying or said.deny:
+            self._gate = guard.ruled_door(msgspec.structs.replace(said, mode="allow", rules=denying))
+
+    def __repr__(self) -> str:
+        return f"<DenyRules {'with rules' if self._gate else 'without rules'}>"
+
+    def guard_environment(self, environment: Environment) -> None:
+        """From now on, commands, input and writes there are checked first."""
+        if self._gate is not None:
+            put_behind(environment, guard.PolicyGuard(self._gate, environment))
+
+    async def check_before_opening(
+        self, kind: str, options: Mapping[str, Any], task: str | None, command: str | Sequence[str], cwd: str | None
+    ) -> None:
+        """Checks a command before its environment is opened. Raises NotPermitted."""
+        if self._gate is None or (task is not None and await is_living(task)):
+            return
+        backend = catalog.find(kind)(options)
+        text = command if isinstance(command, str) else shlex.join(command)
+        context = guard.PolicyContext(backend.kind, backend.isolation, backend.options)
+        await self._gate.command(task or "hermetic", text, context, cwd=cwd)
+
+
+SLOW_SECONDS = 1.5  # of a start before it is reported
+
+
+class _OneLine(logging.Formatter):
+    """One printable line; a log message may quote an engine."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"hermetic: {one_line(record.getMessage(), 1000)}"
+
+
+@contextmanager
+def slow_start(kind: str, options: Mapping[str, Any], is_open: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Reports a slow start of an environment, where stderr is a terminal."""
+
+    def report() -> None:
+        if not is_open():
+            image = options.get("image")
+            of = f" from the image {image}; it is pulled or built first where it is not here yet" if image else ""
+            sys.stderr.write(f"hermetic: starting {one_line(f'{kind}{of}')}\n")
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, report)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def log_progress() -> None:
+    """From now on, log messages such as the build of an image go to stderr, line by line."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    log = logging.getLogger("hermetic")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)

@@ -238,10 +238,10 @@ def test_who_runs_what_it_reads_is_known_by_name_and_words(
 @pytest.mark.parametrize("text", ["x" * 3_000_000, "a\b" * 500_000, "\x1b[A" * 200_000])
 @pytest.mark.parametrize("terminal", [True, False])
 def test_very_long_input_is_put_together_at_once(text: str, terminal: bool) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     transcript = Transcript("shell", terminal=terminal)
     assert transcript.type(text, AROUND) == []
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10
 
 
 def test_a_line_with_more_keys_than_anybody_types_is_not_followed() -> None:

@@ -67,6 +67,6 @@ def test_text_that_returns_nowhere_is_only_stripped(text: str) -> None:
     ids=lambda text: repr(text[-4:]),
 )  # fmt: skip
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     settle(text)
-    assert time.perf_counter() - begun < 10  # below 1 s on an idle core
+    assert time.thread_time() - begun < 10  # below 1 s on an idle core

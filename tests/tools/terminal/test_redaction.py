@@ -212,17 +212,17 @@ HARD = {
 @pytest.mark.parametrize("text", HARD.values(), ids=HARD)
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
     redactor = Redactor([KnownSecret("K", "aaaaaaab")])
-    begun = time.perf_counter()
+    begun = time.thread_time()
     redactor.redact(text, "environment")
-    assert time.perf_counter() - begun < 10  # below 1 s on an idle core
+    assert time.thread_time() - begun < 10  # below 1 s on an idle core
 
 
 @settings(max_examples=scale(300), deadline=None)
 @given(st.text(st.sampled_from("ab1= :\"'{}[]()/@.-_\n\\$<>&;"), max_size=60), st.integers(200, 800))
 def test_no_repeated_piece_takes_more_than_linear_time(piece: str, times: int) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     Redactor().redact(f"token={piece}" * times, "environment")
-    assert time.perf_counter() - begun < 10
+    assert time.thread_time() - begun < 10
 
 
 def test_a_mark_has_no_sign_that_would_break_what_is_around_it() -> None:

@@ -16,10 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..processes.job import Ending
+    from ..processes.job import Ending, StartOptions
     from ..processes.output_log import OutputLog
     from ..processes.stdin_writer import StdinWriter
-    from ..shells.command import Order
     from .resident import BareResident
     from .session import BareSession
 
@@ -220,19 +219,17 @@ class BareCommand(BareJob, Command):
     def __init__(
         self,
         resident: BareResident,
-        job_id: str,
         number: int,
         session: BareSession,
-        text: bytes,
+        options: StartOptions,
         out: OutputLog,
         err: OutputLog | None,
-        order: Order,
     ) -> None:
-        Command.__init__(self, resident, job_id, number, session, text, out, err, order)
+        Command.__init__(self, resident, number, session, options, out, err)
 
     def take_input(self) -> int | None:
         """Its input, which is ours to close from now on."""
-        fd, self.order.stdin_fd = self.order.stdin_fd, None
+        fd, self.options.stdin_fd = self.options.stdin_fd, None
         return fd
 
     def ended_there(self, ending: Ending) -> None:

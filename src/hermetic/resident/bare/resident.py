@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..life.loop import Loop
     from ..life.resident import Begun
     from ..processes.descriptor_limit import DescriptorLimit
-    from ..shells.command import Order
+    from ..processes.job import StartOptions
     from ..shells.session import Session
     from ..wire.frames import Fields
 
@@ -72,12 +72,12 @@ class BareResident(Resident):
             found = self.sessions[name] = BareSession(self, name, self.cwd, self.login)
         return found
 
-    def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> BareCommand:
-        session = self.session(session_name)
-        if order.cwd is not None:
-            order.cwd = self.resolve_path(session, order.cwd)
-        err = self.new_log() if separate else None
-        return BareCommand(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+    def command(self, options: StartOptions) -> BareCommand:
+        session = self.session(options.session)
+        if options.cwd is not None:
+            options.cwd = self.resolve_path(session, options.cwd)
+        err = self.new_log() if options.separate else None
+        return BareCommand(self, self.next_number(), session, options, self.new_log(), err)
 
     def resolve_path(self, session: Session, path: str) -> str:
         return os.path.normpath(os.path.join(session.cwd, self._from_home(path)))
@@ -86,47 +86,36 @@ class BareResident(Resident):
         return self.keeper.home + path[1:] if path == "~" or path.startswith("~/") else path
 
     # -- processes
-    def start(
-        self,
-        job_id: str,
-        session_name: str,
-        argv: list[str],
-        text: bytes,
-        launch_options: Fields,
-        cwd: str | None,
-        env: dict[str, str] | None,
-        separate: bool,
-        answer: Begun,
-    ) -> None:
-        session = self.session(session_name)
+    def start(self, options: StartOptions, answer: Begun) -> None:
+        job_id, session = options.id, self.session(options.session)
         self.starting[job_id] = [answer]
-        stdin_fd: int | None = launch_options["stdin_fd"]
+        stdin_fd = options.stdin_fd
 
         def launch(exports: dict[str, str]) -> None:
             if job_id not in self.starting:
                 refuse("Cancelled", "withdrawn before it began")
                 return
-            place = session.cwd if cwd is None else self.resolve_path(session, cwd)
-            environ = dict(exports, **(env or {}), PWD=place)
-            start = Start(place, "ce", b"export " + assignments(environ), argv=tuple(map(os.fsencode, argv)))
-            err = self.new_log() if separate else None
+            place = session.cwd if options.cwd is None else self.resolve_path(session, options.cwd)
+            environ = dict(exports, **(options.env or {}), PWD=place)
+            start = Start(place, "ce", b"export " + assignments(environ), argv=tuple(map(os.fsencode, options.argv)))
+            err = self.new_log() if options.separate else None
             try:
                 job = BareProcess(
                     self,
                     job_id,
                     self.next_number(),
-                    session_name,
-                    text,
+                    options.session,
+                    options.text,
                     self.new_log(),
                     err,
                     start,
                     stdin_fd,
-                    launch_options["stdin"] == "pipe",
+                    options.stdin == "pipe",
                 )
             except OSError as error:
                 refuse("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
                 return
-            job.tag = launch_options["tag"]
+            job.tag = options.tag
             self.coming[job_id] = job
             job.begun_listeners.append(lambda: self._begun(job))
             job.when_ended(lambda: self._never_begun(job))

@@ -179,7 +179,7 @@ class BareSession(Session):
                 self.yield_command(command)
 
     def _send_line(self, command: BareCommand, state: State) -> None:
-        if command.order.is_stale(self):
+        if command.options.is_stale(self):
             command.refuse_stale()
             return
         if self.current is None:
@@ -191,9 +191,9 @@ class BareSession(Session):
             command.notes.append("state not kept: another command of this session was running")
         self.running.add(command)
         wrap = b""
-        if command.order.env:
-            wrap = assignments(command.order.env) + b' builtin command eval "$__h_u"'
-        exact = command.order.cwd
+        if command.options.env:
+            wrap = assignments(command.options.env) + b' builtin command eval "$__h_u"'
+        exact = command.options.cwd
         # T needs `command`, the one word before `exec` whose redirections stay: not where it means something else.
         traps = b"trap" in command.text or state.has_traps
         flags = "cT" if traps and b"\ncommand () " not in state.text else "cR"
@@ -231,7 +231,7 @@ class BareSession(Session):
         self.loop.call_soon(self.advance)
 
     def _commit(self, state: State, command: BareCommand) -> None:
-        if command.order.cwd is not None and self.state is not None:
+        if command.options.cwd is not None and self.state is not None:
             state.logical, state.physical = self.state.logical, self.state.physical
         self.state = state
         self.exports.changed()
@@ -267,20 +267,20 @@ class BareSession(Session):
 class BareExports(Exports):
     session: BareSession
 
-    def ask(self, answer: Callable[[dict[str, str]], None]) -> None:
+    def request(self, answer: Callable[[dict[str, str]], None]) -> None:
         session = self.session
         if session.state is not None or session.closed:
             answer(dict(session.state.exports if session.state is not None else session.resident.environ))
         else:
-            session.when_started.add(lambda: self.ask(answer))
+            session.when_started.add(lambda: self.request(answer))
 
 
 class BareDefinitions(Definitions):
     session: BareSession
 
-    def ask(self, answer: Callable[[bytes], None]) -> None:
+    def request(self, answer: Callable[[bytes], None]) -> None:
         session = self.session
         if session.state is not None or session.closed:
             answer(session.state.definitions if session.state is not None else b"")
         else:
-            session.when_started.add(lambda: self.ask(answer))
+            session.when_started.add(lambda: self.request(answer))

@@ -18,7 +18,7 @@ from ..processes.output_log import OutputLog
 from ..processes.process import Launch, Process
 from ..processes.process_quota import ProcessQuota
 from ..processes.retention import Retention
-from ..shells.command import Command, Order
+from ..shells.command import Command
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..processes.descriptor_limit import DescriptorLimit
-    from ..processes.job import Job
+    from ..processes.job import Job, StartOptions
     from ..shells.shell import Shell
     from ..wire.frames import Fields
     from .loop import Loop
@@ -211,51 +211,41 @@ class Resident:
         """The error message of a full spool: its path, and the remedy."""
         return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
 
-    def command(self, job_id: str, session_name: str, text: bytes, order: Order, separate: bool) -> Command:
+    def command(self, options: StartOptions) -> Command:
         """A new command for a session's shell."""
-        session = self.session(session_name)
-        if order.cwd is not None:
-            order.cwd = self.resolve_cwd(session, order.cwd)
-        err = self.new_log() if separate else None
-        return Command(self, job_id, self.next_number(), session, text, self.new_log(), err, order)
+        session = self.session(options.session)
+        if options.cwd is not None:
+            options.cwd = self.resolve_cwd(session, options.cwd)
+        err = self.new_log() if options.separate else None
+        return Command(self, self.next_number(), session, options, self.new_log(), err)
 
     def run(self, command: Command) -> None:
         self.add(command)
         command.home.run(command)
 
-    def start(
-        self,
-        job_id: str,
-        session_name: str,
-        argv: list[str],
-        text: bytes,
-        launch_options: Fields,
-        cwd: str | None,
-        env: dict[str, str] | None,
-        separate: bool,
-        answer: Begun,
-    ) -> None:
+    def start(self, options: StartOptions, answer: Begun) -> None:
         """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it runs."""
-        session, judged = self.session(session_name), Order()
-        judged.known, judged.at = launch_options.pop("known"), launch_options.pop("at")
-        self.starting[job_id] = [answer]
+        session = self.session(options.session)
+        self.starting[options.id] = [answer]
 
         def launch(exports: dict[str, str]) -> None:
             job, refusal = None, None
             try:
-                if job_id not in self.starting:
+                if options.id not in self.starting:
                     raise Refusal("Cancelled", "withdrawn before it began")
-                if judged.is_stale(session):
+                if options.is_stale(session):
                     raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
-                directory = self.resolve_cwd(session, cwd)
-                job = self._launch(job_id, session_name, argv, text, launch_options, directory, exports, env, separate)
+                begin = self._launch if options.script is None else self._launch_script
+                job = begin(options, self.resolve_cwd(session, options.cwd), exports)
+                job.tag = options.tag
+                self.add(job)
             except OSError as error:
                 refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
             except Refusal as error:
                 refusal = error
-            if refusal is not None and launch_options["stdin_fd"] is not None:
-                os.close(launch_options["stdin_fd"])
-            for callback in self.starting.pop(job_id, []):
+            if refusal is not None and options.stdin_fd is not None:
+                os.close(options.stdin_fd)
+            for callback in self.starting.pop(options.id, []):
                 callback(job, refusal)
 
         session.exports.request(launch)
@@ -268,64 +258,37 @@ class Resident:
         if not waiting:
             self.starting.pop(job_id, None)
 
-    def _launch(
-        self,
-        job_id: str,
-        session_name: str,
-        argv: list[str],
-        text: bytes,
-        options: Fields,
-        cwd: str,
-        exports: dict[str, str],
-        env: dict[str, str] | None,
-        separate: bool,
-    ) -> Process:
-        script = options.pop("script")
-        if script is not None:
-            return self._launch_script(job_id, session_name, argv, options, cwd, exports, env, script)
+    def _launch(self, options: StartOptions, cwd: str, exports: dict[str, str]) -> Process:
         number = self.next_number()
         environ = dict(exports)
-        if options["pty"]:
+        if options.pty:
             if environ.get("TERM", "dumb") == "dumb":
                 environ["TERM"] = "xterm-256color"
             for name in ("PAGER", "GIT_PAGER"):
                 if environ.get(name) == "cat":
                     del environ[name]
-        environ.update(env or {})
+        environ.update(options.env or {})
         environ["PWD"] = cwd
         environ[tree.TAG_VARIABLE] = "%s.%d" % (self.id, number)
-        tag = options.pop("tag")
-        launch = Launch(argv, environ, cwd, number=number, **options)
-        out, err = self.new_log(), self.new_log() if separate else None
-        job = Process(self, job_id, number, session_name, text, out, err, launch)
-        job.tag = tag
-        self.add(job)
-        return job
+        launch = Launch(list(options.argv), environ, cwd, number=number, stdin=options.stdin)
+        launch.pty, launch.rows, launch.cols = options.pty, options.rows, options.cols
+        launch.stdin_fd = options.stdin_fd
+        out, err = self.new_log(), self.new_log() if options.separate else None
+        return Process(self, options.id, number, options.session, options.text, out, err, launch)
 
-    def _launch_script(
-        self,
-        job_id: str,
-        session_name: str,
-        argv: list[str],
-        options: Fields,
-        cwd: str,
-        exports: dict[str, str],
-        env: dict[str, str] | None,
-        script: Fields,
-    ) -> Process:
+    def _launch_script(self, options: StartOptions, cwd: str, exports: dict[str, str]) -> Process:
         """Starts a script: like a process, but of the session's variables it gets only the named ones."""
+        script = options.script or {}
         modules = self.scripts.find(script["modules"])
-        if modules is None or options["stdin_fd"] is None:
+        if modules is None or options.stdin_fd is None:
             message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
             raise Refusal("InvalidArgument", message, argument="modules")
         environ = {name: exports[name] for name in script["keep"] if name in exports}
-        environ.update(env or {})
-        order = ScriptOptions(argv, environ, modules)
+        environ.update(options.env or {})
+        interpreter = ScriptOptions(list(options.argv), environ, modules)
         title = script["title"].encode("utf-8", "backslashreplace")
-        job = self.scripts.launch(job_id, session_name, title, order, options["stdin_fd"], cwd, script["warm"])
-        job.tag = options["tag"]
-        self.add(job)
-        return job
+        source, is_warm = options.stdin_fd, script["warm"]
+        return self.scripts.launch(options.id, options.session, title, interpreter, source, cwd, is_warm)
 
     def resolve_path(self, session: Session, path: str) -> str:
         """An absolute path: `~` is the session's HOME, and relative paths start at its cwd."""

@@ -8,15 +8,17 @@ import os
 import time
 
 from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE
+from ..wire.frames import wire_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
     from ..life.loop import Loop, Watch
     from ..life.resident import Resident
     from ..life.server import Client
+    from ..shells.session import Session
     from ..wire.frames import Fields
     from .output_log import OutputLog
 
@@ -126,6 +128,33 @@ class Drain:
             if self.watch is not None:
                 self.loop.unwatch(self.watch)
             os.close(self.fd)
+
+
+class StartOptions:
+    """Options of a command or a process, as its request gave them."""
+
+    id = session = ""
+    text = b""
+    cwd: str | None = None  # None: the session's
+    env: dict[str, str] | None = None  # added to the session's variables
+    separate = False  # stderr has a log of its own
+    stdin_fd: int | None = None  # the whole input
+    known: int | None = None  # version of the session's state that it was judged by; None: any
+    at: str | None = None  # cwd that it was judged by; None: any
+
+    # Of a process:
+    argv: Sequence[str] = ()
+    stdin = "null"
+    pty = False
+    rows, cols = 24, 80
+    tag = ""
+    script: Fields | None = None
+
+    def is_stale(self, session: Session) -> bool:
+        """Whether the session's state or cwd has changed since the command was judged."""
+        if self.known is None:
+            return False
+        return self.known != session.exports.changes or self.at not in (None, wire_text(session.cwd))
 
 
 class Job:

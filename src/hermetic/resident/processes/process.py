@@ -152,24 +152,23 @@ class Process(Job):
 
 
 class Launch:
-    """Options of a process start: plain data, complete before the fork."""
+    """What a fork needs to start a process: plain data, complete before the fork."""
+
+    pty = False
+    rows, cols = 24, 80
+    stdin_fd: int | None = None
 
     def __init__(
         self,
         argv: list[str],
         environ: dict[str, str],
         cwd: str,
-        pty: bool = False,
-        rows: int = 24,
-        cols: int = 80,
         stdin: str = "pipe",
-        stdin_fd: int | None = None,
         number: int = 0,
     ) -> None:
         self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
-        self.pty, self.rows, self.cols = pty, rows, cols
-        self.stdin, self.stdin_fd = stdin, stdin_fd
-        self.opened: list[int] = []
+        self.stdin = stdin
+        self.opened: list[int] = []  # descriptors to close after the fork
 
 
 def set_size(fd: int, rows: int, cols: int) -> None:

@@ -7,10 +7,11 @@ import os
 
 from ..life.server import Request
 from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT, TERMINAL
-from ..shells.command import Command, Order
+from ..shells.command import Command
 from ..shells.shell import in_memory
 from ..wire import fields as take
 from ..wire.fields import Field, Refusal
+from .job import StartOptions
 from .output_log import open_unnamed
 from .requests import is_waiting
 
@@ -30,34 +31,29 @@ class StartingRequest(Request):
 
     def start(self, stdin: str) -> None:
         """Starts a separate process; `stdin` is the default of that field. Raises Refusal."""
-        fields, resident = self.fields, self.resident
+        fields, options = self.fields, StartOptions()
         text, data = self.split()
-        kind = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
-        options: Fields = {
-            "pty": take.flag(fields, "pty"),
-            "rows": take.number(fields, "rows", 24, 1, TERMINAL),
-            "cols": take.number(fields, "cols", 80, 1, TERMINAL),
-            "stdin": kind,
-            "tag": take.tag(fields),
-            "script": take.script(fields),
-            "known": take.optional_number(fields, "known"),
-            "at": fields.get("at"),
-        }
-        if take.flag(fields, "argv"):
-            argv = [os.fsdecode(word) for word in text.split(b"\0")]
-            if not argv[0]:
-                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+        options.id, options.session, options.text = self.id, take.text(fields, "session"), text.replace(b"\0", b" ")
+        options.stdin = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
+        options.pty = take.flag(fields, "pty")
+        options.rows = take.number(fields, "rows", 24, 1, TERMINAL)
+        options.cols = take.number(fields, "cols", 80, 1, TERMINAL)
+        options.tag, options.script = take.tag(fields), take.script(fields)
+        options.known, options.at = take.optional_number(fields, "known"), fields.get("at")
+        options.cwd, options.env = take.path(fields, "cwd"), take.environ(fields)
+        options.separate = take.flag(fields, "separate")
+        if not take.flag(fields, "argv"):
+            options.argv = [self.resident.bash, "-c", os.fsdecode(text)]
         else:
-            argv = [resident.bash, "-c", os.fsdecode(text)]
-        cwd, env, separate = take.path(fields, "cwd"), take.environ(fields), take.flag(fields, "separate")
-        if separate and options["pty"]:
+            options.argv = [os.fsdecode(word) for word in text.split(b"\0")]
+            if not options.argv[0]:
+                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+        if options.pty and options.separate:
             raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
-        if kind == "null" and options["pty"]:
+        if options.pty and options.stdin == "null":
             raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
-        session = take.text(fields, "session")
-        options["stdin_fd"] = self.stdin_fd(data)
-        text = text.replace(b"\0", b" ")
-        resident.start(self.id, session, argv, text, options, cwd, env, separate, self.begun)
+        options.stdin_fd = self.stdin_fd(data)
+        self.resident.start(options, self.begun)
 
     def split(self) -> tuple[bytes, bytes]:
         """The command, and the rest of the body. A command that is too long for a frame is in a blob."""
@@ -160,18 +156,19 @@ class Run(StartingRequest):
             self.limit = min(take.number(fields, "limit"), INLINE_OUTPUT)
 
     def _run(self) -> None:
-        fields, resident = self.fields, self.resident
-        text, stdin = self.split()
-        order = Order()
+        fields, resident, options = self.fields, self.resident, StartOptions()
+        options.text, stdin = self.split()
+        options.id, options.session = self.id, take.text(fields, "session")
         if "cwd" in fields or "env" in fields:
-            order.cwd, order.env = take.path(fields, "cwd"), take.environ(fields)
+            options.cwd, options.env = take.path(fields, "cwd"), take.environ(fields)
         if "known" in fields:
-            order.known, order.at = take.optional_number(fields, "known"), fields.get("at")
-        separate = "separate" in fields and take.flag(fields, "separate")
-        command = resident.command(self.id, take.text(fields, "session"), text, order, separate)
+            options.known, options.at = take.optional_number(fields, "known"), fields.get("at")
+        if "separate" in fields:
+            options.separate = take.flag(fields, "separate")
+        command = resident.command(options)
         try:
             if "stdin" in fields:
-                order.stdin_fd = self.stdin_fd(stdin)  # after everything that may be refused
+                options.stdin_fd = self.stdin_fd(stdin)  # after everything that may be refused
         except OSError as error:
             resident.add(command)
             command.cannot_begin(error)
@@ -256,7 +253,7 @@ class Run(StartingRequest):
         }
         if ending[0] == "yielded":
             fields["waiting"] = is_waiting(job)
-        if isinstance(job, Command) and job.order.known is not None:
+        if isinstance(job, Command) and job.options.known is not None:
             fields["changes"], fields["is_stale"] = job.home.exports.changes, job.is_stale
         return fields, body
 

@@ -9,14 +9,13 @@ from ..limits import PIPED_COMMAND, READABLE_COMMAND
 from ..processes.job import Drain, Job, advised, ending_of
 from ..processes.leftovers import owner_of
 from ..processes.tree import children
-from ..wire.frames import wire_text
-from .orders import Run, can_be_followed, long_order, plain_order, read_traps, short_order
+from .orders import CommandText, can_be_followed, long_order, plain_order, read_traps, short_order
 from .shell import in_memory, sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..life.resident import Resident
-    from ..processes.job import Ending
+    from ..processes.job import Ending, StartOptions
     from ..processes.output_log import OutputLog
     from .session import Session
     from .shell import Shell
@@ -101,31 +100,28 @@ class Command(Job):
     left_cwd = ""  # the session's cwd before it
     is_plain = False  # one plain program, which cannot change the shell
     last_word = b""  # of a plain program
-    long_order: Run | None = None
+    long_order: CommandText | None = None
     traps_fd: int | None = None  # the shell writes its traps there
     status_before_trap: int | None = None  # while its EXIT trap runs
 
     def __init__(
         self,
         resident: Resident,
-        job_id: str,
         number: int,
         session: Session,
-        text: bytes,
+        options: StartOptions,
         out: OutputLog,
         err: OutputLog | None,
-        order: Order,
     ) -> None:
-        super().__init__(resident, job_id, number, session.name, text, out, err)
-        self.home = session
-        self.order = order
+        super().__init__(resident, options.id, number, session.name, options.text, out, err)
+        self.home, self.options = session, options
         self.descriptors: list[int] = []
 
     @property
     def is_simple(self) -> bool:
         """Whether the text is short and needs no cwd, variables, input or separate stderr."""
-        order, text = self.order, self.text
-        if len(text) > PIPED_COMMAND or order.stdin_fd is not None or self.err is not None or order.cwd or order.env:
+        options, text = self.options, self.text
+        if len(text) > PIPED_COMMAND or options.stdin_fd is not None or options.cwd or options.env or options.separate:
             return False
         return self.is_plain or (b"set" not in text and can_be_followed(text))
 
@@ -146,8 +142,8 @@ class Command(Job):
             if self.is_plain:
                 return plain_order(self.number, ends[0], self.text, self.last_word)
             return short_order(self.number, ends[0], self.text, shell.statuses)
-        source = self.resident.null if self.order.stdin_fd is None else self.order.stdin_fd
-        run = Run(self.resident.orders, shell, self.number, self.text, self.order, (source, ends[0], ends[-1]))
+        source = self.resident.null if self.options.stdin_fd is None else self.options.stdin_fd
+        run = CommandText(self.resident.orders, shell, self.number, self.options, (source, ends[0], ends[-1]))
         self.long_order, self.traps_fd = run, None
         if verb == b"T" or shell.held_traps:
             self.traps_fd = self._keep(in_memory(b""))
@@ -252,22 +248,6 @@ class Command(Job):
         for drain in self.drains:
             drain.read()
             drain.listen()
-        if self.order.stdin_fd is not None:
-            os.close(self.order.stdin_fd)
-            self.order.stdin_fd = None
-
-
-class Order:
-    """Options of a command besides its text."""
-
-    cwd: str | None = None
-    env: dict[str, str] | None = None
-    stdin_fd: int | None = None
-    known: int | None = None  # version of the session's state that it was judged by; None: any
-    at: str | None = None  # cwd that it was judged by; None: any
-
-    def is_stale(self, session: Session) -> bool:
-        """Whether the session's state or cwd has changed since the command was judged."""
-        if self.known is None:
-            return False
-        return self.known != session.exports.changes or self.at not in (None, wire_text(session.cwd))
+        if self.options.stdin_fd is not None:
+            os.close(self.options.stdin_fd)
+            self.options.stdin_fd = None

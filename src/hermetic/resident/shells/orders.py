@@ -26,7 +26,7 @@ from .shell import sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .command import Order
+    from ..processes.job import StartOptions
     from .shell import Shell
 
 LINES = 24
@@ -301,14 +301,13 @@ STATE = (
 )
 
 
-class Run:
+class CommandText:
     """The text of a long order that runs a command's text."""
 
     def __init__(
-        self, orders: Orders, shell: Shell, number: int, text: bytes, order: Order, streams: tuple[int, int, int]
+        self, orders: Orders, shell: Shell, number: int, options: StartOptions, streams: tuple[int, int, int]
     ) -> None:
-        self.orders, self.shell, self.number, self.order = orders, shell, number, order
-        self.text = text
+        self.orders, self.shell, self.number, self.options, self.text = orders, shell, number, options, options.text
         path = orders.path
         self.redirections = b"<%s%d >|%s%d 2>|%s%d" % (path, streams[0], path, streams[1], path, streams[2])
 
@@ -354,7 +353,7 @@ class Run:
         )
 
     def _before(self) -> list[bytes]:
-        shell, order = self.shell, self.order
+        shell, options = self.shell, self.options
         said = []
         if not shell.has_run and shell.depth:
             # A subshell drops its traps. In the background it also ignores INT and QUIT.
@@ -363,11 +362,11 @@ class Run:
         if self.orders.tag_base:
             said.append(b"\\builtin ulimit -S -q %d||\\builtin :" % (self.orders.tag_base - self.number % 400000))
         said.append(b"__h[3]=" + quote(self.text))
-        if order.cwd:
+        if options.cwd:
             said.append(
                 b"__h[11]=$PWD __h[12]=${OLDPWD-};\\builtin cd -- %s||__h[3]=%s"
                 % (
-                    quote(os.fsencode(order.cwd)),
+                    quote(os.fsencode(options.cwd)),
                     quote(b'\\builtin printf "hermetic: cannot enter the directory\\n" >&2; ( \\builtin exit 126 )'),
                 )
             )
@@ -389,8 +388,8 @@ class Run:
         save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
         return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (
             restore,
-            assignments(self.order.env) + b" " if self.order.env else b"",
-            b"command " if self.order.env else b"",
+            assignments(self.options.env) + b" " if self.options.env else b"",
+            b"command " if self.options.env else b"",
             prefix,
             line,
             statuses,
@@ -399,7 +398,7 @@ class Run:
         )
 
     def _after(self) -> list[bytes]:
-        if not self.order.cwd:
+        if not self.options.cwd:
             return []
         return [b'\\builtin cd -- "${__h[11]}"||\\builtin :;OLDPWD=${__h[12]}']
 

@@ -28,7 +28,7 @@ class ListSessions(Request):
         self.reply({"sessions": sessions})
 
 
-class State(SessionRequest):
+class GetState(SessionRequest):
     """A session's cwd and exported variables."""
 
     def serve(self) -> None:
@@ -36,7 +36,7 @@ class State(SessionRequest):
         session.exports.request(lambda exports: self.reply({"cwd": session.cwd}, frames.pack(exports)))
 
 
-class Definitions(SessionRequest):
+class GetDefinitions(SessionRequest):
     """What a session's shell has defined; only the version if the client knows it. Starts no shell."""
 
     def serve(self) -> None:

@@ -139,7 +139,7 @@ class Session:
             is_moving = self.move is not None and self.move.must
             if self.primary is None or self.primary.pid is None or self.is_starting or is_moving:
                 return
-            if self.waiting[0].order.is_stale(self):
+            if self.waiting[0].options.is_stale(self):
                 self.waiting.popleft().refuse_stale()
                 continue
             if self.primary.command is not None:
@@ -180,7 +180,7 @@ class Session:
         else:
             cwd = self.cwd
             command.notes += [PARALLEL, FRESH] if shell.depth == 0 else [PARALLEL]
-        command.cwd = command.order.cwd or cwd
+        command.cwd = command.options.cwd or cwd
         verb = self._verb(command, shell)
         fields = command.open(verb, shell)
         command.shell, shell.command = shell, command
@@ -303,7 +303,7 @@ class Session:
             return
         self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
         self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_COMMAND
-        if command.order.cwd is not None and self.cwd != command.left_cwd:
+        if command.options.cwd is not None and self.cwd != command.left_cwd:
             self._fall_back(command.left_cwd, self.notes)
         self._settle_idle()
         self.resident.pipes.prepare()

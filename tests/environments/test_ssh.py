@@ -169,7 +169,7 @@ async def test_an_unknown_host_is_remembered_and_a_changed_one_refused(sshd: Ssh
 
 
 async def test_nobody_there_is_told(sshd: Sshd) -> None:
-    await fails("nobody takes ssh connections", Unreachable, **{**sshd.options, "port": free_port()})
+    await fails("no ssh server listens there", Unreachable, **{**sshd.options, "port": free_port()})
     await fails("no such host is known", Unreachable, **{**sshd.options, "host": "nowhere.invalid"})
 
 

@@ -75,18 +75,18 @@ async def tools():
     await toolbox.close(remove=True)
     lived("tools")
 
-async def keeper():
+async def watchdog():
     old = subprocess.Popen(["sleep", "1000"])
     known = HostProcess.find(old.pid)
     old.kill()
     old.wait()
     await asyncio.sleep(0.1)  # processes are told apart by the kernel's clock, which ticks a hundred times a second
     recycle(old.pid)
-    await known.see_ended()
-    lived("keeper")
+    await known.ensure_ended()
+    lived("watchdog")
 
 async def main():
-    for part in (ended_process, lost_child, tools, keeper):
+    for part in (ended_process, lost_child, tools, watchdog):
         await part()
 
 asyncio.run(main())
@@ -104,5 +104,5 @@ async def test_whoever_gets_the_number_of_a_process_that_ended_lives_on() -> Non
         )  # fmt: skip
         async with asyncio.timeout(90):
             said, complaints = await namespace.communicate()
-    told = ["ended 1", "attached 1", "closed 1", "child 2", "tools 3", "keeper 4"]
+    told = ["ended 1", "attached 1", "closed 1", "child 2", "tools 3", "watchdog 4"]
     assert said.decode().splitlines() == told, complaints.decode()

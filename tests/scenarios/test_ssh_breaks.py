@@ -136,7 +136,7 @@ async def test_a_task_out_of_reach_is_neither_gone_nor_replaced(tmp_path: Path) 
             await env.run("v=kept")
             id = env.id
         sshd.stop()
-        with pytest.raises(Unreachable, match="nobody takes ssh connections"):
+        with pytest.raises(Unreachable, match="no ssh server listens there"):
             await hermetic.open("ssh", task="far", **options)
         with pytest.raises(Unreachable):
             await hermetic.attach(id)

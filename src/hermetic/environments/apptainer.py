@@ -10,7 +10,6 @@ import os
 import secrets
 import shlex
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET, child_environment
+from hermetic.environments.containers.options import LIMIT_FLAGS, limit_arguments
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
@@ -40,7 +40,7 @@ from hermetic.environments.profile import (
     select_profile,
 )
 from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import CONTAINER_SECONDS, PID_FILE, Watchdog, watchdog_argv
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import refusal_frame
@@ -91,9 +91,6 @@ fi
 # Removes $1 when the resident of a bare container has ended.
 REMOVE_WORK = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"'
 
-# Options that need a cgroup, and apptainer's flags for them.
-LIMITS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
-
 log = logging.getLogger("hermetic")
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -119,18 +116,19 @@ class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     login: bool = True  # take the image's profile in
 
 
-class Apptainer:
+class Apptainer(SocketBackend):
     """Commands run in a container with the caller's uid and no capability, and see none of the caller's files."""
 
     kind = "apptainer"
     option_shape = ApptainerOptions
+    _options: ApptainerOptions
     identity = (
         "image",
         "overlay",
         "network",
         "credential_files",
         "profile",
-        *LIMITS,
+        *LIMIT_FLAGS,
     )  # a task that runs with other values of these is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -151,11 +149,6 @@ class Apptainer:
         )  # fmt: skip
 
     @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
-
-    @property
     def isolation(self) -> Isolation:
         """What a container without capabilities separates and shares."""
         options = self._options
@@ -164,7 +157,7 @@ class Apptainer:
             notes.append("other files are written to memory; the site's `sessiondir max size` limits them")
         if options.network:
             notes.append("the network is the host's: its own ports and abstract sockets can be reached")
-        if missing := [name for name in LIMITS if getattr(options, name) is None]:
+        if missing := [name for name in LIMIT_FLAGS if getattr(options, name) is None]:
             notes.append(f"no limit was asked for: {', '.join(missing)}")
         notes += credential_notes(options.credential_files)
         return Isolation(
@@ -275,7 +268,7 @@ class Apptainer:
             *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
             *(() if options.network else ("--net", "--network", "none")),
             *(word for guard in guards for word in ("--mount", guard)),
-            *(_limits(options) if can_limit() else ()),
+            *(limit_arguments(options) if can_limit() else ()),
         ]  # fmt: skip
 
     @classmethod
@@ -297,10 +290,6 @@ class Apptainer:
             advice = "install squashfuse and fuse-overlayfs, allow /dev/fuse; else images are unpacked at each start"
             return Finding(state="weak", found=found.found, advice=advice)
         return found
-
-    async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A socket connected to the resident's, which is in a directory of this machine."""
-        return await connect(record.socket)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the process on this host that the container ends with has ended."""
@@ -359,14 +348,9 @@ def can_limit() -> bool:
     return os.path.isdir("/run/systemd/system") and os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 
 
-def _limits(options: ApptainerOptions) -> list[str]:
-    given = [(flag, getattr(options, name)) for name, flag in LIMITS.items()]
-    return [word for flag, value in given if value is not None for word in (flag, str(value))]
-
-
 def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
     """Notes on requested limits that cannot be set here."""
-    given = [name for name in LIMITS if getattr(options, name) is not None and not can_limit()]
+    given = [name for name in LIMIT_FLAGS if getattr(options, name) is not None and not can_limit()]
     notes = tuple(f"{name} is not limited: apptainer needs systemd and cgroups v2 for that" for name in given)
     for note in notes:
         log.warning("%s", note)
@@ -376,6 +360,6 @@ def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
 def _variables(options: ApptainerOptions) -> dict[str, str]:
     """apptainer's own variables, without the user's settings for it, which could mount more into the container."""
     wanted = ["HOME"]
-    if _limits(options):
+    if any(limit_arguments(options)):
         wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]  # the user's systemd creates the cgroup
     return {name: os.environ[name] for name in wanted if name in os.environ}

@@ -173,7 +173,7 @@ class CallingBackend:
             calls.tell(script(SAY, relay, LEAVE))
             raise
         if said != b"+":
-            raise ConnectionRefusedError(f"nobody listens in {self.place}: {said.decode('ascii', 'replace')}")
+            raise ConnectionRefusedError(f"no resident listens in {self.place}: {said.decode('ascii', 'replace')}")
         return carry(calls, relay, room(self.longest_script))
 
     async def remove(self, record: EnvironmentRecord) -> None:
@@ -192,7 +192,7 @@ class CallingBackend:
         except Gone:
             return  # it is gone already
         except Exception as error:
-            raise Unreachable(f"{self.place} was not taken away: {_explained(error)}", environment=record.id) from error
+            raise Unreachable(f"{self.place} was not removed: {_explained(error)}", environment=record.id) from error
 
     def _calls(self) -> BlockingCalls:
         return BlockingCalls(self.call, self.cancel)

@@ -47,7 +47,7 @@ from hermetic.environments.isolation.seccomp import docker_profile
 from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.profile import credential_notes
 from hermetic.environments.starting import StartFailed, start_resident, stderr_text
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.unix_socket import SocketBackend, connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.file_lock import hold_directory
 from hermetic.registry.records import check_own
@@ -75,22 +75,18 @@ class NoPython(EnvironmentUnavailable):
     """The image has no python3 for a resident."""
 
 
-class Docker:
+class Docker(SocketBackend):
     """Commands run in a container of their own, made by docker."""
 
     kind = "docker"
     option_shape = ContainerOptions
+    _options: ContainerOptions
     identity = IDENTITY
     leaves_files = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = read_container_options(self.kind, options)
         self._stream: socket.socket | None = None  # to a resident that was just started; the first client uses it
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
 
     @property
     def isolation(self) -> Isolation:

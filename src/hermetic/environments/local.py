@@ -1,7 +1,6 @@
 """This machine: the resident is a process of the same user, reached by its Unix socket."""
 
 import os
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from hermetic.environments.local_resident import (
 )
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import VARIABLE, HomeMode, at_home, home_of, select_profile
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.unix_socket import SocketBackend
 
 
 class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +38,12 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
     init_files: tuple[str, ...] = ("~/.bashrc",)  # files that a login shell reads besides the profile
 
 
-class Local:
+class Local(SocketBackend):
     """Commands run as the caller, on the caller's machine, without isolation."""
 
     kind = "local"
     option_shape = LocalOptions
+    _options: LocalOptions
     identity = ("home", "profile")  # a task that runs with another home is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -57,11 +57,6 @@ class Local:
             home="profile" if mode == "auto" else mode,
             profile=select_profile(chosen.profile, ()).directory,
         )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
 
     @property
     def isolation(self) -> Isolation:
@@ -81,10 +76,6 @@ class Local:
             guardian=True, init_files=options.init_files, keep_path=True,
         )  # fmt: skip
         return await start_local_resident(config)
-
-    async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A socket connected to the resident's."""
-        return await connect(record.socket)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the resident's process has ended."""

@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import shlex
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,7 +53,7 @@ from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
 from hermetic.environments.profile import VARIABLE, ProfileMounts, credential_notes, resolve_mounts, select_profile
 from hermetic.environments.starting import start_resident
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import Watchdog, watchdog_argv
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.host_process import PASSED, HostProcess
@@ -109,11 +108,12 @@ class SandboxFiles(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[HostProcess, ...] = ()  # the resident, then the watchdog, once they are known
 
 
-class Sandbox:
+class Sandbox(SocketBackend):
     """Commands run as the caller, in namespaces of their own."""
 
     kind = "sandbox"
     option_shape = SandboxOptions
+    _options: SandboxOptions
     identity = ("credential_files", "profile")  # a task that runs with other values of these is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -148,11 +148,6 @@ class Sandbox:
         await remove_cgroup(cgroup.directories)
         notes = limits_besides(cgroup, memory_bytes=defaults.memory_bytes, pids=defaults.pids).notes
         return Finding(state="weak" if notes else "ok", found=program, advice="; ".join(notes))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
 
     @property
     def isolation(self) -> Isolation:
@@ -219,10 +214,6 @@ class Sandbox:
             if isinstance(error, EnvironmentUnavailable):
                 raise explained(error) from error
             raise
-
-    async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A socket connected to the resident's. Raises OSError."""
-        return await connect(record.socket)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the processes of the sandbox have ended."""

@@ -25,7 +25,7 @@ from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
 from hermetic.environments.ssh_client import MARK, CallFailed, Target, client_environment, explain, run_there
 from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
-from hermetic.environments.unix_socket import connect
+from hermetic.environments.unix_socket import SocketBackend, connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.records import check_own, is_own_directory, runtime_root
 
@@ -106,11 +106,12 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     setup: str | None = None  # run once in the new environment's own shell
 
 
-class Ssh:
+class Ssh(SocketBackend):
     """Commands run on another machine, as the user who logs in there."""
 
     kind = "ssh"
     option_shape = SshOptions
+    _options: SshOptions
     identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
     leaves_files = True
     answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)  # ssh itself notices a broken connection first
@@ -132,11 +133,6 @@ class Ssh:
         self._target = msgspec.convert(
             {name: getattr(self._options, name) for name in Target.__struct_fields__}, Target
         )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
 
     @property
     def isolation(self) -> Isolation:

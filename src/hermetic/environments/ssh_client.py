@@ -127,7 +127,7 @@ _MEANINGS = (
     ("Bad configuration option", False, "a setting is not known to ssh", "check the options settings and config"),
     ("Can't open user config file", False, "the settings file cannot be read", "check the option config"),
     ("Could not resolve hostname", True, "no such host is known", "check the option host, and the network"),
-    ("Connection refused", True, "nobody takes ssh connections there", "check the option port, and that sshd runs"),
+    ("Connection refused", True, "no ssh server listens there", "check the option port, and that sshd runs"),
     ("timed out", True, "the host does not answer", "check the option host, and the network"),
     ("No route to host", True, "there is no way to the host", "check the option host, and the network"),
     ("Network is unreachable", True, "there is no network", "check the network"),

@@ -7,7 +7,11 @@ import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord
 from hermetic.registry.host_process import is_alive
 
 
@@ -58,6 +62,21 @@ def listeners(directory: Path) -> list[int]:
             stream.connect(path)
             found += [pid] if (pid := peer_pid(stream)) else []
     return sorted(set(found))
+
+
+class SocketBackend:
+    """Parts of a backend whose resident has its socket on this machine. Subclasses set `_options`."""
+
+    _options: msgspec.Struct
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self._options)
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A socket connected to the resident's. Raises OSError."""
+        return await connect(record.socket)
 
 
 def peer_pid(stream: socket.socket) -> int:

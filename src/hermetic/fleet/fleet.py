@@ -57,7 +57,7 @@ class Fleet:
         self._tolerated: tuple[str, ...] = ()  # options in which a living environment may differ
         self._members: dict[str, Member] = {}
         self._pools: dict[bytes, Pool] = {}
-        self._places = asyncio.Semaphore(starts)
+        self._start_slots = asyncio.Semaphore(starts)
         self._starting = 0
         self._started: set[str] = set()  # residents, by id
         self._is_closed = False
@@ -196,7 +196,7 @@ class Fleet:
         return {**self._options, **self._overrides.get(task, {})}
 
     async def _start(self, ordered: StartRequest) -> Environment:
-        async with self._places:
+        async with self._start_slots:
             self._starting += 1
             try:
                 environment = await start_new(ordered)

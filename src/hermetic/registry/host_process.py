@@ -36,11 +36,8 @@ class HostProcess(msgspec.Struct, frozen=True):
     @classmethod
     def find(cls, pid: int) -> Self | None:
         """The living process with this pid."""
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):  # other errors, such as EMFILE, prove nothing
-            return None
-        return None if fields[0] in "ZX" else cls(pid, fields[19])
+        seen = _stat(pid)
+        return None if seen is None or seen.has_ended else cls(pid, seen.fields[19])
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -119,7 +116,7 @@ def is_resident(pid: int, *, born_before: float) -> bool:
     Raises OSError if that is not known, for example without descriptors.
     """
     seen = _stat(pid)
-    if seen is None or not seen.name.startswith("hermetic") or seen.fields[0] in "ZX":
+    if seen is None or seen.has_ended or not seen.name.startswith("hermetic"):
         return False
     return _born(int(seen.fields[19])) < born_before + CLOCK_SLACK
 
@@ -127,7 +124,7 @@ def is_resident(pid: int, *, born_before: float) -> bool:
 def is_alive(pid: int) -> bool:
     """False for an ended process, also for a zombie. Raises OSError if that is not known."""
     seen = _stat(pid)
-    return seen is not None and seen.fields[0] not in "ZX"
+    return seen is not None and not seen.has_ended
 
 
 def is_stopped(pid: int) -> bool:
@@ -154,20 +151,28 @@ class _Stat(NamedTuple):
     name: str
     fields: list[str]  # those after the name: state, parent, group, session …
 
+    @property
+    def has_ended(self) -> bool:
+        return self.fields[0] in "ZX"
+
 
 def _stat(pid: int) -> _Stat | None:
     """None for what has ended."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError):  # other errors, such as EMFILE, prove nothing
         return None
     return _Stat(name, rest.split())
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def end_descendants(pid: int) -> None:
     """Kills all descendants of a process."""
     for _ in range(SWEEPS):
-        parents = {one: parent_of(one) for one in map(int, filter(str.isdigit, os.listdir("/proc")))}
+        parents = {one: parent_of(one) for one in _pids()}
         below, new = set[int](), {pid}
         while new := {one for one, parent in parents.items() if parent in new} - below:
             below |= new
@@ -257,13 +262,9 @@ async def session_ended(session: int, seconds: float) -> None:
 
 
 def _members(session: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _session_of(pid) == session]
-
-
-def _session_of(pid: int) -> int | None:
-    """None for what has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in b"ZX" else int(fields[3])
+    found = []
+    for pid in _pids():
+        with suppress(OSError):
+            if (seen := _stat(pid)) and not seen.has_ended and int(seen.fields[3]) == session:
+                found.append(pid)
+    return found

@@ -48,11 +48,11 @@ def is_in_memory(path: Path, mounts: str = "/proc/self/mounts") -> bool:
     best, kind = "", ""
     with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
-            _, place, fstype = line.split(" ", 3)[:3]
-            place = _unescape(place)
-            inside = target == place or target.startswith(place.rstrip("/") + "/")
-            if inside and len(place) >= len(best):
-                best, kind = place, fstype
+            _, mount, fstype = line.split(" ", 3)[:3]
+            mount = _unescape(mount)
+            inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+            if inside and len(mount) >= len(best):
+                best, kind = mount, fstype
     return kind in _IN_MEMORY
 
 

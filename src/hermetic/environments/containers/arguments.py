@@ -16,6 +16,7 @@ from hermetic.environments.containers.options import (
     WORKSPACE,
     ContainerOptions,
     Volume,
+    limit_arguments,
     read_volume,
 )
 from hermetic.environments.profile import (
@@ -210,9 +211,9 @@ class ContainerPlan:
             yield "--userns=keep-id"  # without it our files would belong to `nobody` inside
 
     def _mounts(self, sees_host: bool, is_podman: bool) -> Iterator[str]:
-        for place, size, words in self._in_memory():
+        for path, size, mode in self._in_memory():
             inodes = "" if is_podman else f",nr_inodes={max(LEAST_INODES, size // BYTES_PER_INODE)}"
-            yield from ("--tmpfs", f"{place}:rw,nosuid,nodev,size={size}{inodes},{words}")
+            yield from ("--tmpfs", f"{path}:rw,nosuid,nodev,size={size}{inodes},{mode}")
         if sees_host:
             restricted = ",nosuid,nodev,noexec" if is_podman else ""  # docker has no such options for a bind
             yield from ("--mount", _bind(str(self.socket_directory), RESIDENT) + restricted)
@@ -239,13 +240,9 @@ class ContainerPlan:
     def _limits(self, without: Collection[str]) -> Iterator[str]:
         options = self.options
         yield from ("--shm-size", str(min(64 * MIB, (options.memory_bytes or 1 << 62) // 16)))
-        if options.cpu and "cpu" not in without:
-            yield from ("--cpus", f"{options.cpu:g}")
+        yield from limit_arguments(options, without)
         if options.memory_bytes and "memory_bytes" not in without:
-            # As much with swap as without: a limit that doubles is none.
-            yield from ("--memory", str(options.memory_bytes), "--memory-swap", str(options.memory_bytes))
-        if options.pids and "pids" not in without:
-            yield from ("--pids-limit", str(options.pids))
+            yield from ("--memory-swap", str(options.memory_bytes))  # no swap on top
         if options.disk_bytes and "disk_bytes" not in without:
             yield from ("--storage-opt", f"size={options.disk_bytes}")
         if options.network is not True:

@@ -3,7 +3,7 @@
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -61,6 +61,18 @@ IDENTITY = (
     "image", "cpu", "memory_bytes", "pids", "disk_bytes", "network", "volumes", "user", "persistent", "host_cwd",
     "extra_args", "credential_files", "profile",
 )  # fmt: skip
+
+
+# Flags of docker, podman and apptainer for the options that limit a container.
+LIMIT_FLAGS = {"cpu": "--cpus", "memory_bytes": "--memory", "pids": "--pids-limit"}
+
+
+def limit_arguments(options: Any, without: Collection[str] = ()) -> Iterator[str]:
+    """The flags of the limits that are set."""
+    for name, flag in LIMIT_FLAGS.items():
+        value = getattr(options, name)
+        if value and name not in without:
+            yield from (flag, f"{value:g}" if isinstance(value, float) else str(value))
 
 
 class Volume(NamedTuple):

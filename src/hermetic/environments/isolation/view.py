@@ -50,8 +50,8 @@ def mounts(view: View) -> list[str]:
         arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
     for path in view.readable:
         arguments += ["--ro-bind", path, path]
-    for path, place in view.shown:
-        arguments += ["--ro-bind", path, place]
+    for path, target in view.shown:
+        arguments += ["--ro-bind", path, target]
     arguments += ["--bind", view.workspace, view.workspace, *view.guards, "--bind", view.place, INSIDE]
     if view.spool is not None:
         arguments += ["--bind", view.spool, SPOOL]

@@ -86,11 +86,11 @@ def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool
 
 
 def _is_system(path: str, *, is_writable: bool) -> bool:
-    if path in (*_SYSTEM, *_HOLDERS, *_WHOLE) or any(lies_in(path, place) for place in _UNREADABLE):
+    if path in (*_SYSTEM, *_HOLDERS, *_WHOLE) or any(lies_in(path, one) for one in _UNREADABLE):
         return True
-    if not is_writable or any(lies_in(path, place) for place in (*homes(), *_HOLDERS)):
+    if not is_writable or any(lies_in(path, one) for one in (*homes(), *_HOLDERS)):
         return False
-    return any(lies_in(path, place) for place in _SYSTEM)
+    return any(lies_in(path, one) for one in _SYSTEM)
 
 
 def _private_of(path: str) -> list[str]:

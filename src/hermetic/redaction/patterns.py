@@ -133,7 +133,7 @@ class Found(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """One row of the table. The expression is tried only on texts that hold `sign`, in lower case."""
+    """One row of the table. The expression is tried only on texts that hold `sign`, in lower case; "": `=` or `:`."""
 
     sign: str
     expression: re.Pattern[str]
@@ -156,8 +156,9 @@ class Pattern(NamedTuple):
 def find_by_context(text: str, content: Content) -> Iterator[Span]:
     """The places of all values that a pattern recognises in text of this content."""
     lowered = lower(text)
+    assigns = "=" in lowered or ":" in lowered
     for pattern in PATTERNS:
-        if content in pattern.contents and pattern.sign in lowered:
+        if content in pattern.contents and (pattern.sign in lowered if pattern.sign else assigns):
             yield from pattern.find(text, lowered, content == "environment")
 
 

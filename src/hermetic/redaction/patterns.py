@@ -123,7 +123,7 @@ _WEAK_PASSWORDS = frozenset(
 )
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A candidate: the match, its value and the text around it."""
 
     text: str
@@ -137,7 +137,7 @@ class Pattern(NamedTuple):
 
     sign: str
     expression: re.Pattern[str]
-    accepts: Callable[[Found], bool]
+    accepts: Callable[[Candidate], bool]
     lowered: bool = False  # tried on the text in lower case, which is ten times as quick as ignoring case
     inner: re.Pattern[str] | None = None  # finds the values within the match
     contents: tuple[Content, ...] = ("output", "code", "environment")
@@ -149,7 +149,7 @@ class Pattern(NamedTuple):
             for match in inner:
                 start, end = match.span(match.lastindex or 0)
                 value = text[start:end].rstrip()
-                if self.accepts(Found(text, match, value, weak)):
+                if self.accepts(Candidate(text, match, value, weak)):
                     yield start, start + len(value)
 
 
@@ -168,19 +168,19 @@ def lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
-def _any(found: Found) -> bool:
+def _any(found: Candidate) -> bool:
     return True
 
 
-def _literal(found: Found) -> bool:
+def _literal(found: Candidate) -> bool:
     return is_literal(found.value, "\0", quoted=True)
 
 
-def _no_example(found: Found) -> bool:
+def _no_example(found: Candidate) -> bool:
     return not is_example(found.value)
 
 
-def _assigned(found: Found) -> bool:
+def _assigned(found: Candidate) -> bool:
     """True for NAME=value, `name: value` and JSON fields whose name means a secret."""
     match = found.match
     if not is_literal(found.value, match["name"], quoted=match.lastgroup != "bare"):
@@ -198,17 +198,17 @@ def _is_password(text: str, name: Span) -> bool:
     return before.endswith("_") and (text[start:end] == "PASS" or _PASS_OF.search(before) is not None)
 
 
-def _option_value(found: Found) -> bool:
+def _option_value(found: Candidate) -> bool:
     return is_literal(found.value, found.match["name"], quoted=False)
 
 
-def _header(found: Found) -> bool:
+def _header(found: Candidate) -> bool:
     value = found.value
     is_mixed = value != value.lower() and value != value.capitalize()
     return not is_example(value) and (_is_random(value) or len(value) >= 32 or is_mixed)
 
 
-def _url_password(found: Found) -> bool:
+def _url_password(found: Candidate) -> bool:
     """False for templates, and for passwords of examples and of services on a developer's machine."""
     user, password = found.match[1], found.value
     if _URL_TEMPLATE.search(password):
@@ -218,24 +218,24 @@ def _url_password(found: Found) -> bool:
     return found.weak or not (is_weak or is_example(password + "abcdef"))
 
 
-def _variable(found: Found) -> bool:
+def _variable(found: Candidate) -> bool:
     """True for any value of a variable with a credential's name, weak or not."""
     name = found.match[1].replace("-", "_").replace(".", "_")
     is_secret = is_credential(name) or _MORE_NAMES.search(name) is not None
     return is_secret and not _NO_VALUE.match(found.value.strip())
 
 
-def _file_password(found: Found) -> bool:
+def _file_password(found: Candidate) -> bool:
     has_login = bool(found.match.groupdict().get("login"))
     return not _TEMPLATE.search(found.value) and (found.weak or has_login or _literal(found))
 
 
-def _pgpass(found: Found) -> bool:
+def _pgpass(found: Candidate) -> bool:
     start = found.match.start()
     return _PGPASS_HOST.search(found.text[max(0, start - 256) : start]) is not None and _file_password(found)
 
 
-def _basic_login(found: Found) -> bool:
+def _basic_login(found: Candidate) -> bool:
     """True for base64 of a name, a colon and a password."""
     value = found.value
     try:
@@ -245,16 +245,16 @@ def _basic_login(found: Found) -> bool:
     return bool(name and colon and password) and name.isalnum() and not password.startswith(b"//")
 
 
-def _cookie(found: Found) -> bool:
+def _cookie(found: Candidate) -> bool:
     """True for a value that is long and random enough for a session."""
     return found.match[1].lower() not in _NO_COOKIE and _is_random(found.value) and not is_example(found.value)
 
 
-def _sudo_password(found: Found) -> bool:
+def _sudo_password(found: Candidate) -> bool:
     return not _TEMPLATE.search(found.value) and not is_example(found.value + "abcdef")
 
 
-def _salted(found: Found) -> bool:
+def _salted(found: Candidate) -> bool:
     value = found.value
     return is_literal(value.replace(" ", "_") if len(value) >= _LEAST_SALT else value, "\0", quoted=True)
 

@@ -1,4 +1,4 @@
-"""What a text becomes by an edit: matching, replacing, patches, diffs.
+"""Edits of texts: matching, replacing, patches, diffs.
 
-Pure functions over texts: no files, no environment. Who reads and writes the files is `session/patching.py`.
+Pure functions over texts: no files, no environment. `session/patching.py` reads and writes the files.
 """

@@ -1,6 +1,6 @@
-"""A block whose first and last lines are right while lines between them are remembered wrongly.
+"""Matches a block whose first and last lines are right while lines between them differ.
 
-Such a block counts as found only where the edit leaves the wrong lines alone: nothing is taken away that the edit
+Such a block matches only where the edit leaves the differing lines unchanged: nothing is removed that the edit
 does not name.
 """
 

@@ -1,4 +1,4 @@
-"""A file's bytes as text that can be edited, and back to bytes: what the edit leaves alone stays byte for byte."""
+"""Decodes a file for an edit and encodes it again; unchanged parts stay byte for byte."""
 
 import codecs
 

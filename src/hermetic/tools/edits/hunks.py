@@ -1,4 +1,4 @@
-"""Hunks of a patch put into a text: each finds its place by its own lines, by what stands above, and by the order."""
+"""Applies the hunks of a patch: each is located by its lines, by the @@ hints above, and by the order."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -65,7 +65,7 @@ def _overlap(one: Splice, other: Splice) -> bool:
 
 
 def _found(lines: list[str], hunk: Hunk) -> list[Splice]:
-    """Every place where its lines stand, by the strictest way that finds any."""
+    """Every match of its lines, by the strictest normaliser that matches."""
     for key in _KEYS:
         keys, wanted = [key(line) for line in lines], [key(line) for line in hunk.old]
         starts = [

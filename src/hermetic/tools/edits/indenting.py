@@ -1,4 +1,4 @@
-"""How lines that were written for one indentation are indented in another place."""
+"""Re-indents lines that were written for another indentation."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ Pair = tuple[str, str]  # the indentation of a line as it was written, and as it
 
 
 class Indentation:
-    """What the lines that are known in both say about the others."""
+    """A map of indentations, inferred from lines that are known on both sides."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._known = dict(reversed(pairs))  # the first line with an indentation decides for it

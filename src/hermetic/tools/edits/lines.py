@@ -1,4 +1,4 @@
-"""A text as lines: where they begin, how they end, and what they say apart from white space and typography."""
+"""A text as lines: their ends, indentation, and content without white space and typography."""
 
 import re
 import unicodedata
@@ -54,7 +54,7 @@ def fold(text: str) -> str:
 
 
 def gist(line: str) -> str:
-    """What two lines have in common that differ in white space and typography alone."""
+    """The line without differences of white space and typography."""
     return " ".join(fold(line).split())
 
 

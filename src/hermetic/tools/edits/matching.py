@@ -1,4 +1,4 @@
-"""Where a text stands in a file: nine ways to look, from exact to tolerant; the first that finds anything decides."""
+"""Finds a text in a file by nine strategies, from exact to tolerant; the first one with a match decides."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _INVISIBLE = re.compile("[\u200b\u200c\u200d\u2060\ufeff\u00ad]")
 
 
-class Found(NamedTuple):
-    """A stretch of a text, and the edit as it is to be read for that place."""
+class Match(NamedTuple):
+    """A matched range, with the old and the new text as they apply there."""
 
     start: int
     end: int
@@ -25,13 +25,13 @@ class Found(NamedTuple):
     new: str
 
 
-MOST_LOOSE = 10_000  # characters of an old text that is looked for in other spellings, too
+MOST_LOOSE = 10_000  # characters of an old text that tolerant strategies search for
 
-Strategy = Callable[[str, str, str], list[Found]]
+Strategy = Callable[[str, str, str], list[Match]]
 
 
-def find(text: str, old: str, new: str) -> tuple[str, list[Found]]:
-    """The name of the first way that finds anything, and all it finds; ("", []) when none does."""
+def find(text: str, old: str, new: str) -> tuple[str, list[Match]]:
+    """The name of the first strategy that matches, and its matches; ("", []) without any."""
     for name, strategy in STRATEGIES.items():
         if name != "exact" and (not old.strip() or len(old) > MOST_LOOSE):
             break
@@ -40,48 +40,48 @@ def find(text: str, old: str, new: str) -> tuple[str, list[Found]]:
     return "", []
 
 
-def exact(text: str, old: str, new: str) -> list[Found]:
-    """Character by character; places that overlap count too."""
-    return [_with_return(text, Found(at, at + len(old), old, new)) for at in _occurrences(text, old)]
+def exact(text: str, old: str, new: str) -> list[Match]:
+    """Character by character; overlapping matches count too."""
+    return [_with_return(text, Match(at, at + len(old), old, new)) for at in _occurrences(text, old)]
 
 
-def _with_return(text: str, found: Found) -> Found:
+def _with_return(text: str, found: Match) -> Match:
     """One that begins with the second half of a line end takes the first half in."""
     if found.old[0] == "\n" and text[found.start - 1 : found.start] == "\r":
         return found._replace(start=found.start - 1, old="\r" + found.old)
     return found
 
 
-def line_ends(text: str, old: str, new: str) -> list[Found]:
+def line_ends(text: str, old: str, new: str) -> list[Match]:
     """CRLF for LF, and white space at the end of lines."""
     return _all(patterns.same_but_line_ends(old), text, old, new)
 
 
-def shifted(text: str, old: str, new: str) -> list[Found]:
+def shifted(text: str, old: str, new: str) -> list[Match]:
     """The same lines, all shifted to another indentation; of one line alone that says nothing."""
     if len(old.split("\n")) - old.split("\n").count("") < 2:
         return []
     return [found for found in trimmed_lines(text, old, new) if _is_shift(text, found)]
 
 
-def trimmed_lines(text: str, old: str, new: str) -> list[Found]:
+def trimmed_lines(text: str, old: str, new: str) -> list[Match]:
     """The same lines, each with an indentation of its own."""
     return _all(patterns.same_but_indentation(old), text, old, new)
 
 
-def whitespace(text: str, old: str, new: str) -> list[Found]:
+def whitespace(text: str, old: str, new: str) -> list[Match]:
     """The same words in the same lines, with other white space between them."""
     return _all(patterns.same_but_runs(old), text, old, new)
 
 
-def typography(text: str, old: str, new: str) -> list[Found]:
+def typography(text: str, old: str, new: str) -> list[Match]:
     """Other quotes, dashes, spaces, accents, or characters of no width."""
     if text.isascii() and old.isascii():
         return []
     return _all(patterns.same_but_typography(old, invisible=bool(_INVISIBLE.search(text))), text, old, new)
 
 
-def escapes(text: str, old: str, new: str) -> list[Found]:
+def escapes(text: str, old: str, new: str) -> list[Match]:
     r"""The edit was escaped once too often (\n for a line end), or once too little."""
     kinds = {escape for escape in _ESCAPE.findall(old) if escape in _ESCAPES}
     if kinds and (found := _first(text, _unescaped(old, kinds), _unescaped(new, kinds))):
@@ -91,7 +91,7 @@ def escapes(text: str, old: str, new: str) -> list[Found]:
     return []
 
 
-def boundary(text: str, old: str, new: str) -> list[Found]:
+def boundary(text: str, old: str, new: str) -> list[Match]:
     """White space and blank lines around the whole of the old text are left out."""
     core = old.strip()
     if core == old:
@@ -102,7 +102,7 @@ def boundary(text: str, old: str, new: str) -> list[Found]:
     return _first(text, core, kept)
 
 
-def block(text: str, old: str, new: str) -> list[Found]:
+def block(text: str, old: str, new: str) -> list[Match]:
     """The first and the last line, and much of what is between; the edit leaves alone what differs."""
     lines = split_lines(text)
     found = near_blocks(lines, split_lines(old.replace("\r\n", "\n")), split_lines(new.replace("\r\n", "\n")))
@@ -113,12 +113,12 @@ def block(text: str, old: str, new: str) -> list[Found]:
         if not old.endswith("\n"):
             cut = len(here) - len(here.rstrip("\r\n"))
             here, becomes = here[: len(here) - cut], becomes[: len(becomes) - cut]
-        result.append(Found(starts[near.first], starts[near.first] + len(here), here, becomes))
+        result.append(Match(starts[near.first], starts[near.first] + len(here), here, becomes))
     return result
 
 
-def _first(text: str, old: str, new: str) -> list[Found]:
-    """What the stricter ways find, at the borders of words: the first that finds anything decides."""
+def _first(text: str, old: str, new: str) -> list[Match]:
+    """The matches of the first of the stricter strategies, at word boundaries."""
     if not old.strip():
         return []
     for strategy in (line_ends, shifted, trimmed_lines, whitespace, typography):
@@ -134,11 +134,11 @@ def _occurrences(text: str, old: str) -> Iterator[int]:
         at = text.find(old, at + 1)
 
 
-def _all(pattern: re.Pattern[str], text: str, old: str, new: str) -> list[Found]:
-    return [Found(*match.span(), old, new) for match in pattern.finditer(text) if match[0]]
+def _all(pattern: re.Pattern[str], text: str, old: str, new: str) -> list[Match]:
+    return [Match(*match.span(), old, new) for match in pattern.finditer(text) if match[0]]
 
 
-def _is_shift(text: str, found: Found) -> bool:
+def _is_shift(text: str, found: Match) -> bool:
     olds = split_lines(found.old.replace("\r\n", "\n"))
     return Indentation(known_indents(olds, split_lines(text[found.start : found.end]))).is_shift
 

@@ -1,7 +1,7 @@
-"""The new text for a place that was found although it is not spelt as in the edit.
+"""The new text for a match that differs from the old text of the edit.
 
-What the edit leaves as it was stays as the file has it: white space, line ends, quotes. Only what the edit changes is
-taken from it, indented as its place is.
+Parts that the edit does not change keep the file's white space, line ends and quotes. Changed parts come from the
+edit, indented as the match is.
 """
 
 import re

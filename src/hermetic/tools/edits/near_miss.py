@@ -1,4 +1,4 @@
-"""Why a text was not found: what stands nearest to it, and how that differs."""
+"""Explains why a text was not found: the nearest text, and the difference."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"[ \t]*\d+[ \t]*[|\u2502:][ \t]?")
 
 
 def explain(text: str, old: str, new: str, what: str = "old_string") -> str:
-    """What to tell somebody whose text is not there."""
+    """The error message for a text that is not in the file."""
     told = [f"{what} is not in the file."]
     lines, wanted = [bare(line) for line in split_lines(text)], old.replace("\r\n", "\n").split("\n")
     if not text:

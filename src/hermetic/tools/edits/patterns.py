@@ -1,4 +1,4 @@
-"""Regular expressions that find a text again although white space or typography differ."""
+"""Regular expressions that match a text in spite of different white space or typography."""
 
 import re
 from collections.abc import Callable

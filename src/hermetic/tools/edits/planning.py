@@ -1,4 +1,4 @@
-"""What becomes of every file of a patch, worked out in memory before anything is written."""
+"""Computes the new content of every file of a patch in memory, before anything is written."""
 
 import posixpath
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One text put in the place of another, where it stands once; or wherever it stands."""
+"""Replaces one text by another, at a unique match or at all matches."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import msgspec
 
 from hermetic.contract.errors import EditRefused
 from hermetic.tools.edits.lines import bare, split_lines, usual_ending
-from hermetic.tools.edits.matching import Found, find
+from hermetic.tools.edits.matching import Match, find
 from hermetic.tools.edits.merging import merge
 from hermetic.tools.edits.near_miss import explain
 
@@ -16,7 +16,7 @@ MOST_NAMED = 8  # places that a refusal names
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a text."""
+    """The result of a replacement."""
 
     text: str
     strategy: str  # how the place was found
@@ -46,7 +46,7 @@ def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> Repl
     return Replaced(text=result, strategy=strategy, lines=tuple(_line_numbers(text, places)))
 
 
-def _apart(found: list[Found]) -> Iterator[Found]:
+def _apart(found: list[Match]) -> Iterator[Match]:
     """Those that do not overlap with an earlier one."""
     end = 0
     for place in sorted(found):
@@ -55,13 +55,13 @@ def _apart(found: list[Found]) -> Iterator[Found]:
             yield place
 
 
-def _to_line_end(text: str, place: Found) -> Found:
+def _to_line_end(text: str, place: Match) -> Match:
     """With the white space that ends its last line, so that a line which stays keeps it."""
     rest = _REST.match(text, place.end)
     return place if rest is None or text[place.start : place.end] == place.old else place._replace(end=rest.end())
 
 
-def _line_numbers(text: str, places: list[Found]) -> Iterator[int]:
+def _line_numbers(text: str, places: list[Match]) -> Iterator[int]:
     number, position = 1, 0
     for place in places:
         number += text.count("\n", position, place.start)
@@ -69,7 +69,7 @@ def _line_numbers(text: str, places: list[Found]) -> Iterator[int]:
         yield number
 
 
-def _put(text: str, places: list[Found]) -> str:
+def _put(text: str, places: list[Match]) -> str:
     parts, position, usual = [], 0, usual_ending(text) if "\n" in text else None
     for place in places:
         parts += [text[position : place.start], _becomes(text, place, usual)]
@@ -77,7 +77,7 @@ def _put(text: str, places: list[Found]) -> str:
     return "".join([*parts, text[position:]])
 
 
-def _becomes(text: str, place: Found, usual: str | None) -> str:
+def _becomes(text: str, place: Match, usual: str | None) -> str:
     """The new text for one place. `usual` is how lines of the file end; None where it has but one."""
     here = text[place.start : place.end]
     line_end = usual_ending(here) if "\n" in here else usual or "\n"
@@ -90,7 +90,7 @@ def _becomes(text: str, place: Found, usual: str | None) -> str:
     return merge(place.old, here, place.new, line_end=line_end, whole_lines=begins_line)
 
 
-def _ambiguous(text: str, found: list[Found], strategy: str) -> str:
+def _ambiguous(text: str, found: list[Match], strategy: str) -> str:
     lines = split_lines(text)
     numbers = _line_numbers(text, found[:MOST_NAMED])
     named = [f"{number}: {bare(lines[number - 1]).strip()[:80]}" for number in numbers]

@@ -1,4 +1,4 @@
-"""Patches in the V4A form: what they ask for, file by file, in the order they ask for it.
+"""Parses patches in the V4A format into operations, in their order.
 
 *** Begin Patch
 *** Update File: src/a.py

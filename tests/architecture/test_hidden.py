@@ -16,7 +16,7 @@ KNOTS = {
         channels.bridge channels.requests channels.scripts
         files.lines files.requests files.search_requests
         life.lease life.resident life.server
-        processes.job processes.leftovers processes.memory processes.process processes.requests processes.retention
+        processes.job processes.leftovers processes.process processes.requests processes.retention
         processes.start_requests
         shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
         shells.requests shells.session shells.shell shells.state shells.traps

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.processes.memory import MemoryKills
+from hermetic.resident.processes.cgroup import MemoryKills
 
 FIRST = "7:blkio:/docker/x\n4:cpu,memory:/docker/x\n0::/system\n"
 

@@ -10,10 +10,10 @@ from ..channels.bridge import Bridge
 from ..channels.scripts import ScriptOptions, Scripts
 from ..limits import SESSIONS, STANDBY_READY
 from ..processes import tree
+from ..processes.cgroup import MemoryKills
 from ..processes.descriptor_limit import ProcessTags
 from ..processes.job import advised
 from ..processes.leftovers import leftover_counts
-from ..processes.memory import MemoryKills
 from ..processes.output_log import OutputLog
 from ..processes.process import Launch, Process
 from ..processes.process_quota import ProcessQuota

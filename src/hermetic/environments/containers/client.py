@@ -174,9 +174,8 @@ class EngineClient:
 
     async def state(self, container: str) -> str:
         """The state of a container: running, paused, exited …; "" if there is none. Raises Unreachable."""
-        if not await self._output("ps", "--all", "--quiet", "--filter", f"name=^/?{container}$"):
-            return ""
-        return await self._output("inspect", "--type", "container", "--format", "{{.State.Status}}", container)
+        # One request: between a list and an inspection the container can go.
+        return await self._output("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{.State}}")
 
     async def _output(self, *words: str) -> str:
         """The client's output. Raises Unreachable when it fails."""

@@ -28,7 +28,7 @@ def test_every_step_of_a_command_is_in_a_file_that_exists() -> None:
     [
         ("ends a process tree after a timeout", "class Sweep"),
         ("judges `git push --force`", '"git push --force"'),
-        ("starts a docker or podman container", "class Start"),
+        ("starts a docker or podman container", "class ContainerStart"),
     ],
 )
 def test_a_newcomer_finds_the_file(question: str, shows: str) -> None:

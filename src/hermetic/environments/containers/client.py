@@ -175,7 +175,10 @@ class EngineClient:
     async def state(self, container: str) -> str:
         """The state of a container: running, paused, exited …; "" if there is none. Raises Unreachable."""
         # One request: between a list and an inspection the container can go.
-        return await self._output("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{.State}}")
+        listed = await self._output("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{json .}}")
+        found = msgspec.json.decode(listed or "[]")  # an object of docker, a list of podman
+        entry = found[0] if isinstance(found, list) and found else found or {}
+        return str(entry.get("State", ""))
 
     async def _output(self, *words: str) -> str:
         """The client's output. Raises Unreachable when it fails."""

@@ -26,21 +26,25 @@ LONGEST_ROOT = 70  # of the 107 bytes of a Unix socket's path; the rest is for n
 
 def runtime_path() -> Path:
     """The runtime directory of this user, which may not exist."""
+    return Path(_runtime_name()).absolute()
+
+
+def _runtime_name() -> str:
     if chosen := os.environ.get(SETTING):
-        return Path(chosen).absolute()
+        return chosen
     if session := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(session, "hermetic")
-    return Path(f"/tmp/hermetic-{os.geteuid()}")
+        return f"{session}/hermetic"
+    return f"/tmp/hermetic-{os.geteuid()}"
 
 
 def real_runtime_path() -> str:
     """The runtime directory with links resolved, cached by inode."""
-    path = runtime_path()
+    path = _runtime_name()
     try:
         status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    return _resolved(str(path), status.st_dev, status.st_ino)
+    return _resolved(path, status.st_dev, status.st_ino)
 
 
 @lru_cache(maxsize=16)

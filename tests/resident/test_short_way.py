@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hermetic
+from hermetic.resident.shells.command import Redefinitions
 
 WAY = 'echo "${__h[4]}"'  # of the order that brought this text: 0 for a short one, else its letter
 
@@ -102,3 +104,36 @@ async def test_a_copy_of_a_shell_whose_traps_are_known_is_the_same_shell(switch:
         assert (await env.run("exit 3")).exit_code == 3
         result = await env.run("kill -USR1 $BASHPID; echo $X ${-//[!m]/}")
         assert result.output == f"asked\n2{' m' if switch == '-m' else ''}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("X=1", True),
+        ("X=1 Y=a/b; Z=", True),
+        ("\nX=1\nY=2\n", True),
+        ("X=1 f", False),
+        ("X=1; f", False),
+        ("f", False),
+        ("X=$(f)", False),
+        ("X=`f`", False),
+        ("1X=1", False),
+        ("X=1 >out", False),
+        ("X=1 &", False),
+        ("", False),
+    ],
+)
+def test_where_any_name_may_be_redefined_only_assignments_keep_traps(text: str, keeps: bool) -> None:
+    redefinitions = Redefinitions()
+    redefinitions.learn(b"source ./functions")
+    assert redefinitions.keeps_traps(text.encode()) is keeps
+
+
+async def test_traps_are_kept_after_assignments_in_a_session_with_sourced_functions(tmp_path: Path) -> None:
+    (tmp_path / "functions").write_text("f() { trap 'echo caught' USR1; }\n")
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        await env.run("source ./functions; f")
+        for number in range(3):
+            await env.run(f"X={number}")
+        await env.run("exit 3")
+        assert (await env.run("echo $X; kill -USR1 $BASHPID")).output == "2\ncaught\n"

@@ -36,6 +36,7 @@ _UNCHANGING = frozenset(
 # A text of these characters has no quotes and no expansions: bash sees the same words.
 _OPEN_TEXT = pattern(rb"[\w\s./:@%+,=~^;&|<>-]*")
 _WORDS = pattern(rb"[^\s;&|<>]+")
+_ASSIGNMENTS = pattern(rb"\s*(?:[A-Za-z_]\w*=[\w./:@%+,^-]*(?:[\s;]+|$))+")  # no name that could be redefined
 _MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
 
 YIELDED = "state not kept: the command was yielded and goes on as a process"
@@ -73,8 +74,10 @@ class Redefinitions:
 
     def keeps_traps(self, text: bytes) -> bool:
         """Whether a text provably sets no trap and defines no function."""
-        if self.open or len(text) > READABLE_COMMAND or _OPEN_TEXT.fullmatch(text) is None:
+        if len(text) > READABLE_COMMAND or _OPEN_TEXT.fullmatch(text) is None:
             return False
+        if self.open:
+            return _ASSIGNMENTS.fullmatch(text) is not None
         words = _WORDS.findall(text)
         return _MAY_TRAP.isdisjoint(words) and self.names.isdisjoint(words)
 

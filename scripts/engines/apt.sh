@@ -58,23 +58,37 @@ mirror() {
   printf '%s' "$address"
 }
 
-source_line() { # SUITE
-  printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$(mirror)" "$1"
+source_line() { # SUITE [TYPE]
+  printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "${2:-deb}" "$(mirror)" "$1"
 }
 
-# fetch_from_suite SUITE DIRECTORY NAME...: .deb files of another release, through an apt state of its own;
-# the machine's sources and lists stay as they are. Fails where the mirror does not have the suite.
+# fetch_from_suite SUITE DIRECTORY NAME...: .deb files of another release. Fails where the mirror does not have the suite.
 fetch_from_suite() {
-  local suite=$1 directory=$2 state options
+  local line
+  line=$(source_line "$1")
+  fetch "$line" "$2" download "${@:3}"
+}
+
+# fetch_source DIRECTORY NAME...: the sources of this release's packages, as archives.
+fetch_source() {
+  local line
+  line=$(source_line "$(codename)" deb-src)
+  fetch "$line" "$1" source --download-only "${@:2}"
+}
+
+# fetch SOURCE_LINE DIRECTORY ARGUMENT...: apt-get in that directory, with an apt state of its own; the machine's sources
+# and lists stay as they are.
+fetch() {
+  local line=$1 directory=$2 state options
   shift 2
   state=$(mktemp -d)
   mkdir -p "$state/etc/preferences.d" "$state/lists/partial" "$state/cache/archives/partial" "$directory"
   for options in /etc/apt/apt.conf.d /etc/apt/auth.conf.d; do [ ! -d "$options" ] || cp -r "$options" "$state/etc/"; done
-  source_line "$suite" >"$state/etc/sources.list"
+  printf '%s\n' "$line" >"$state/etc/sources.list"
   options=(-qq -o "Dir::Etc=$state/etc" -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"
     -o Dir::State::status=/dev/null -o APT::Sandbox::User=root -o Acquire::Languages=none)
   local code=0
-  (cd "$directory" && apt-get "${options[@]}" update && apt-get "${options[@]}" download "$@") >/dev/null 2>&1 || code=1
+  (cd "$directory" && apt-get "${options[@]}" update && apt-get "${options[@]}" "$@") >/dev/null 2>&1 || code=1
   rm -rf "$state"
   return $code
 }

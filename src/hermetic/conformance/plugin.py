@@ -1,139 +1,206 @@
-"""What pytest needs to run the suite: the options that choose an environment, and the fixtures that tests ask for."""
+"""The pytest plugin of the suite: options that choose an environment, and the fixtures of its tests."""
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 import hermetic
-from hermetic.conformance.place import Place
+from hermetic import Environment, EnvironmentUnavailable, Session
 
-Open = Callable[..., Awaitable[hermetic.Environment]]
+T = TypeVar("T")
+Open = Callable[..., Awaitable[Environment]]
 
-_place = pytest.StashKey[Place]()
+SECONDS = 60.0  # for one test; a test that gets here hangs
+
+
+class Subject:
+    """The environment under test, and the event loop of all tests.
+
+    It is opened on first use, and again after a test has ended it.
+    """
+
+    def __init__(self, kind: str, options: dict[str, Any]) -> None:
+        self.kind = kind
+        self.options = options
+        self.numbers = itertools.count(1)  # for names that no other test has
+        self._runner = asyncio.Runner()
+        self._environment: Environment | None = None
+        self._cannot: frozenset[str] | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result; an unhandled error in a task or callback fails it too."""
+        unhandled: list[dict[str, Any]] = []
+
+        async def bounded() -> T:
+            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unhandled.append(context))
+            async with asyncio.timeout(SECONDS):
+                return await work
+
+        answer = self._runner.run(bounded())
+        for first in unhandled:
+            raise AssertionError(f"failed unseen on the event loop: {first['message']}") from first.get("exception")
+        return answer
+
+    async def environment(self) -> Environment:
+        """The shared environment, alive."""
+        if self._environment is not None:
+            try:
+                await self._environment.info()
+            except EnvironmentUnavailable:
+                await self._environment.close()
+                self._environment = None
+        if self._environment is None:
+            self._environment = await hermetic.open(self.kind, **self.options)
+        return self._environment
+
+    async def cannot(self) -> frozenset[str]:
+        """The capabilities that the environment lacks."""
+        if self._cannot is None:
+            self._cannot = frozenset((await (await self.environment()).info()).cannot)
+        return self._cannot
+
+    def close(self) -> None:
+        """Ends the environment and the event loop."""
+        if self._environment is not None:
+            self.run(self._environment.close())
+        self._runner.close()
+
+
+_subject = pytest.StashKey[Subject]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --environment and --environment-option."""
     group = parser.getgroup("hermetic", "environment that is put to the suite")
     group.addoption("--environment", metavar="KIND", default="local", help="kind of environment (default: local)")
-    group.addoption(
-        "--environment-option",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="option of that kind; the value is JSON, or else text; may be repeated",
-    )
+    value = "option of that kind; the value is JSON, or else text; may be repeated"
+    group.addoption("--environment-option", metavar="KEY=VALUE", action="append", default=[], help=value)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Remembers which environment is meant."""
-    config.addinivalue_line("markers", "needs(capability): a place without it has to refuse it")
+    """Stores the environment under test."""
+    config.addinivalue_line("markers", "needs(capability): an environment without it has to refuse it")
     options = dict(map(read_option, config.getoption("--environment-option")))
-    config.stash[_place] = Place(config.getoption("--environment"), options)
+    config.stash[_subject] = Subject(config.getoption("--environment"), options)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends the environment, before a conftest takes away what it made for the session."""
-    if place := config.stash.get(_place, None):
-        place.close()
+    """Ends the environment, before a conftest removes what it made for the session."""
+    if subject := config.stash.get(_subject, None):
+        subject.close()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Says which environment is put to the suite."""
-    place = config.stash[_place]
-    return f"environment: {place.kind} {place.options or ''}".rstrip()
+    """The environment that is put to the suite."""
+    subject = config.stash[_subject]
+    return f"environment: {subject.kind} {subject.options or ''}".rstrip()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a coroutine test on the event loop of its environment; what a place cannot do, it has to refuse."""
+    """Runs a coroutine test on the event loop of its environment, which has to refuse what it cannot do."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    place = pyfuncitem.config.stash[_place]
+    subject = pyfuncitem.config.stash[_subject]
     needed = {marker.args[0] for marker in pyfuncitem.iter_markers("needs")}
-    if missing := needed & place.run(place.cannot()):
+    if missing := needed & subject.run(subject.cannot()):
         for capability in missing:
-            place.run(assert_refused(place, capability))
+            subject.run(assert_refused(subject, capability))
         return True
     wanted = inspect.signature(pyfuncitem.obj).parameters
-    arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
-    place.run(pyfuncitem.obj(**arguments))
+    subject.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
 
 
-async def assert_refused(place: Place, capability: str) -> None:
-    """Fails unless the place refuses what it says it cannot do, and says what could be done."""
-    environment = await place.environment()
-    assert capability == "pty", f"nobody knows how to ask for {capability}"
-    with pytest.raises(hermetic.Unsupported) as caught:
+async def assert_refused(subject: Subject, capability: str) -> None:
+    """Fails unless the environment refuses what it lacks, with advice."""
+    environment = await subject.environment()
+    assert capability == "pty", f"there is no request for {capability}"
+    with pytest.raises(hermetic.Unsupported, match="without pty") as caught:
         await environment.start("true", pty=True)
     assert caught.value.capability == capability
-    assert "without pty" in str(caught.value)
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest) -> Place:
+def subject(request: pytest.FixtureRequest) -> Subject:
     """The kind and options under test, and the event loop."""
-    return request.config.stash[_place]
+    return request.config.stash[_subject]
 
 
 @pytest.fixture
-def environment(place: Place) -> hermetic.Environment:
+def env(subject: Subject) -> Environment:
     """The environment under test. It is shared: leave its default session as it is, and end what you start."""
-    return place.run(place.environment())
+    return subject.run(subject.environment())
 
 
 @pytest.fixture
-def cannot(place: Place) -> frozenset[str]:
-    """What the environment under test says it cannot do."""
-    return place.run(place.cannot())
+def cannot(subject: Subject) -> frozenset[str]:
+    """The capabilities that the environment under test lacks."""
+    return subject.run(subject.cannot())
 
 
 @pytest.fixture
-def shell(place: Place, environment: hermetic.Environment) -> Iterator[hermetic.Session]:
-    """A shell of its own in the environment under test."""
-    session = environment.session(f"suite-{place.next_number()}")
+def shell(subject: Subject, env: Environment) -> Iterator[Session]:
+    """A shell of its own in the environment under test; its processes are ended after the test."""
+    session = env.session(f"suite-{next(subject.numbers)}")
     yield session
-    place.run(_end(session))
+    subject.run(_end(env, session))
+
+
+async def _end(env: Environment, session: Session) -> None:
+    with suppress(EnvironmentUnavailable):
+        for info in await env.processes():
+            if info.session == session.name and info.kind == "process" and info.is_running:
+                await (await env.process(info.id)).kill(grace=0)
+        await session.close()
 
 
 @pytest.fixture
-def directory(place: Place, environment: hermetic.Environment) -> Iterator[str]:
+def directory(subject: Subject, env: Environment) -> Iterator[str]:
     """An empty directory in the environment."""
-    made = place.run(environment.run("mktemp -d"))
+    made = subject.run(env.run("mktemp -d"))
     path = made.output.strip()
     assert path.startswith("/"), made
     yield path
-    place.run(environment.run(["rm", "-rf", path]))
+    subject.run(env.run(["rm", "-rf", path]))
 
 
 @pytest.fixture
-def open_another(place: Place) -> Iterator[Open]:
+def open_another(subject: Subject) -> Iterator[Open]:
     """Opens another environment of the same kind; it is ended after the test."""
-    opened: list[hermetic.Environment] = []
+    opened: list[Environment] = []
 
-    async def open_one(**more: Any) -> hermetic.Environment:
-        environment = await hermetic.open(place.kind, **{**place.options, **more})
+    async def open_one(**more: Any) -> Environment:
+        environment = await hermetic.open(subject.kind, **{**subject.options, **more})
         opened.append(environment)
         return environment
 
     yield open_one
     for environment in opened:
-        place.run(_remove(environment))
+        subject.run(_remove(environment))
+
+
+async def _remove(environment: Environment) -> None:
+    await environment.close()
+    with suppress(EnvironmentUnavailable):
+        await (await hermetic.attach(environment.id)).close(remove=True)
 
 
 @pytest.fixture
-def task(place: Place) -> str:
-    """A task that nobody else has."""
-    return f"suite-{place.next_number()}-{id(place):x}"
+def task(subject: Subject) -> str:
+    """A task that no other caller has."""
+    return f"suite-{next(subject.numbers)}-{id(subject):x}"
 
 
 def read_option(text: str) -> tuple[str, Any]:
-    """`memory_bytes=1000` → ("memory_bytes", 1000); what is no JSON is text."""
+    """`memory_bytes=1000` → ("memory_bytes", 1000); a value that is not JSON is text."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise pytest.UsageError(f"{text!r} is no option; write it as KEY=VALUE")
@@ -141,19 +208,3 @@ def read_option(text: str) -> tuple[str, Any]:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:
         return name, value
-
-
-async def _end(session: hermetic.Session) -> None:
-    try:
-        await session.close()
-    except hermetic.EnvironmentUnavailable:
-        return
-
-
-async def _remove(environment: hermetic.Environment) -> None:
-    await environment.close()
-    try:
-        again = await hermetic.attach(environment.id)
-    except hermetic.EnvironmentUnavailable:
-        return
-    await again.close(remove=True)

@@ -1,4 +1,4 @@
-"""Commands that have taken shells down, by what they do."""
+"""Commands that have taken shells down, and process trees that have escaped a kill, by what they do."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,10 @@ class Poison(NamedTuple):
     code: int | None = None
 
 
-FUNCTIONS = (
-    "eval", "builtin", "break", "continue", "read", "printf", "mapfile", "echo", "cd", "exit", "trap",
-    "export", "declare", "local", "test", "set", "unset", "exec", "command", "return", "shift", "wait",
-    "kill", "source", "type", "true", ":", "[", "readonly", "shopt", "enable", "let", "umask", "ulimit",
-    "hash", "pwd", "jobs",
-)  # fmt: skip
+WORDS = """
+    eval builtin break continue read printf mapfile echo cd exit trap export declare local test set unset exec
+    command return shift wait kill source type true : [ readonly shopt enable let umask ulimit hash pwd jobs
+"""
 
 POISONS: dict[str, Poison] = {
     "exit": Poison("exit 3", 3),
@@ -76,9 +74,9 @@ POISONS: dict[str, Poison] = {
     "input redirected for good": Poison("exec </dev/zero", 0),
     "all three closed": Poison("exec 0<&- 1>&- 2>&-"),
     "bash's own copies closed": Poison("exec 10>&- 11>&- 12>&-"),
-    "high descriptors closed": Poison("for ((n = 3; n < 256; n++)); do eval \"exec $n>&-\"; done"),
+    "high descriptors closed": Poison('for ((n = 3; n < 256; n++)); do eval "exec $n>&-"; done'),
     "every descriptor of the shell closed": Poison(
-        "for p in /proc/$BASHPID/fd/*; do n=${p##*/}; eval \"exec $n>&-\"; done 2>/dev/null"
+        'for p in /proc/$BASHPID/fd/*; do n=${p##*/}; eval "exec $n>&-"; done 2>/dev/null'
     ),
     "too few descriptors": Poison("ulimit -n 3"),
     "no more processes": Poison("ulimit -u 1 2>/dev/null"),
@@ -113,5 +111,27 @@ POISONS: dict[str, Poison] = {
     "a job, then exit": Poison("sleep 0.05 & exit 19", 19),
     "a division by zero": Poison("echo $((1 / 0))"),
     "deep recursion": Poison("FUNCNEST=50; f() { f; }; f", None),
-    **{f"a function named {name}": Poison(f"{name}() {{ :; }}") for name in FUNCTIONS},
-}  # fmt: skip
+    **{f"a function named {name}": Poison(f"{name}() {{ :; }}") for name in WORDS.split()},
+}
+
+# MARK stands for the number of seconds that identifies the processes of one test.
+TREES = {
+    "one program": "sleep MARK",
+    "children": "sleep MARK & sleep MARK & sleep MARK",
+    "a pipeline": "sleep MARK | sleep MARK | sleep MARK",
+    "a sub-shell": "(sleep MARK; sleep MARK)",
+    "setsid": "setsid sleep MARK & sleep MARK",
+    "a double fork": "( ( setsid sleep MARK & ) & ); sleep MARK",
+    "nohup": "nohup sleep MARK >/dev/null 2>&1 & sleep MARK",
+    "disown": "sleep MARK & disown -a; sleep MARK",
+    "closed descriptors": "(setsid sh -c 'exec 0<&- 1>&- 2>&-; sleep MARK' &); sleep MARK",
+    "an empty environment": "env -i setsid sh -c 'sleep MARK & sleep MARK' & sleep MARK",
+    "TERM ignored": "bash -c 'trap \"\" TERM; while :; do sleep 0.05; done' MARK",
+    "TERM ignored by the shell itself": "trap '' TERM; sleep MARK; sleep MARK",
+    "keeps forking": "bash -c 'while :; do setsid bash -c \"sleep 600\" $0 & sleep 0.01; done' MARK",
+    "forks when it is told to end": (
+        "bash -c 'trap \"setsid sleep $0 & setsid sleep $0 &\" TERM; while :; do sleep 0.05; done' MARK"
+    ),
+    "stopped": "bash -c 'kill -STOP $$' MARK & sleep MARK",
+    "job control": "set -m; sleep MARK & sleep MARK & sleep MARK",
+}

@@ -5,18 +5,18 @@ import time
 
 import pytest
 
-import hermetic
+from hermetic import Environment, InvalidArgument, Session, UnknownProcess
 from hermetic.conformance.observing import eventually
 
 RETURNED_BYTES = 1 << 20
 
 
-async def read_all(environment: hermetic.Environment, log: str, offset: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
+async def read_all(env: Environment, log: str, offset: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
     """A log from an offset to its end now, and the ranges that fell out."""
     pieces: list[bytes] = []
     holes: list[tuple[int, int]] = []
     while True:
-        chunk = await environment.read_log(log, offset)
+        chunk = await env.read_log(log, offset)
         if chunk.start > offset:
             holes.append((offset, chunk.start))
         if not chunk.data:
@@ -25,16 +25,14 @@ async def read_all(environment: hermetic.Environment, log: str, offset: int = 0)
         offset = chunk.end
 
 
-async def test_output_within_the_limit_is_whole(shell: hermetic.Session) -> None:
+async def test_output_within_the_limit_is_whole(shell: Session) -> None:
     result = await shell.run("head -c 900000 /dev/zero | tr '\\0' x")
     assert result.data == b"x" * 900_000
     assert not result.truncated
     assert result.total_bytes == 900_000
 
 
-async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(
-    environment: hermetic.Environment, shell: hermetic.Session
-) -> None:
+async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(env: Environment, shell: Session) -> None:
     result = await shell.run("seq 1 1000000")
     whole = "".join(f"{n}\n" for n in range(1, 1_000_001)).encode()
     assert result.total_bytes == len(whole)
@@ -45,57 +43,53 @@ async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(
     assert result.data == whole[:start] + whole[end:]
     assert start > 0.3 * RETURNED_BYTES
     assert len(whole) - end > 0.5 * RETURNED_BYTES
-    chunk = await environment.read_log(result.log, start, limit=1000)
+    chunk = await env.read_log(result.log, start, limit=1000)
     assert (chunk.start, chunk.end, chunk.data) == (start, start + 1000, whole[start : start + 1000])
-    assert await read_all(environment, result.log) == (whole, [])
+    assert await read_all(env, result.log) == (whole, [])
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 100, 5000, 300_000])
-async def test_the_limit_is_the_most_that_is_returned(shell: hermetic.Session, limit: int) -> None:
+async def test_the_limit_is_the_most_that_is_returned(shell: Session, limit: int) -> None:
     result = await shell.run("seq 1 100000", limit=limit)
     assert len(result.data) <= limit
     assert result.total_bytes == 588_895
     assert result.truncated
 
 
-async def test_no_character_is_cut_in_two(shell: hermetic.Session) -> None:
+async def test_no_character_is_cut_in_two(shell: Session) -> None:
     for limit in range(20, 32):
         result = await shell.run("for i in {1..50}; do printf 'ß€𝄞'; done", limit=limit)
         assert "\ufffd" not in result.output, limit
 
 
-async def test_what_falls_out_of_the_cap_is_counted_exactly(
-    environment: hermetic.Environment, shell: hermetic.Session
-) -> None:
+async def test_what_falls_out_of_the_cap_is_counted_exactly(env: Environment, shell: Session) -> None:
     result = await shell.run("echo start; head -c 80000000 /dev/zero | tr '\\0' x; echo; echo end")
     total = 6 + 80_000_000 + 1 + 4
     assert result.total_bytes == total
     assert result.output.startswith("start\nxxx")
     assert result.output.endswith("xxx\nend\n")
-    kept, holes = await read_all(environment, result.log)
+    kept, holes = await read_all(env, result.log)
     assert len(holes) == 1
     assert len(kept) + holes[0][1] - holes[0][0] == total
     assert len(kept) >= 64 << 20
     inside = sum(holes[0]) // 2
-    chunk = await environment.read_log(result.log, inside, limit=10)
+    chunk = await env.read_log(result.log, inside, limit=10)
     assert (chunk.start, chunk.data) == (holes[0][1], b"x" * 10)
 
 
-async def test_reading_beyond_the_end_gives_nothing(environment: hermetic.Environment, shell: hermetic.Session) -> None:
+async def test_reading_beyond_the_end_gives_nothing(env: Environment, shell: Session) -> None:
     result = await shell.run("echo hi")
-    chunk = await environment.read_log(result.log, 3)
+    chunk = await env.read_log(result.log, 3)
     assert (chunk.data, chunk.ended) == (b"", True)
 
 
-async def test_a_separate_stderr_has_a_log_of_its_own(
-    environment: hermetic.Environment, shell: hermetic.Session
-) -> None:
+async def test_a_separate_stderr_has_a_log_of_its_own(env: Environment, shell: Session) -> None:
     result = await shell.run("echo o; echo e >&2", separate=True)
-    assert (await environment.read_log(result.log)).data == b"o\n"
-    assert (await environment.read_log(f"{result.log}/err")).data == b"e\n"
+    assert (await env.read_log(result.log)).data == b"o\n"
+    assert (await env.read_log(f"{result.log}/err")).data == b"e\n"
 
 
-async def test_output_is_seen_live(shell: hermetic.Session) -> None:
+async def test_output_is_seen_live(shell: Session) -> None:
     seen: asyncio.Queue[bytes] = asyncio.Queue()
     running = asyncio.create_task(shell.run("echo one; sleep 0.5; echo two", on_output=seen.put_nowait))
     first = await seen.get()
@@ -106,20 +100,20 @@ async def test_output_is_seen_live(shell: hermetic.Session) -> None:
     assert (rest, result.output) == (b"two\n", "one\ntwo\n")
 
 
-async def test_live_output_is_complete(shell: hermetic.Session) -> None:
+async def test_live_output_is_complete(shell: Session) -> None:
     pieces: list[bytes] = []
     result = await shell.run("seq 1 300000", on_output=pieces.append)
     assert b"".join(pieces) == "".join(f"{n}\n" for n in range(1, 300_001)).encode()
     assert result.total_bytes == sum(map(len, pieces))
 
 
-async def test_live_output_has_both_streams(shell: hermetic.Session) -> None:
+async def test_live_output_has_both_streams(shell: Session) -> None:
     pieces: list[bytes] = []
     await shell.run("echo o; echo e >&2", on_output=pieces.append, separate=True)
     assert sorted(b"".join(pieces).split()) == [b"e", b"o"]
 
 
-async def test_an_error_in_the_listener_ends_the_command_and_reaches_the_caller(shell: hermetic.Session) -> None:
+async def test_an_error_in_the_listener_ends_the_command_and_reaches_the_caller(shell: Session) -> None:
     def fail(_data: bytes) -> None:
         raise LookupError("mine")
 
@@ -130,7 +124,7 @@ async def test_an_error_in_the_listener_ends_the_command_and_reaches_the_caller(
     assert (await shell.run("echo fine")).output == "fine\n"
 
 
-async def test_a_background_child_does_not_hold_the_call(shell: hermetic.Session) -> None:
+async def test_a_background_child_does_not_hold_the_call(shell: Session) -> None:
     await shell.run("true")
     began = time.perf_counter()
     result = await shell.run("sleep 5 & echo now")
@@ -140,40 +134,31 @@ async def test_a_background_child_does_not_hold_the_call(shell: hermetic.Session
 
 
 async def test_what_a_child_prints_after_the_call_is_kept_and_it_gets_no_sigpipe(
-    environment: hermetic.Environment, shell: hermetic.Session, directory: str
+    env: Environment, shell: Session, directory: str
 ) -> None:
     result = await shell.run(f"(sleep 0.3; echo late; echo later; echo alive >'{directory}/f') & echo now")
     assert result.output == "now\n"
-
-    async def is_whole() -> bool:
-        return (await read_all(environment, result.log))[0] == b"now\nlate\nlater\n"
-
-    await eventually(is_whole)
-    assert await environment.read_file(f"{directory}/f") == "alive\n"
+    await eventually(lambda: read_all(env, result.log), lambda log: log[0] == b"now\nlate\nlater\n")
+    assert await env.read_file(f"{directory}/f") == "alive\n"
 
 
-async def test_a_log_that_nobody_has_is_told(environment: hermetic.Environment) -> None:
-    with pytest.raises(hermetic.UnknownProcess):
-        await environment.read_log("no-such-log")
+async def test_a_log_that_nobody_has_is_told(env: Environment) -> None:
+    with pytest.raises(UnknownProcess):
+        await env.read_log("no-such-log")
 
 
 @pytest.mark.parametrize(("offset", "limit", "wait"), [(-1, None, None), (0, 0, None), (0, None, -1)])
 async def test_a_read_that_cannot_be_is_refused(
-    environment: hermetic.Environment, shell: hermetic.Session, offset: int, limit: int | None, wait: float | None
+    env: Environment, shell: Session, offset: int, limit: int | None, wait: float | None
 ) -> None:
     log = (await shell.run("echo x")).log
-    with pytest.raises(hermetic.InvalidArgument):
-        await environment.read_log(log, offset, limit=limit, wait=wait)
+    with pytest.raises(InvalidArgument):
+        await env.read_log(log, offset, limit=limit, wait=wait)
 
 
-async def test_a_flood_in_one_command_does_not_hold_up_another(
-    environment: hermetic.Environment, shell: hermetic.Session
-) -> None:
-    flood = await environment.start("yes")
-    try:
-        began = time.perf_counter()
-        for _ in range(10):
-            assert (await shell.run("echo x")).output == "x\n"
-        assert time.perf_counter() - began < 5
-    finally:
-        await flood.kill(grace=0)
+async def test_a_flood_in_one_command_does_not_hold_up_another(env: Environment, shell: Session) -> None:
+    await shell.start("yes")
+    began = time.perf_counter()
+    for _ in range(10):
+        assert (await shell.run("echo x")).output == "x\n"
+    assert time.perf_counter() - began < 5

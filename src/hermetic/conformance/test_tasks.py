@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import hermetic
+from hermetic import Cancelled, ConfigError, Environment, EnvironmentUnavailable, Exited, Lost, Signalled
 from hermetic.conformance.observing import alive, eventually, new_mark
-from hermetic.conformance.place import Place
-from hermetic.conformance.plugin import Open
+from hermetic.conformance.plugin import Open, Subject
 
 STARTER = """
 import asyncio, json, sys
@@ -18,30 +18,26 @@ import hermetic
 
 async def main():
     kind, options, task, text = json.loads(sys.argv[1])
-    environment = await hermetic.open(kind, task=task, **options)
-    await environment.run("cd /tmp; export WHO=first; f() { echo f; }")
-    process = await environment.start(text, id="printer")
+    env = await hermetic.open(kind, task=task, **options)
+    await env.run("cd /tmp; export WHO=first; f() { echo f; }")
+    process = await env.start(text, id="printer")
     await process.wait_for("ready", timeout=30)
-    print(environment.id, flush=True)
+    print(env.id, flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
 """
 
 
-async def test_without_a_task_leaving_ends_everything(environment: hermetic.Environment, place: Place) -> None:
+async def test_without_a_task_leaving_ends_everything(env: Environment, subject: Subject) -> None:
     mark = new_mark()
-    async with hermetic.open(place.kind, **place.options) as own:
+    async with hermetic.open(subject.kind, **subject.options) as own:
         await own.start(f"setsid sleep {mark} & sleep {mark}")
         await own.run(f"nohup sleep {mark} >/dev/null 2>&1 &")
-        await eventually(lambda: any_alive(own, mark))
-    assert await alive(environment, mark) == []
-    with pytest.raises(hermetic.EnvironmentUnavailable):
+        await eventually(lambda: alive(own, mark))
+    assert await alive(env, mark) == []
+    with pytest.raises(EnvironmentUnavailable):
         await hermetic.attach(own.id)
-
-
-async def any_alive(environment: hermetic.Environment, mark: str) -> bool:
-    return bool(await alive(environment, mark))
 
 
 async def test_with_a_task_leaving_leaves_it_alive(open_another: Open, task: str) -> None:
@@ -67,7 +63,7 @@ async def test_an_environment_is_attached_to_by_task_and_by_id(open_another: Ope
 
 
 async def test_attaching_to_nobody_is_told(task: str) -> None:
-    with pytest.raises(hermetic.EnvironmentUnavailable, match=task):
+    with pytest.raises(EnvironmentUnavailable, match=task):
         await hermetic.attach(task)
 
 
@@ -75,7 +71,7 @@ async def test_removing_ends_it_now(open_another: Open, task: str) -> None:
     first = await open_another(task=task)
     await first.run("v=1")
     await first.close(remove=True)
-    with pytest.raises(hermetic.EnvironmentUnavailable):
+    with pytest.raises(EnvironmentUnavailable):
         await hermetic.attach(task)
     second = await open_another(task=task)
     assert (await second.run('echo "[$v]"')).output == "[]\n"
@@ -90,7 +86,7 @@ async def test_two_may_attach_at_once_and_see_the_same(open_another: Open, task:
     await process.wait_for("from the second", timeout=10)
     assert (await process.read()).data == (await other.read()).data
     await process.close_input()
-    assert await process.wait(10) == await other.wait(10) == hermetic.Exited(0)
+    assert await process.wait(10) == await other.wait(10) == Exited(0)
     await second.close()
     assert (await first.run("echo still here")).output == "still here\n"
 
@@ -120,31 +116,28 @@ async def test_opening_one_task_twice_at_the_same_time_gives_one_environment(ope
 async def test_other_options_for_a_living_task_are_refused_unless_it_is_replaced(open_another: Open, task: str) -> None:
     first = await open_another(task=task, lease=120)
     await first.run("v=1")
-    with pytest.raises(hermetic.ConfigError, match="lease"):
+    with pytest.raises(ConfigError, match="lease"):
         await open_another(task=task, lease=121)
     assert (await (await open_another(task=task, lease=120)).run("echo $v")).output == "1\n"
     replaced = await open_another(task=task, lease=121, replace=True)
     assert (await replaced.run('echo "[$v]"')).output == "[]\n"
 
 
-async def test_an_unknown_option_is_refused_and_the_valid_ones_are_named(place: Place) -> None:
-    with pytest.raises(hermetic.ConfigError, match="lease") as caught:
-        await hermetic.open(place.kind, **place.options, leese=1)
+async def test_an_unknown_kind_or_option_is_refused_and_the_valid_ones_are_named(subject: Subject) -> None:
+    with pytest.raises(ConfigError, match="lease") as caught:
+        await hermetic.open(subject.kind, **subject.options, leese=1)
     assert caught.value.setting == "leese"
-
-
-async def test_an_unknown_kind_is_refused_and_the_valid_ones_are_named(place: Place) -> None:
-    with pytest.raises(hermetic.ConfigError, match=place.kind):
+    with pytest.raises(ConfigError, match=subject.kind):
         await hermetic.open("nowhere")
 
 
-async def test_the_environment_tells_about_itself(open_another: Open, task: str, place: Place) -> None:
+async def test_the_environment_tells_about_itself(open_another: Open, task: str, subject: Subject) -> None:
     own = await open_another(task=task)
     info = await own.info()
-    assert (info.id, info.kind, info.task) == (own.id, place.kind, task)
+    assert (info.id, info.kind, info.task) == (own.id, subject.kind, task)
     assert info.pid > 0
     assert info.clients == 1
-    assert own.isolation.kind == place.kind
+    assert own.isolation.kind == subject.kind
 
 
 async def test_it_ends_itself_when_nobody_is_attached_and_nothing_runs(open_another: Open, task: str) -> None:
@@ -152,12 +145,12 @@ async def test_it_ends_itself_when_nobody_is_attached_and_nothing_runs(open_anot
     await own.run("true")
     await own.close()
     await asyncio.sleep(1.5)  # to look would be to attach, and that renews the lease
-    with pytest.raises(hermetic.EnvironmentUnavailable):
+    with pytest.raises(EnvironmentUnavailable):
         await hermetic.attach(task)
 
 
 async def test_it_stays_while_something_runs_and_ends_it_when_its_time_is_over(
-    environment: hermetic.Environment, open_another: Open, task: str
+    env: Environment, open_another: Open, task: str
 ) -> None:
     mark = new_mark()
     own = await open_another(task=task, lease=0.1, unattended=1.5)
@@ -167,17 +160,15 @@ async def test_it_stays_while_something_runs_and_ends_it_when_its_time_is_over(
     async with hermetic.attach(task) as again:
         assert len(await alive(again, mark)) == 1
     await asyncio.sleep(4)  # to look would be to attach, and that renews the time
-    with pytest.raises(hermetic.EnvironmentUnavailable):
+    with pytest.raises(EnvironmentUnavailable):
         await hermetic.attach(task)
-    assert await alive(environment, mark) == []  # where places see each other's processes
+    assert await alive(env, mark) == []  # where places see each other's processes
 
 
-async def test_a_caller_killed_by_sigkill_costs_nothing(open_another: Open, place: Place, task: str) -> None:
+async def test_a_caller_killed_by_sigkill_costs_nothing(open_another: Open, subject: Subject, task: str) -> None:
     text = "echo ready; for ((i = 0; i < 3000; i++)); do echo line $i; ((i % 300)) || sleep 0.05; done"
-    starter = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", STARTER, json.dumps([place.kind, place.options, task, text]),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    given = json.dumps([subject.kind, subject.options, task, text])
+    starter = await asyncio.create_subprocess_exec(sys.executable, "-c", STARTER, given, stdout=asyncio.subprocess.PIPE)
     assert starter.stdout is not None
     id = (await starter.stdout.readline()).decode().strip()
     starter.send_signal(signal.SIGKILL)
@@ -185,7 +176,7 @@ async def test_a_caller_killed_by_sigkill_costs_nothing(open_another: Open, plac
     second = await open_another(task=task)
     assert second.id == id
     process = await second.process("printer")
-    assert await process.wait(30) == hermetic.Exited(0)
+    assert await process.wait(30) == Exited(0)
     whole = "ready\n" + "".join(f"line {n}\n" for n in range(3000))
     assert (await process.read()).data.decode() == whole
     assert (await second.run("echo $WHO $PWD; f")).output == "first /tmp\nf\n"
@@ -195,7 +186,7 @@ async def test_a_closed_environment_says_so(open_another: Open) -> None:
     own = await open_another()
     await own.close()
     await own.close()
-    with pytest.raises(hermetic.EnvironmentUnavailable):
+    with pytest.raises(EnvironmentUnavailable):
         await own.run("true")
 
 
@@ -203,16 +194,12 @@ async def test_a_command_of_an_environment_that_is_removed_is_lost(open_another:
     first = await open_another(task=task)
     second = await open_another(task=task)
     running = asyncio.create_task(first.run("echo up; sleep 60"))
-    await eventually(lambda: runs_something(second))
+    await eventually(second.processes, lambda infos: any(info.state == "running" for info in infos))
     await second.close(remove=True)
     async with asyncio.timeout(10):
         try:
             result = await running
-        except hermetic.EnvironmentUnavailable:
+        except EnvironmentUnavailable:
             return
-    assert isinstance(result.ending, hermetic.Lost | hermetic.Cancelled | hermetic.Signalled)
+    assert isinstance(result.ending, Lost | Cancelled | Signalled)
     assert result.exit_code != 0
-
-
-async def runs_something(environment: hermetic.Environment) -> bool:
-    return any(info.state == "running" for info in await environment.processes())

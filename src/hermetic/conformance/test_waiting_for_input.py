@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import hermetic
+from hermetic import Environment, Process, Session
 from hermetic.conformance.observing import eventually, need
 
 WAITS = {
@@ -34,8 +34,8 @@ def cases(table: dict[str, tuple[str, bool]]) -> list[Any]:
     return [pytest.param(*row, marks=on_terminal if row[1] else (), id=name) for name, row in table.items()]
 
 
-async def tells(process: hermetic.Process, cannot: frozenset[str]) -> bool:
-    """Whether the place knows who waits; one that cannot tells nothing. Skips where only the kernel does not."""
+async def tells(process: Process, cannot: frozenset[str]) -> bool:
+    """Whether the environment reports waiting. Skips the test where the kernel does not tell."""
     if (await process.status()).waiting_for_input is not None:
         assert "waiting_for_input" not in cannot
         return True
@@ -47,52 +47,39 @@ async def tells(process: hermetic.Process, cannot: frozenset[str]) -> bool:
 
 @pytest.mark.parametrize(("text", "pty"), cases(WAITS))
 async def test_one_that_waits_is_told(
-    environment: hermetic.Environment, shell: hermetic.Session, cannot: frozenset[str], text: str, pty: bool
+    env: Environment, shell: Session, cannot: frozenset[str], text: str, pty: bool
 ) -> None:
     program = text.split("| ")[-1].split()[0]
     if program != "read":
-        await need(environment, program)
+        await need(env, program)
     process = await shell.start(text, pty=pty, env={"TERM": "xterm"})
     if not await tells(process, cannot):
         return
-    await eventually(lambda: waits(process), seconds=20)
-    await process.kill(grace=0)
-
-
-async def waits(process: hermetic.Process) -> bool:
-    return (await process.status()).waiting_for_input is True
+    await eventually(process.status, lambda status: status.waiting_for_input is True, 20)
 
 
 @pytest.mark.parametrize(("text", "pty"), cases(WORKS))
-async def test_one_that_does_not_is_not(
-    environment: hermetic.Environment, shell: hermetic.Session, text: str, pty: bool
-) -> None:
+async def test_one_that_does_not_is_not(env: Environment, shell: Session, text: str, pty: bool) -> None:
     if text.startswith("top"):
-        await need(environment, "top")
+        await need(env, "top")
     process = await shell.start(text, pty=pty, env={"TERM": "xterm"})
     if text.startswith("top"):
         await process.wait_for("PID", timeout=20)
     for _ in range(10):
         assert (await process.status()).waiting_for_input in (False, None)
         await asyncio.sleep(0.03)
-    await process.kill(grace=0)
 
 
-async def test_one_that_got_its_input_no_longer_waits(shell: hermetic.Session, cannot: frozenset[str]) -> None:
+async def test_one_that_got_its_input_no_longer_waits(shell: Session, cannot: frozenset[str]) -> None:
     process = await shell.start("read -r line; sleep 30")
     if not await tells(process, cannot):
         return
-    await eventually(lambda: waits(process))
+    await eventually(process.status, lambda status: status.waiting_for_input is True)
     await process.submit("x")
-
-    async def works() -> bool:
-        return not await waits(process)
-
-    await eventually(works)
-    await process.kill(grace=0)
+    await eventually(process.status, lambda status: status.waiting_for_input is False)
 
 
-async def test_an_ended_process_does_not_wait(shell: hermetic.Session) -> None:
+async def test_an_ended_process_does_not_wait(shell: Session) -> None:
     process = await shell.start("true")
     await process.wait(10)
     assert (await process.status()).waiting_for_input in (False, None)

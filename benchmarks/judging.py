@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.figures import Row, row
 from benchmarks.measuring import Bench, Place, in_a_row, in_turns
-from hermetic.approvals.factory import make_desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.approvals.store import Store
@@ -58,4 +58,4 @@ def _door(directory: Path) -> PolicyGate:
         deny=("git push --mirror*",),
     )  # fmt: skip
     redactor = Redactor([KnownSecret("TOKEN", "a-value-that-nobody-sees")])
-    return PolicyGate(make_desk(settings, approver=lambda request: "always", redact=redactor.redact))
+    return PolicyGate(Approvals(settings, approver=lambda request: "always", redact=redactor.redact))

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from hermetic.approvals.queue import MOST_OPEN, Queue
-from hermetic.approvals.replies import Reply
+from hermetic.approvals.queue import MOST_OPEN, Queue, Reply
 from hermetic.contract.approval import Answer, ApprovalRequest
 from hermetic.contract.errors import InvalidArgument, UnknownApproval
 from hermetic.policy import assess

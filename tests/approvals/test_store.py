@@ -70,9 +70,9 @@ def test_a_broken_file_is_refused_and_allows_nothing(tmp_path: Path, text: str |
     store = Store(path)
     store.add(approval())
     grants = Grants(store, lambda: 2.0)
-    assert grants.covering(NEED, "t", "local", lambda: "/usr/bin/rm") is not None
+    assert grants.covers(NEED, "t", "local", lambda argv: "/usr/bin/rm")
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert grants.covering(NEED, "t", "local", lambda: "/usr/bin/rm") is None
+    assert grants.covers(NEED, "t", "local", lambda argv: "/usr/bin/rm") is False
     with pytest.raises(ConfigError, match="count for nothing: the file cannot be understood"):
         Store(path)
     with pytest.raises(ConfigError, match="mend it, or move it away"):
@@ -88,7 +88,7 @@ def test_a_file_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> 
     path.chmod(mode)
     with pytest.raises(ConfigError, match="is open to others; look at what it says, then run chmod 600"):
         Store(path)
-    assert Grants(store, lambda: 2.0).covering(NEED, "t", "local", lambda: "/usr/bin/rm") is None
+    assert Grants(store, lambda: 2.0).covers(NEED, "t", "local", lambda argv: "/usr/bin/rm") is False
 
 
 def test_a_file_that_is_no_file_or_somebody_elses_is_refused(tmp_path: Path) -> None:
@@ -127,4 +127,4 @@ def test_an_approval_holds_for_its_place_program_and_time(
 ) -> None:
     store = Store(tmp_path / "a.toml")
     store.add(approval())
-    assert Grants(store, lambda: now).covering(NEED, task, place, lambda: program) is None
+    assert Grants(store, lambda: now).covers(NEED, task, place, lambda argv: program) is False

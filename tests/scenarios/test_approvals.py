@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermetic.approvals.factory import make_desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.config.settings import Settings
@@ -53,9 +53,9 @@ class Stage:
 
     def restart(self) -> None:
         """Another process, with the same files."""
-        desk = make_desk(self._settings, approver=None if self._is_alone else self.person)
-        desk.now = desk.grants._now = desk.queue._now = lambda: time.time() + self.ahead
-        self.door = PolicyGate(desk)
+        approvals = Approvals(self._settings, approver=None if self._is_alone else self.person)
+        approvals.now = lambda: time.time() + self.ahead
+        self.door = PolicyGate(approvals)
 
     async def say(self, step: Say) -> None:
         self.person.answer, before = step.answer, len(self.person.asked)
@@ -69,7 +69,7 @@ class Stage:
 
     async def answer(self, answer: Any, *, too_late: bool) -> None:
         """Answers the question that was asked last, which nobody waits for any more when it is too late."""
-        queue = self.door.desk.queue
+        queue = self.door.approvals.queue
         id = next(reversed(queue._open))
         if too_late:
             with pytest.raises(UnknownApproval):
@@ -117,8 +117,8 @@ async def test_a_conversation_has_the_exact_outcome(talk: Talk, tmp_path: Path) 
             elif step.what.startswith("answer"):
                 await stage.answer(step.value, too_late=step.what == "answer too late")
             else:
-                [granted] = stage.door.desk.grants.all()
-                assert stage.door.desk.grants.revoke(granted.key)
+                [granted] = stage.door.approvals.grants.all()
+                assert stage.door.approvals.grants.revoke(granted.key)
     finally:
         await stage.close()
 
@@ -405,8 +405,7 @@ async def test_an_answer_is_bound_to_the_file_that_the_name_means(tmp_path: Path
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     person = Person()
-    desk = make_desk(ApprovalSettings(), approver=person)
-    door = PolicyGate(desk)
+    door = PolicyGate(Approvals(ApprovalSettings(), approver=person))
     async with open_environment(
         "local", cwd=str(tmp_path), login=False, env={"PATH": f"{program.parent}:/usr/bin:/bin"}
     ) as env:

@@ -14,8 +14,8 @@ import pytest
 
 import hermetic
 from hermetic import blocking
-from hermetic.approvals.case import Case
-from hermetic.approvals.desk import Desk
+from hermetic.approvals.action import Action
+from hermetic.approvals.approvals import Approvals
 from hermetic.cli.dispatch import COMMANDS
 from hermetic.contract.errors import NotPermitted
 from hermetic.contract.tool import Tool
@@ -148,17 +148,17 @@ class Watching:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
-        decide, send = Desk.decide, Link.send
+        decide, send = Approvals.decide, Link.send
 
-        async def decided(desk: Desk, case: Case) -> None:
+        async def decided(approvals: Approvals, action: Action) -> None:
             self.seen.append("decision")
-            await decide(desk, case)
+            await decide(approvals, action)
 
         def sent(link: Link, call: Call[Any]) -> Any:
             self.seen.append(str(call.fields["op"]))
             return send(link, call)
 
-        monkeypatch.setattr(Desk, "decide", decided)
+        monkeypatch.setattr(Approvals, "decide", decided)
         monkeypatch.setattr(Link, "send", sent)
 
     def acts(self) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hermetic
-from hermetic.approvals.factory import make_desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.errors import NotPermitted
@@ -21,7 +21,7 @@ async def opened(directory: Path) -> AsyncIterator[Environment]:
 
 
 def door(**settings: Any) -> PolicyGate:
-    return PolicyGate(make_desk(ApprovalSettings(**settings)))
+    return PolicyGate(Approvals(ApprovalSettings(**settings)))
 
 
 async def is_refused(guard: PolicyGate, place: Environment, command: str, **more: Any) -> bool:

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import hermetic
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.context import NOWHERE, PolicyContext, relevant
 from hermetic.approvals.definitions import read_definitions
-from hermetic.approvals.factory import make_desk
-from hermetic.approvals.gate import PolicyGate
-from hermetic.approvals.guard import PolicyGuard
+from hermetic.approvals.gate import EnvironmentGuard, PolicyGate
 from hermetic.approvals.prompt import described
 from hermetic.approvals.settings import ApprovalSettings, RuleSettings
 from hermetic.config import Settings
@@ -76,7 +75,7 @@ async def test_a_variable_that_was_allowed_is_asked_about_once(tmp_path: Path) -
         return "once"
 
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=person))
         await guard.command("t", "true", env)
         await env.run("export LD_PRELOAD=/tmp/x.so")
         for _ in range(3):
@@ -110,11 +109,11 @@ async def test_what_is_asked_about_is_shown_with_all_that_it_meets(tmp_path: Pat
         return "once"
 
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=person))
         await guard.command("t", "kubectl delete -f -", env, stdin="kind: Namespace", env={"KUBECONFIG": "/x"}, cwd="/")
-        await guard.outside("t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv")
+        await guard.command("t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv", outside=True)
         with pytest.raises(NotPermitted, match="never run"):
-            await guard.outside("t", "bash", env, stdin="rm -rf /")
+            await guard.command("t", "bash", env, stdin="rm -rf /", outside=True)
     assert asked[0].circumstances == {"directory": "/", "variables": "KUBECONFIG=/x", "input": "kind: Namespace"}
     assert asked[1].circumstances == {"directory": "/srv", "variables": "A=1", "input": "two\nlines"}
     assert asked[1].scope.keys() == {"once", "deny"}
@@ -129,7 +128,7 @@ async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Pa
             await env.run(meanwhile)
             return "once"
 
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=person))
         await guard.command("t", "true", env)
         assert await is_refused(guard, env, "rm -rf /srv/x; ls") is (meanwhile != "true")
 
@@ -138,7 +137,7 @@ class Racing(PolicyGate):
     """Another command changes the session between a decision and what was decided on."""
 
     def __init__(self, change: str) -> None:
-        super().__init__(make_desk(ApprovalSettings()))
+        super().__init__(Approvals(ApprovalSettings()))
         self.change = change
         self.trusted: list[Environment] = []
 
@@ -153,7 +152,7 @@ class Recording(PolicyGate):
     """Remembers by which states commands were judged."""
 
     def __init__(self) -> None:
-        super().__init__(make_desk(ApprovalSettings()))
+        super().__init__(Approvals(ApprovalSettings()))
         self.judged: list[Judged | None] = []
 
     async def command(self, *words: Any, **more: Any) -> Judged | None:
@@ -163,7 +162,7 @@ class Recording(PolicyGate):
 
 async def test_a_session_that_no_command_has_changed_is_not_looked_at_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        env._put_behind(PolicyGuard(Recording(), env))
+        env._put_behind(EnvironmentGuard(Recording(), env))
 
         async def requests(command: str) -> int:
             before = env._link.requests
@@ -182,7 +181,7 @@ async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_na
     (tmp_path / "before").mkdir()
     async with opened(tmp_path) as env:
         gate = Recording()
-        env._put_behind(PolicyGuard(gate, env))
+        env._put_behind(EnvironmentGuard(gate, env))
         for command in ("cd before", "true", "true"):
             await env.run(command)
         (tmp_path / "before").rename(tmp_path / "after")
@@ -195,7 +194,7 @@ async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(tmp_path
     directory = os.path.join(os.fsencode(tmp_path), name)
     os.mkdir(directory)
     async with opened(tmp_path) as env:
-        env._put_behind(PolicyGuard(Recording(), env))
+        env._put_behind(EnvironmentGuard(Recording(), env))
         await env.run(f"cd {shlex.quote(os.fsdecode(directory))}")
         for _ in range(3):
             assert (await env.run("true")).exit_code == 0
@@ -207,7 +206,7 @@ async def test_what_changes_between_the_decision_and_the_start_is_judged_again(t
         change = "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
         guard = Racing(change)
         other = await hermetic.attach(env.id)
-        env._put_behind(PolicyGuard(guard, env))
+        env._put_behind(EnvironmentGuard(guard, env))
         try:
             await env.run("ls")
             guard.trusted = [other]
@@ -254,12 +253,12 @@ async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanw
             await env.run(meanwhile)
             return "session"
 
-        guard = PolicyGate(make_desk(ApprovalSettings(log=str(log)), approver=person))
+        guard = PolicyGate(Approvals(ApprovalSettings(log=str(log)), approver=person))
         refused = await is_refused(guard, env, "rm -rf /srv/x")
         [line] = [json.loads(line) for line in log.read_text().splitlines()]
         assert (line["decision"], line["by"]) == (("refused", "changed") if refused else ("allowed", "user"))
         assert refused is (meanwhile == "cd /")
-        assert len(guard.desk.grants.all()) == (not refused)
+        assert len(guard.approvals.grants.all()) == (not refused)
 
 
 @pytest.mark.parametrize("text", ["rm -rf photos", "echo x > .bashrc"])
@@ -466,7 +465,7 @@ async def test_a_second_opinion_only_tightens(tmp_path: Path, opinion: str, safe
         return "asked" if asked else "ran"
 
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person, reviewer=reviewer))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=person, reviewer=reviewer))
         assert (await outcome("ls"), await outcome("rm -rf /srv/x")) == (safe, dangerous)
         assert await outcome("rm -rf /") == "refused"
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 import hermetic
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.context import PolicyContext
-from hermetic.approvals.factory import make_desk
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import ApprovalRequest
@@ -25,7 +25,7 @@ BEYOND = [
 
 async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_path: Path) -> None:
     answers = ["once"] + ["deny"] * len(BEYOND)
-    guard = PolicyGate(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+    guard = PolicyGate(Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
     place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
     await guard.batch("t", place, count=20, words=("git", "push", "-f", "origin"))
     await guard.command("t", "git push -f origin main", place)
@@ -46,7 +46,7 @@ class Asking:
     def __init__(self, answer: str) -> None:
         self.answer = answer
         self.asked: list[ApprovalRequest] = []
-        self.door = PolicyGate(make_desk(ApprovalSettings(), approver=self._say))
+        self.door = PolicyGate(Approvals(ApprovalSettings(), approver=self._say))
 
     def _say(self, request: ApprovalRequest) -> Any:
         self.asked.append(request)
@@ -108,7 +108,7 @@ async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginni
     async with opened(tmp_path) as env:
         assert await first.questions(ACT, env) == 1
         await env.run(f"export {name}=/prod")
-        later.door.desk.grants.add(first.door.desk.grants.all(), always=False)  # as after a restart
+        later.door.approvals.grants.add(first.door.approvals.grants.all(), always=False)  # as after a restart
         assert await is_refused(later.door, env, ACT)
 
 
@@ -140,14 +140,14 @@ async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_varia
 async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_path: Path, change: str) -> None:
     settings = ApprovalSettings(answers="queue", wait=False)
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(settings))
+        guard = PolicyGate(Approvals(settings))
         await guard.command("t", "true", env)
         await env.run("f() { rm -rf /srv/a; }; alias g='rm -rf /srv/a'; D=/srv/a")
         text = "f; g; rm -rf $D"
         for answered in (False, True):
             with pytest.raises(ApprovalRequired) as required:
                 await guard.command("t", text, env)
-            guard.desk.queue.answer(required.value.request, "once")
+            guard.approvals.queue.answer(required.value.request, "once")
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if answered:
@@ -159,9 +159,16 @@ async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_pat
 async def test_another_secret_is_another_act(tmp_path: Path) -> None:
     answers = ["session", "deny"]
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
         await env.run("export KUBE_TOKEN=hunter2")
         for _ in range(2):
             await guard.command("t", "kubectl delete ns x", env)
         await env.run("export KUBE_TOKEN=hunter3")
         assert await is_refused(guard, env, "kubectl delete ns x")
+
+
+async def test_a_variable_that_is_no_utf_8_does_not_stand_in_the_way_of_a_question(tmp_path: Path) -> None:
+    asking = Asking("once")
+    async with opened(tmp_path) as env:
+        await env.run(r"export ODD=$'caf\xe9'")
+        assert await asking.questions(ACT, env) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.approvals.factory import make_desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import ApprovalRequest
@@ -107,7 +107,7 @@ async def test_input_waits_for_the_decision_about_what_was_typed_before(tmp_path
         return await answer if len(questions) == 1 else "deny"
 
     async with opened(tmp_path) as env:
-        guard = PolicyGate(make_desk(ApprovalSettings(), approver=person))
+        guard = PolicyGate(Approvals(ApprovalSettings(), approver=person))
         process = await env.start("PS1='> ' exec bash --norc", pty=True)
         await process.wait_for("> ", timeout=20)
         await guard.input("t", "rm -rf /srv/x", process.info, env)

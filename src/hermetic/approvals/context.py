@@ -1,4 +1,4 @@
-"""A place as decisions see it: what it shares, where the agent works, what its shells mean by their words."""
+"""An environment as decisions see it: what it shares, where the agent works, what its shells have defined."""
 
 import hashlib
 import os
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hermetic.approvals.definitions import AT_FIRST, Definitions
+from hermetic.approvals.readers import ProcessInput
 from hermetic.contract.approval import Judged
 from hermetic.contract.environment import Isolation
 from hermetic.contract.errors import NotPermitted, Unsupported
@@ -36,7 +37,7 @@ _ALWAYS = ("command_not_found_handle",)
 
 
 class PolicyContext:
-    """One place, opened or not. What was seen of its sessions is remembered."""
+    """One environment, open or not. What was seen of its sessions and of input for its processes is remembered."""
 
     def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any]) -> None:
         self.kind = kind
@@ -46,9 +47,8 @@ class PolicyContext:
         self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
         self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
         self.key = _key(kind, options)
-        self._definitions: dict[str, Definitions] = {}
-        self._first: dict[str, Mapping[str, str | list[str]]] = {}  # variables of a session that nobody has to allow
-        self._begun: dict[str, ShellState] = {}  # sessions as they were when they began
+        self.inputs: dict[str, ProcessInput] = {}
+        self._sessions: dict[str, Definitions] = {}
         self._given: Mapping[str, str] = options.get("env") or {}
         self._variables = _variables(kind, options)  # that sessions begin with, as far as one can tell
 
@@ -62,24 +62,28 @@ class PolicyContext:
 
         `is_checked_later`: what is likely so is enough.
         """
-        known = self._definitions.get(session)
+        known = self._sessions.get(session)
         if known is None:
             if environment is None:
                 return None
-            known = self._definitions[session] = Definitions(link_of(environment), session)
+            known = self._sessions[session] = Definitions(link_of(environment), session)
         try:
             state = (known.likely() if is_checked_later else None) or await known.ask()
         except Unsupported:  # an older resident
             return None
-        if known.is_there:
-            self._first.setdefault(session, state.variables)
-            self._begun.setdefault(session, state if known.is_fresh else self.expected())
+        if known.is_there and known.begun is None:
+            known.accepted = state.variables
+            known.begun = state if known.is_fresh else self.expected()
         return state
 
     def judged(self, session: str) -> Judged | None:
-        """The state of a session when it was last looked at; None where nobody can tell."""
-        known = self._definitions.get(session)
+        """The state of a session when it was last looked at; None where it is not known."""
+        known = self._sessions.get(session)
         return Judged(AT_FIRST, None, lambda changes: None) if known is None else known.judged()
+
+    def _begun(self, session: str) -> ShellState | None:
+        known = self._sessions.get(session)
+        return None if known is None else known.begun
 
     def expected(self) -> ShellState:
         """What a session begins with, as far as one can tell before it does."""
@@ -91,10 +95,11 @@ class PolicyContext:
         What it began with counts where it is known to lead elsewhere, but for what a place apart sets itself. What it
         was given since counts wherever it may change what programs do.
         """
-        begun = self._begun.get(session) or self.expected()
+        seen = self._begun(session)
+        begun = seen or self.expected()
         ours = self._given if self.kind in _APART else begun.variables
         found = {name: str(value) for name, value in ours.items() if always_counts(name)}
-        if session not in self._begun or begun.variables is state.variables:
+        if seen is None or begun.variables is state.variables:
             return found
         passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
         for name in {**begun.variables, **state.variables}:
@@ -105,8 +110,7 @@ class PolicyContext:
 
     def home_in(self, session: str, state: ShellState | None) -> str | None:
         """What `~` means for files and directories, whatever a shell has made of its HOME since."""
-        begun = self._begun.get(session)
-        known = begun or state
+        known = self._begun(session) or state
         return self.home or (known.home if known is not None else None)
 
     @property
@@ -116,7 +120,7 @@ class PolicyContext:
 
     def was_seen(self, session: str) -> bool:
         """Whether the session's beginning is known."""
-        return session in self._first
+        return self._begun(session) is not None
 
     def whole(self, path: str) -> str:
         """A path as files mean it that are named before a session begins: from its start, `~` the home."""
@@ -153,7 +157,8 @@ class PolicyContext:
 
     def changed(self, session: str, state: ShellState | None) -> dict[str, str]:
         """The variables that were set since the session was first seen."""
-        first = self._first.get(session)
+        known = self._sessions.get(session)
+        first = None if known is None else known.accepted
         if state is None or first is None or first is state.variables:
             return {}
         return {
@@ -163,9 +168,10 @@ class PolicyContext:
         }
 
     def accept(self, session: str, variables: Mapping[str, str]) -> None:
-        """Somebody has allowed what these variables mean for all that comes."""
+        """What these variables mean for later commands was allowed."""
         if variables:
-            self._first[session] = {**self._first.get(session, {}), **variables}
+            known = self._sessions[session]
+            known.accepted = {**(known.accepted or {}), **variables}
 
     def program(self, argv: tuple[str, ...], state: ShellState | None) -> str:
         """The file that a program's name means there; its name alone where only the place could tell."""

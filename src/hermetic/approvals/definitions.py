@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -41,6 +42,8 @@ class Definitions:
         self.is_there = False  # whether the session has a shell
         self.is_fresh = False  # whether nothing has run in it that could have changed it
         self._is_likely = False  # the last command of this caller has ended without a change
+        self.begun: ShellState | None = None  # as it was when it began; None before it was seen
+        self.accepted: Mapping[str, str | list[str]] | None = None  # variables that need no approval
 
     def judged(self) -> Judged | None:
         """What was told last, as a judgement rests on it; None before it was asked."""

@@ -36,10 +36,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Journal:
     """The file of decisions, or nothing where no path is given."""
 
-    def __init__(self, path: Path | None = None, redact: Callable[[str], str] | None = None) -> None:
+    def __init__(self, path: Path | None = None, redact: Callable[[str], str] = str) -> None:
         """Raises ConfigError when the file cannot be added to, or others can write it."""
         self._path = path
-        self._redact = redact or (lambda text: text)
+        self._redact = redact
         if path is not None:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

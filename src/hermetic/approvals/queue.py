@@ -1,24 +1,63 @@
-"""Open questions: who asks puts them here, who can answer looks here."""
+"""Queue of pending approval requests, and the reply that each of them gets."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Literal, NamedTuple
 
-from hermetic.approvals.replies import Reply
-from hermetic.contract.approval import ANSWERS, Answer, ApprovalRequest
+from hermetic.contract.approval import ANSWERS, Answer, ApprovalRequest, Denial
 from hermetic.contract.errors import InvalidArgument, UnknownApproval
 
 MOST_OPEN = 1000
 
+By = Literal["user", "timeout", "withdrawn", "approver failed", "queue full"]
+
+_ELSE = "do it in another way, or tell the user what you need"
+_REFUSALS = {
+    "timeout": "the user did not answer within {:g} s, which is neither a yes nor a no: "
+    f"{_ELSE}, and try again when the user is there",
+    "withdrawn": f"the question was withdrawn before the user answered: {_ELSE}",
+    "approver failed": f"the user could not be asked, the approver failed: {_ELSE}",
+    "queue full": "too many questions wait for the user: try again when some are answered",
+    "user": "the user said no: do not try it again",
+}
+
+
+class Reply(NamedTuple):
+    """Outcome of a request: the user's answer, or "deny" and why there is no answer."""
+
+    answer: Answer
+    by: By = "user"
+    reason: str = ""  # the user's, beside "deny"
+
+    def refusal(self, seconds: float) -> str:
+        """Why it is not allowed, for a model; `seconds` is the time there was for an answer."""
+        if self.reason:
+            return f"the user said no: {self.reason}; follow that, and do not try this again"
+        return _REFUSALS[self.by].format(seconds)
+
+
+def reply_of(said: object) -> Reply:
+    """An approver's return value as a reply; a value that is no answer means that the approver failed."""
+    if isinstance(said, Denial):
+        return Reply("deny", reason=said.reason)
+    known = next((answer for answer in ANSWERS if answer == said), None)
+    return Reply("deny", "approver failed") if known is None else Reply(known)
+
+
+class _Pending(NamedTuple):
+    request: ApprovalRequest
+    key: str
+    reply: "asyncio.Future[Reply]"
+
 
 class Queue:
-    """The questions that wait for an answer, the oldest first; `answer` and `withdraw` may come from any thread."""
+    """Requests that wait for an answer, the oldest first. Threads may call `answer` and `withdraw`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._open: dict[str, tuple[ApprovalRequest, asyncio.Future[Reply]]] = {}
-        self._keys: dict[str, str] = {}  # id → what the question is bound to
+        self._open: dict[str, _Pending] = {}
         self._listeners: set[asyncio.Queue[ApprovalRequest]] = set()
 
     def __repr__(self) -> str:
@@ -26,16 +65,16 @@ class Queue:
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody listens for questions."""
+        """Whether there is a listener for requests."""
         return bool(self._listeners)
 
     def pending(self, task: str | None = None) -> list[ApprovalRequest]:
-        """The questions that wait, of one task or of all."""
+        """The requests that wait, of one task or of all."""
         self._drop_expired()
-        return [request for request, _ in list(self._open.values()) if task in (None, request.task)]
+        return [one.request for one in list(self._open.values()) if task in (None, one.request.task)]
 
     def answer(self, id: str, answer: Answer, reason: str = "") -> None:
-        """Answers a question; `reason` goes with "deny". Raises UnknownApproval when it is over, InvalidArgument."""
+        """Answers a request; `reason` goes with "deny". Raises UnknownApproval when it is over, InvalidArgument."""
         if answer not in ANSWERS:
             raise InvalidArgument(f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer")
         if reason and answer != "deny":
@@ -44,12 +83,12 @@ class Queue:
         self._settle(id, Reply(answer, reason=reason))
 
     def withdraw(self, id: str) -> None:
-        """Takes a question back: what it asked for is not allowed. Raises UnknownApproval."""
+        """Withdraws a request: what it asked for is not allowed. Raises UnknownApproval."""
         self._settle(id, Reply("deny", "withdrawn"))
 
     @asynccontextmanager
     async def attend(self) -> AsyncIterator[AsyncIterator[ApprovalRequest]]:
-        """Says that somebody is there to answer, and gives the questions as they come, those that wait first."""
+        """Requests as they come, the pending ones first. While the block lasts, there is a listener."""
         mine: asyncio.Queue[ApprovalRequest] = asyncio.Queue()
         for request in self.pending():
             mine.put_nowait(request)
@@ -60,47 +99,41 @@ class Queue:
             self._listeners.discard(mine)
 
     def put(self, request: ApprovalRequest, key: str = "") -> "asyncio.Future[Reply]":
-        """Asks; the reply comes into the future. "deny" at once when too many questions are open.
+        """Adds a request; the future gets the reply. "deny" at once when too many requests are open.
 
-        By its `key`, which nobody is shown, the same question is found again.
+        By its `key`, which is not shown, the same request is found again.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._drop_expired()
         if len(self._open) >= MOST_OPEN:
             future.set_result(Reply("deny", "queue full"))
             return future
-        self._open[request.id] = (request, future)
-        self._keys[request.id] = key
+        self._open[request.id] = _Pending(request, key, future)
         for listener in self._listeners:
             listener.put_nowait(request)
         return future
 
-    def find(self, task: str, key: str) -> ApprovalRequest | None:
-        """The open question about the very same."""
-        return next((request for request in self.pending(task) if self._keys.get(request.id) == key), None)
+    def find(self, key: str) -> ApprovalRequest | None:
+        """The pending request with this key."""
+        self._drop_expired()
+        return next((one.request for one in self._open.values() if one.key == key), None)
 
     def forget(self, id: str) -> None:
-        """Nobody waits for this answer any more."""
+        """Drops a request whose answer is not waited for any more."""
         self._open.pop(id, None)
-        self._keys.pop(id, None)
 
     def _settle(self, id: str, reply: Reply) -> None:
-        if not self._tell(id, reply):
+        pending = self._open.pop(id, None)
+        if pending is None:
             raise UnknownApproval(f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old")
-
-    def _tell(self, id: str, reply: Reply) -> bool:
-        """False when somebody else was first."""
-        _, future = self._open.pop(id, (None, None))
-        self._keys.pop(id, None)
-        if future is not None:
-            with contextlib.suppress(RuntimeError):  # the loop of whoever asked is gone
-                future.get_loop().call_soon_threadsafe(_set, future, reply)
-        return future is not None
+        with contextlib.suppress(RuntimeError):  # the loop of the caller that asked is closed
+            pending.reply.get_loop().call_soon_threadsafe(_set, pending.reply, reply)
 
     def _drop_expired(self) -> None:
-        for id, (request, _) in list(self._open.items()):
-            if request.expires <= self._now():
-                self._tell(id, Reply("deny", "timeout"))
+        for id, one in list(self._open.items()):
+            if one.request.expires <= self._now():
+                with contextlib.suppress(UnknownApproval):  # another thread was first
+                    self._settle(id, Reply("deny", "timeout"))
 
 
 def _set(future: "asyncio.Future[Reply]", reply: Reply) -> None:

@@ -1,9 +1,10 @@
-"""Which language a program that reads takes its input for, by its name and words."""
+"""Which language a program that reads takes its input for, and what was typed into a process so far."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 
-from hermetic.approvals.typed_input import Language
+from hermetic.approvals.typed_input import Language, Transcript
 from hermetic.policy.tables import names
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "rbash"})
@@ -72,3 +73,25 @@ def _reads_code(words: Sequence[str], elsewhere: str) -> bool:
         else:
             return False
     return True
+
+
+class ProcessInput:
+    """What was typed into one process so far."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()  # one input is judged after the other
+        self.transcript: Transcript | None = None
+        self._pid = 0  # of the program that reads
+
+    def of_reader(
+        self, pid: int, language: Language, *, terminal: bool, ahead: bool = False, argv: Sequence[str] = ()
+    ) -> Transcript:
+        """What that program has been typed so far; a new one begins anew."""
+        before = self.transcript
+        if before is None or (self._pid, before.language, before.is_ahead) != (pid, language, ahead):
+            # The program that reads the rest of a line reads its beginning, and lines that came before it.
+            half, ran = (before.half, before.ahead) if before is not None else ("", "")
+            ran = ran if language == "shell" else ""
+            before = Transcript(language, terminal=terminal, ahead=ahead, half=half, ran=ran, argv=argv)
+            self._pid, self.transcript = pid, before
+        return before

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from hermetic.approvals.matching import Directories, applies, is_below, is_inside, words_of
 from hermetic.approvals.readings import is_named
 from hermetic.approvals.settings import RuleSettings
@@ -39,13 +37,6 @@ _VERSION = re.compile(r"[\d.]+$")
 _EXAMPLES = Directories(DEFAULT_HOME, DEFAULT_WORKSPACE)
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """An act that a rule wants to be asked about."""
-
-    act: Act
-    rule: RuleSettings
-
-
 class Rules:
     """All rules of the user's. Raises ConfigError for one that says too much, or that its own examples contradict."""
 
@@ -76,19 +67,19 @@ class Rules:
                     applies(rule, act, ground, loosely=act.is_known or bool(rule.command))
                     or is_inside(rule, act, ground)
                 ):
-                    return f"your rule denies {_described(rule)}{f': {rule.reason}' if rule.reason else ''}"
+                    return f"your rule denies {rule.named}{f': {rule.reason}' if rule.reason else ''}"
         return None
 
-    def asked(self, acts: Sequence[Act], ground: Directories) -> Iterator[Asked]:
+    def asked(self, acts: Sequence[Act], ground: Directories) -> Iterator[tuple[Act, RuleSettings]]:
         """The acts that somebody wants to be asked about: the first rule that is no denial decides for each."""
         for act in acts:
             for rule in self._rules:
                 if rule.decision == "deny":
                     if not act.is_known and applies(rule, act, ground, loosely=True):
-                        yield Asked(act, rule)  # it may be what is denied
+                        yield act, rule  # it may be what is denied
                 elif applies(rule, act, ground, loosely=rule.decision == "ask"):
                     if rule.decision == "ask":
-                        yield Asked(act, rule)
+                        yield act, rule
                     break
 
     def allows(self, part: Part, ground: Directories) -> bool:
@@ -168,7 +159,3 @@ def breadth(words: tuple[str, ...], *, exact: bool = False) -> str:
 
 def _wrong(place: str, problem: str) -> ConfigError:
     return ConfigError(f"{place}: {problem}", setting="approvals.rules")
-
-
-def _described(rule: RuleSettings) -> str:
-    return " ".join(rule.command) or rule.path or rule.network

@@ -25,6 +25,11 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     matches: tuple[str, ...] = ()  # commands that it must apply to
     spares: tuple[str, ...] = ()  # commands that it must not apply to
 
+    @property
+    def named(self) -> str:
+        """The command, path or host that it is about."""
+        return " ".join(self.command) or self.path or self.network
+
 
 class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked about what is dangerous, and what is remembered."""

@@ -7,7 +7,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -49,7 +49,7 @@ EDITED = Rule(
 )  # fmt: skip
 
 
-class Typed(msgspec.Struct, frozen=True):
+class Typed(NamedTuple):
     """A text that is about to run, and what it would do."""
 
     text: str

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hermetic.approvals.api import Approvals
+from hermetic.approvals.approvals import Approvals
 from hermetic.blocking.face import Closing, Face, Stream, close, does, made_like, waits
 from hermetic.blocking.faces import Fleet, fleet_of
 from hermetic.blocking.portal import Portal

@@ -28,11 +28,11 @@ else:
     config = Lazy("hermetic.config")  # slow to import, and most users have no settings
 
 if TYPE_CHECKING:
-    from hermetic.approvals import guard
-    from hermetic.approvals.gate import PolicyGate
+    from hermetic.approvals import context as contexts
+    from hermetic.approvals import gate as gates
     from hermetic.config import Settings
 else:
-    guard = Lazy("hermetic.approvals.guard")
+    contexts, gates = Lazy("hermetic.approvals.context"), Lazy("hermetic.approvals.gate")
 
 # Options of some kinds that have a flag of their own; all others are given with --option.
 SHORT = {
@@ -151,13 +151,13 @@ class DenyRules:
     """Enforces the deny rules of the settings. Without such rules the policy is not imported."""
 
     def __init__(self, settings: "Settings | None") -> None:
-        self._gate: PolicyGate | None = None
+        self._gate: gates.PolicyGate | None = None
         if settings is None:
             return
         said = settings.approvals
         denying = tuple(rule for rule in said.rules if rule.decision == "deny")
         if denying or said.deny:
-            self._gate = guard.ruled_door(msgspec.structs.replace(said, mode="allow", rules=denying))
+            self._gate = gates.make_gate(msgspec.structs.replace(said, mode="allow", rules=denying), keeps=True)
 
     def __repr__(self) -> str:
         return f"<DenyRules {'with rules' if self._gate else 'without rules'}>"
@@ -165,7 +165,7 @@ class DenyRules:
     def guard_environment(self, environment: Environment) -> None:
         """From now on, commands, input and writes there are checked first."""
         if self._gate is not None:
-            put_behind(environment, guard.PolicyGuard(self._gate, environment))
+            put_behind(environment, gates.EnvironmentGuard(self._gate, environment))
 
     async def check_before_opening(
         self, kind: str, options: Mapping[str, Any], task: str | None, command: str | Sequence[str], cwd: str | None
@@ -175,7 +175,7 @@ class DenyRules:
             return
         backend = catalog.find(kind)(options)
         text = command if isinstance(command, str) else shlex.join(command)
-        context = guard.PolicyContext(backend.kind, backend.isolation, backend.options)
+        context = contexts.PolicyContext(backend.kind, backend.isolation, backend.options)
         await self._gate.command(task or "hermetic", text, context, cwd=cwd)
 
 

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from hermetic.contract.edits import Oversight
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.verdict import Source, Verdict
 
@@ -95,8 +94,5 @@ class Guard(Protocol):
     async def input(self, data: bytes, process: ProcessInfo) -> None:
         """Bytes for a process that runs."""
 
-    async def write(self, *paths: str) -> None:
+    async def write(self, paths: Sequence[str]) -> None:
         """Files that are about to be written."""
-
-    def oversight(self, besides: Oversight | None) -> Oversight:
-        """The oversight of an edit: this guard first, then `besides`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
@@ -43,9 +44,9 @@ from hermetic.session.environment import Environment, end, forget
 from hermetic.session.keeping import put_behind
 
 if TYPE_CHECKING:
-    from hermetic.approvals import guard
+    from hermetic.approvals import gate as gates
 else:
-    guard = Lazy("hermetic.approvals.guard")
+    gates = Lazy("hermetic.approvals.gate")
 
 REWRITTEN = 7.0  # seconds; a resident checks every 5 s that its record exists, and writes it again
 PAUSE = 0.1
@@ -119,8 +120,8 @@ def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Envir
         return lambda environment: None
     if policy not in (None, "ask", "deny", "allow"):
         raise ConfigError(f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy")
-    door = guard.door_of(policy or "ask", approver)
-    return lambda environment: put_behind(environment, guard.PolicyGuard(door, environment))
+    gate = gates.make_gate(ApprovalSettings(mode=policy or "ask"), approver)
+    return lambda environment: put_behind(environment, gates.EnvironmentGuard(gate, environment))
 
 
 class StartRequest(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from hermetic.contract.approval import Guard
 from hermetic.contract.edits import Change, Oversight, Patched
 from hermetic.contract.errors import EditRefused, ExecutionError, FileChanged, Unsupported
 from hermetic.contract.files import Bounds, FileChange, FileContent, Written
@@ -28,12 +29,20 @@ Found = Mapping[str, FileContent | None]
 class Patching:
     """Edits through one session's files."""
 
-    def __init__(self, files: Files, bounds: Bounds | None, oversight: Oversight | None, editing: asyncio.Lock) -> None:
+    def __init__(
+        self,
+        files: Files,
+        bounds: Bounds | None,
+        guard: Guard | None,
+        oversight: Oversight | None,
+        editing: asyncio.Lock,
+    ) -> None:
         self._files = files
         self._editing = editing  # held from reading to writing: who else edits here then finds what is new
         self._given = bounds or Bounds()
         # From when a file's true path is known on, no link may lead elsewhere.
         self._bounds = msgspec.structs.replace(self._given, exact=True)
+        self._guard = guard
         self._oversight = oversight
         self._allowed: set[str] = set()
 
@@ -114,8 +123,11 @@ class Patching:
                     f"{twin} and {path} are the same file; name it once", reason="conflict", path=path, argument="patch"
                 )
             true[path] = status.path
-        if self._oversight is not None and not self._allowed.issuperset(true.values()):
-            await self._oversight.allow(list(true.values()))
+        if not self._allowed.issuperset(true.values()):
+            if self._guard is not None:
+                await self._guard.write(list(true.values()))
+            if self._oversight is not None:
+                await self._oversight.allow(list(true.values()))
             self._allowed = set(true.values())
         return true
 

@@ -306,8 +306,7 @@ class Session:
         The old text must occur once, unless `replace_all`; white space and typography may differ.
         Raises: EditRefused, NotPermitted, OSErrors.
         """
-        asked = oversight if self._guard is None else self._guard.oversight(oversight)
-        edits = patching.Patching(self._files, bounds, asked, self._editing)
+        edits = patching.Patching(self._files, bounds, self._guard, oversight, self._editing)
         if patch is not None:
             if (path, old_string, new_string) != (None, None, None):
                 raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")
@@ -327,7 +326,7 @@ class Session:
 
     async def _may_write(self, *paths: str) -> None:
         if self._guard is not None:
-            await self._guard.write(*paths)
+            await self._guard.write(paths)
 
     async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Ran:
         await self._link.recover()

@@ -17,7 +17,7 @@ from hermetic.session.callbacks import in_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from hermetic.approvals.api import Approvals
+    from hermetic.approvals.approvals import Approvals
     from hermetic.config.settings import Settings
     from hermetic.contract.approval import Approver, Policy, Reviewer
     from hermetic.contract.notice import Notice

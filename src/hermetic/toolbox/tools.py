@@ -13,8 +13,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from hermetic.approvals.api import Approvals
-from hermetic.approvals.factory import make_desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Policy, Reviewer
@@ -88,13 +87,16 @@ class Tools:
         is_redacting = said.redaction.enabled if redact is None else redact
         self._show = Showing(Redactor(self._secrets) if is_redacting else None)
         self._known = Redactor(self._secrets, patterns=False)
-        desk = make_desk(
-            said.approvals, mode=mode, approver=approver, reviewer=reviewer, keeps=settings is not None,
-            sources=said.sources, redact=lambda text: (self._show.redactor or self._known).redact(text),
+        self._approvals = Approvals(
+            msgspec.structs.replace(said.approvals, mode=mode),
+            approver=approver,
+            reviewer=reviewer,
+            keeps=settings is not None,
+            sources=said.sources,
+            redact=lambda text: (self._show.redactor or self._known).redact(text),
             mask=lambda text: self._known.redact(text),
-        )  # fmt: skip
-        self._approvals = Approvals(desk)
-        self._door: Gate = OpenGate() if policy == "off" else PolicyGate(desk)
+        )
+        self._door: Gate = OpenGate() if policy == "off" else PolicyGate(self._approvals)
         password = said.sudo.password if sudo_password is None else sudo_password
         self._desks = SudoDesks(Passwords(password, ask_password), self._learn)
         self._activity = on_activity
@@ -110,7 +112,7 @@ class Tools:
         tools: tuple[Tool[Any], ...] = (
             terminal_tool(self._desks), process_tool(), self._code.tool(), read_file_tool(self._files),
             write_file_tool(self._files, said.files.write_root), patch_tool(self._files, said.files.write_root),
-            search_files_tool(self._files), approval_tool(desk),
+            search_files_tool(self._files), approval_tool(self._approvals),
         )  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
         self._own = frozenset(self._tools)

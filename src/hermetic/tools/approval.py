@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hermetic.approvals.desk import Desk
+from hermetic.approvals.approvals import Approvals
 from hermetic.contract.tool import Fields, Tool
 from hermetic.tools.base.task import Task
 
@@ -34,9 +34,9 @@ async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
     return {"status": "approved", "count": asked.count, "error": None}
 
 
-def approval_tool(desk: Desk) -> Tool[ApprovalArguments]:
+def approval_tool(approvals: Approvals) -> Tool[ApprovalArguments]:
     """The tool; it is offered where somebody can be asked."""
     return Tool(
         "request_approval", DESCRIPTION, ApprovalArguments, request_approval, answers="{status: str, error?: str}",
-        missing=lambda: None if desk.can_ask and desk.settings.mode != "deny" else "nobody can be asked",
+        missing=lambda: None if approvals.can_ask and approvals.settings.mode != "deny" else "nobody can be asked",
     )  # fmt: skip

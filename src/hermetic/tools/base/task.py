@@ -84,6 +84,7 @@ class Gate(Protocol):
     async def command(
         self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+        outside: bool = False,
     ) -> Judged | None:  # fmt: skip
         """May this text run in a shell there? The state of the session by which it was judged."""
 
@@ -102,12 +103,6 @@ class Gate(Protocol):
     ) -> None:  # fmt: skip
         """May so many files below a directory be changed, or so many runs of one program begin?"""
 
-    async def outside(
-        self, task: str, text: str, environment: Environment | PolicyContext, *, stdin: str | bytes | None = None,
-        env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> Judged | None:  # fmt: skip
-        """May this text run outside of its sandbox?"""
-
     async def meet(self, environment: Environment) -> None:
         """An environment was opened; what it begins with is nobody's doing."""
 
@@ -118,6 +113,7 @@ class OpenGate:
     async def command(
         self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
         stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+        outside: bool = False,
     ) -> Judged | None:  # fmt: skip
         """Anything may, whatever the session has become."""
         return None
@@ -136,13 +132,6 @@ class OpenGate:
         words: Sequence[str] = (), why: str = "",
     ) -> None:  # fmt: skip
         """Anything may."""
-
-    async def outside(
-        self, task: str, text: str, environment: Environment | PolicyContext, *, stdin: str | bytes | None = None,
-        env: Mapping[str, str] | None = None, cwd: str | None = None,
-    ) -> Judged | None:  # fmt: skip
-        """Anything may."""
-        return None
 
     async def meet(self, environment: Environment) -> None:
         """Nothing is looked at."""

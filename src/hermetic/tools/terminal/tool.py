@@ -75,8 +75,10 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
 
 
 async def _judge(task: Task, asked: TerminalArguments, place: Environment | PolicyContext) -> Judged | None:
-    judge = task.door.outside if asked.outside else task.door.command
-    return await judge(task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir)
+    return await task.door.command(
+        task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir,
+        outside=asked.outside,
+    )  # fmt: skip
 
 
 async def _foreground(task: Task, asked: TerminalArguments, environment: Environment, attempts: Attempts) -> Fields:

@@ -46,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable, folder in (("HERMETIC_RUNTIME_DIR", "run"), ("HOME", "home")):
         (directory / folder).mkdir(mode=0o700)
         os.environ[variable] = str(directory / folder)
+    # Kept between sessions and shared by workers: building a portable runtime takes seconds.
+    os.environ["XDG_CACHE_HOME"] = f"/var/tmp/hermetic-tests-cache-{os.geteuid()}"
     # Every command line that a test starts would else compile the package anew, and every run all tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

@@ -1,0 +1,262 @@
+"""Portable runtimes in the user's cache: built once under a lock, named by their content, verified before use.
+
+Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of its last verification, and
+`DIGEST.tar.gz` is its archive. `KEY.key` holds the digest of what was built from certain programs.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import hashlib
+import io
+import logging
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.runtime.build import BASH, PREFIX, PYTHON, VERSION, build, source_files
+from hermetic.environments.runtime.elf import Unsuitable
+from hermetic.registry.file_lock import locked, locked_at_once
+from hermetic.registry.private import make_private
+
+MANIFEST = "runtime.json"
+BUILDING = ".building-"  # begins the name of a directory that is being built
+UNUSED_SECONDS = 7 * 24 * 3600.0  # after its last use, a runtime that no environment names is removed
+ADVICE = (
+    "use an environment with python3 >= 3.8 and bash >= 4.4, or run `hermetic runtime build` on a machine like it, "
+    "copy the directory that it prints, and give that as the option runtime"
+)
+
+log = logging.getLogger("hermetic")
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runtime was built for, and its files."""
+
+    prefix: str
+    lean: bool
+    machine: str  # as `uname -m` says it
+    python: str  # version
+    files: dict[str, tuple[int, str]]  # size and SHA-256, by path
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """A verified runtime."""
+
+    directory: str  # on this machine
+    prefix: str  # where it has to be inside
+    digest: str  # SHA-256 of its manifest, which has those of its files
+    lean: bool
+    version: str  # of its Python
+    size: int  # bytes
+
+    @property
+    def python(self) -> str:
+        """The path of its Python inside."""
+        return f"{self.prefix}/{PYTHON}"
+
+    @property
+    def bash(self) -> str:
+        """The path of its bash inside."""
+        return f"{self.prefix}/{BASH}"
+
+
+class Damaged(EnvironmentUnavailable):
+    """A runtime is not what its manifest says, or does not fit this machine."""
+
+
+def runtime_cache() -> Path:
+    """The directory of this user's runtimes. Raises ConfigError."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return make_private(Path(base, "hermetic", "runtime").absolute(), "XDG_CACHE_HOME")
+
+
+async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
+    """The runtime of this machine's Python and bash, built if need be; it takes seconds then.
+
+    Raises EnvironmentUnavailable.
+    """
+    base = runtime_cache()
+    try:
+        key = _key(lean, prefix)
+        if found := await asyncio.to_thread(_find, base, key):
+            return found
+        log.info("building the portable runtime, once for this Python and bash")
+        async with locked(base / f"{key}.lock"):
+            return await asyncio.to_thread(lambda: _find(base, key) or _build(base, key, lean, prefix))
+    except Unsuitable as error:
+        raise EnvironmentUnavailable(f"no portable runtime can be built here: {error}; {ADVICE}") from error
+    except OSError as error:
+        raise EnvironmentUnavailable(
+            f"the portable runtime cannot be written to {base}: {error.strerror or error}; free 60 MB there, or set "
+            "XDG_CACHE_HOME to another directory"
+        ) from error
+
+
+async def runtime_at(path: str) -> Runtime:
+    """A runtime that was built here or on another machine. Raises Damaged."""
+    return await asyncio.to_thread(lambda: _verified(Path(path).expanduser().absolute(), runtime_cache()))
+
+
+async def packed(runtime: Runtime) -> Path:
+    """The runtime as a .tar.gz, whose names are relative to its prefix. Raises EnvironmentUnavailable."""
+    base = runtime_cache()
+    path = base / f"{runtime.digest}.tar.gz"
+    async with locked(base / f"{runtime.digest}.lock"):
+        if not path.exists():
+            await asyncio.to_thread(_pack, runtime.directory, path)
+    return path
+
+
+def runtimes() -> list[Runtime]:
+    """The runtimes in the cache that are whole."""
+    found = []
+    for path in sorted(runtime_cache().iterdir()):
+        with contextlib.suppress(Damaged):
+            if path.is_dir() and not path.name.startswith("."):
+                found.append(_verified(path, None))
+    return found
+
+
+async def collect(in_use: Collection[str]) -> list[str]:
+    """Removes runtimes that were not used for a week, except those with these digests, and unfinished builds."""
+    base, removed = runtime_cache(), []
+    for path in sorted(base.iterdir()):
+        name, is_building = path.name, path.name.startswith(BUILDING)
+        if not path.is_dir():
+            digest = name.partition(".")[0]
+            if path.suffix == ".key":
+                digest = path.read_text()
+            is_stray = path.suffix != ".lock" and not (base / digest).exists()
+        else:
+            is_stray = is_building or (name not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS)
+        lock = name.removeprefix(BUILDING).partition(".")[0] if is_building else name
+        if is_stray:
+            async with locked_at_once(base / f"{lock}.lock") as is_ours:
+                if is_ours:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                    removed.append(str(path))
+    return removed
+
+
+def _key(lean: bool, prefix: str) -> str:
+    """Identifies the programs and libraries that a runtime is built from."""
+    python, bash = source_files()
+    files = [python, bash, Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("stdlib"), "lib-dynload")]
+    stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in (path.stat(),)]
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
+    what = (VERSION, lean, prefix, platform.machine(), sys.version, libc, bool(shutil.which("strip")), stamps)
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
+
+
+def _find(base: Path, key: str) -> Runtime | None:
+    """What was built for the key, if it is still there and whole."""
+    try:
+        return _verified(base / (base / f"{key}.key").read_text(), base)
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        log.warning("%s; it is built again", error)
+        return None
+
+
+def _verified(directory: Path, base: Path | None) -> Runtime:
+    """The runtime in a directory; its use is noted in the cache `base`. Raises Damaged.
+
+    Contents are read unless every file is older than the last verification.
+    """
+    try:
+        text = (directory / MANIFEST).read_bytes()
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise Damaged(f"{directory} holds no portable runtime ({error}); {ADVICE}") from error
+    if manifest.machine != platform.machine():
+        raise Damaged(f"the runtime at {directory} is for {manifest.machine}, not {platform.machine()}; {ADVICE}")
+    digest = hashlib.sha256(text).hexdigest()
+    used = None if base is None else base / f"{digest}.used"
+    last_use = 0.0 if used is None or not used.exists() else used.stat().st_mtime
+    for name, (size, sha256) in manifest.files.items():
+        path = directory / name
+        try:
+            seen = path.stat()
+            is_same = seen.st_size == size and (seen.st_ctime < last_use or _sha256(path) == sha256)
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise Damaged(f"the portable runtime at {directory} is damaged: {name} is not as it was built; {ADVICE}")
+    if used is not None:
+        used.touch()
+    size = sum(size for size, _ in manifest.files.values())
+    return Runtime(
+        directory=str(directory), prefix=manifest.prefix, digest=digest, lean=manifest.lean, version=manifest.python,
+        size=size,
+    )  # fmt: skip
+
+
+def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
+    began = time.monotonic()
+    work = Path(tempfile.mkdtemp(prefix=f"{BUILDING}{key}.", dir=base))
+    try:
+        python = build(work / "root", prefix=prefix, lean=lean)
+        tree = work / "root" / prefix[1:]
+        files = {}
+        for path in sorted(tree.rglob("*")):
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)  # for every user inside
+            if path.is_file():
+                files[str(path.relative_to(tree))] = (path.stat().st_size, _sha256(path))
+        manifest = Manifest(prefix=prefix, lean=lean, machine=platform.machine(), python=python, files=files)
+        text = msgspec.json.encode(manifest)
+        (tree / MANIFEST).write_bytes(text)
+        tree.chmod(0o755)
+        (tree / MANIFEST).chmod(0o644)
+        target = base / hashlib.sha256(text).hexdigest()
+        if target.exists():  # damaged, or built at the same time by a process that was cancelled
+            target.rename(work / "old")
+        tree.rename(target)
+        (work / "key").write_text(target.name)
+        (work / "key").rename(base / f"{key}.key")
+        found = _verified(target, base)
+        log.info("built the portable runtime in %.1f s: %.0f MB", time.monotonic() - began, found.size / 1e6)
+        return found
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _pack(directory: str, target: Path) -> None:
+    """Writes an archive that depends on the contents alone."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        return member
+
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        for name in sorted(os.listdir(directory)):
+            archive.add(os.path.join(directory, name), name, filter=plain)
+    part = target.with_suffix(".part")
+    try:
+        part.write_bytes(gzip.compress(tar.getvalue(), mtime=0))
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _last_use(directory: Path) -> float:
+    used = directory.with_suffix(".used")
+    return (used if used.exists() else directory).stat().st_mtime
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

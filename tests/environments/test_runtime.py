@@ -1,0 +1,219 @@
+"""The portable runtime: built from this machine's programs, found again, verified, removed when unused."""
+
+import asyncio
+import errno
+import gzip
+import os
+import shutil
+import struct
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.runtime import build, store
+from hermetic.environments.runtime.elf import Elf, Unsuitable
+from hermetic.environments.runtime.store import Damaged, Runtime
+from tests.programs import unavailable
+
+WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, with copies of what the shared one holds."""
+    runtime = asyncio.run(store.portable(lean=True))
+    shared = store.runtime_cache()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    base = store.runtime_cache()
+    shutil.copytree(runtime.directory, base / runtime.digest)
+    for path in shared.glob("*.key"):
+        if path.read_text() == runtime.digest:
+            shutil.copy(path, base)
+    return base
+
+
+def inside(runtime: Runtime, root: Path, *argv: str, **environ: str) -> str:
+    """The output of a program in a root that holds the runtime alone."""
+    if os.geteuid() != 0:
+        unavailable("only root can chroot")
+    target = root / runtime.prefix[1:]
+    if not target.exists():
+        shutil.copytree(runtime.directory, target)
+    chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin") or ""
+    done = subprocess.run([chroot, str(root), *argv], capture_output=True, text=True, env=environ, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_both_programs_run_where_nothing_else_is(lean: bool, tmp_path: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=lean))
+    code = "import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.path]))"
+    said = inside(runtime, tmp_path, runtime.python, "-I", "-S", "-c", code)
+    assert said.startswith(f'["{runtime.python}", "/.hermetic/python", ["/.hermetic/python/')
+    assert "/usr" not in said
+    said = inside(runtime, tmp_path, runtime.bash, "-c", "echo $BASH; exec $BASH -c 'echo $BASH'")
+    assert said.split() == [runtime.bash] * 2
+
+
+def test_bash_counts_characters(tmp_path: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    assert inside(runtime, tmp_path, runtime.bash, "-c", "x=äö; echo ${#x}", LC_ALL="C.UTF-8") == "2"
+
+
+def test_libraries_of_the_image_are_not_loaded(tmp_path: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    for folder in ("broken", "lib", "usr/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("libc.so.6", "libm.so.6", "libtinfo.so.6"):
+            (tmp_path / folder / name).write_bytes(b"no library")
+    said = inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -c 'print(7)'", LD_LIBRARY_PATH="/broken")
+    assert said == "7"
+
+
+def test_the_whole_standard_library_is_there(tmp_path: Path) -> None:
+    runtime = asyncio.run(store.portable())
+    code = (
+        "import asyncio, decimal, hashlib, sqlite3, ssl, unittest, urllib.request, xml.etree.ElementTree; print('ok')"
+    )
+    assert inside(runtime, tmp_path, runtime.python, "-I", "-c", code) == "ok"
+
+
+@pytest.mark.parametrize(("lean", "most"), [(False, WHOLE_BYTES), (True, LEAN_BYTES)])
+def test_archives_are_small_and_reproducible(lean: bool, most: int) -> None:
+    runtime = asyncio.run(store.portable(lean=lean))
+    path = asyncio.run(store.packed(runtime))
+    assert path.stat().st_size <= most
+    with gzip.open(path) as file, tarfile.open(fileobj=file) as archive:
+        members = {member.name: member for member in archive}
+    assert members["bin/bash"].mode == 0o755
+    assert {(member.uid, member.mtime) for member in members.values()} == {(0, 0)}
+
+
+def test_another_prefix_is_built_in(tmp_path: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True, prefix="/var/tmp/.h1000"))
+    assert runtime.python == "/var/tmp/.h1000/python/bin/python3"
+    assert inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -c 'print(7)'") == "7"
+
+
+def test_a_prefix_that_is_too_long_is_refused() -> None:
+    with pytest.raises(EnvironmentUnavailable, match="is longer than"):
+        asyncio.run(store.portable(lean=True, prefix="/var/tmp/a-directory-with-a-long-name"))
+
+
+def test_it_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "build", lambda *_, **__: pytest.fail("built again"))
+    first = asyncio.run(store.portable(lean=True))
+    assert asyncio.run(store.portable(lean=True)) == first == asyncio.run(store.runtime_at(first.directory))
+    assert store.runtimes() == [first]
+
+
+def test_openers_at_the_same_time_share_one_build(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds = []
+    shutil.rmtree(cache)
+
+    def counted(root: Path, *, prefix: str, lean: bool) -> str:
+        builds.append(root)
+        return build.build(root, prefix=prefix, lean=lean)
+
+    async def both() -> tuple[Runtime, Runtime]:
+        return await asyncio.gather(store.portable(lean=True), store.portable(lean=True))
+
+    monkeypatch.setattr(store, "build", counted)
+    first, second = asyncio.run(both())
+    assert first == second
+    assert len(builds) == 1
+    assert not list(cache.glob(".building-*")) + list(cache.glob("*.lock"))
+
+
+@pytest.mark.parametrize("damage", ["shortened", "changed", "removed"])
+def test_a_damaged_runtime_is_built_again(cache: Path, damage: str) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    library = Path(runtime.directory, "lib", "libc.so.6")
+    content = library.read_bytes()
+    if damage == "removed":
+        library.unlink()
+    else:
+        library.write_bytes(content[:-1] if damage == "shortened" else content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built; use an environment with python3"):
+        asyncio.run(store.runtime_at(runtime.directory))
+    assert asyncio.run(store.portable(lean=True)).digest
+    assert not list(cache.glob(".building-*"))
+
+
+def test_a_directory_without_a_runtime_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Damaged, match="holds no portable runtime"):
+        asyncio.run(store.runtime_at(str(tmp_path)))
+
+
+def test_a_runtime_of_another_architecture_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(Damaged, match=r"is for \w+, not riscv64; use an environment"):
+        asyncio.run(store.runtime_at(runtime.directory))
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(build, "_copy", full)
+    with pytest.raises(
+        EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE_HOME"
+    ):
+        asyncio.run(store.portable(lean=True))
+    assert not list(store.runtime_cache().iterdir())
+
+
+def test_a_runtime_that_fails_its_test_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "CHECK", "import sys; sys.exit('FATAL: kernel too old')")
+    with pytest.raises(EnvironmentUnavailable, match="FATAL: kernel too old; use an environment with python3"):
+        asyncio.run(store.portable(lean=True))
+    assert not list(store.runtime_cache().iterdir())
+
+
+def test_collecting_removes_what_is_unused(cache: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    (cache / ".building-0123.abc").mkdir()
+    assert asyncio.run(store.collect([])) == [str(cache / ".building-0123.abc")]
+    long_ago = time.time() - store.UNUSED_SECONDS - 60
+    os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
+    assert asyncio.run(store.collect([runtime.digest])) == []
+    assert runtime.directory in asyncio.run(store.collect([]))
+    asyncio.run(store.collect([]))
+    assert not list(cache.iterdir())
+
+
+def test_only_elf_files_are_rewritten(tmp_path: Path) -> None:
+    (tmp_path / "script").write_bytes(b"#!/bin/sh\n")
+    with pytest.raises(Unsuitable, match="no 64-bit little-endian ELF"):
+        Elf(tmp_path / "script")
+
+
+def test_a_loader_of_another_libc_is_unsuitable(tmp_path: Path) -> None:
+    copy = tmp_path / "bash"
+    shutil.copy(shutil.which("bash") or "", copy)
+    with pytest.raises(Unsuitable, match="not the loader of the GNU C library"):
+        Elf(copy).set_default_directories("/.hermetic/lib")
+
+
+def test_a_file_without_spare_slots_keeps_its_library_path(tmp_path: Path) -> None:
+    copy = tmp_path / "bash"
+    shutil.copy(build.source_files()[1], copy)
+    elf = Elf(copy)
+    dynamic = elf.segments(2)
+    if not dynamic:
+        unavailable("bash is static here")
+    for at in range(dynamic[0].offset, dynamic[0].offset + dynamic[0].file_size, 16):
+        if struct.unpack_from("<Q", elf.data, at)[0] == 0:
+            struct.pack_into("<Q", elf.data, at, 21)
+    before = bytes(elf.data)
+    assert not elf.set_library_path("/.hermetic/lib", may_add=True)
+    assert elf.data == before

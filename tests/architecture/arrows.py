@@ -13,7 +13,8 @@ ROOT_PACKAGE = "hermetic"
 ROWS: tuple[frozenset[str], ...] = (
     frozenset({"conformance"}),
     frozenset({"", "__main__"}),  # "" is hermetic/__init__.py
-    frozenset({"cli", "mcp", "serve", "hermes", "adapters", "blocking"}),
+    frozenset({"cli"}),  # starts the other front doors
+    frozenset({"mcp", "serve", "hermes", "adapters", "blocking"}),
     frozenset({"toolbox"}),
     frozenset({"tools.approval", "tools.terminal", "tools.process", "tools.files", "tools.code", "tools.web"}),
     frozenset({"tools.base"}),

@@ -41,7 +41,8 @@ def complaints(at: Path, where: str, text: str) -> list[str]:
         ("tools/terminal/tool.py", "import hermetic.tools.files.x", "hermetic.tools.files.x, which stands beside"),
         ("tools/edits/diff.py", "import hermetic.tools.base.task", "hermetic.tools.base.task, which stands above"),
         ("contract/command.py", "from hermetic.link import attach", "hermetic.link, which stands above"),
-        ("cli/run.py", "import hermetic.blocking", "hermetic.blocking, which stands beside"),
+        ("mcp/server.py", "import hermetic.blocking", "hermetic.blocking, which stands beside"),
+        ("mcp/server.py", "import hermetic.cli.run", "hermetic.cli.run, which stands above"),
         (
             "link/attach.py",
             "from hermetic.resident.life import loop",

@@ -129,6 +129,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
     "rm": (("rm", "with settings"), 0),
     "gc": (("gc", "with settings"), 0),
     "policy": (("policy", "check", "ls"), 0),
+    "mcp": (("mcp", "--print-config", "codex"), 0),
     "version": (("version",), 0),
     "doctor": (("doctor",), 0),
 }

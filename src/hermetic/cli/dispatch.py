@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Entry] = {
     "gc": Entry("remove what killed processes left", _MANAGE),
     "policy": Entry("what a command would do, and why", Lazy("hermetic.cli.policy")),
     "config": Entry("the settings in use here, and the source of each", Lazy("hermetic.cli.config")),
+    "mcp": Entry("the tools for an MCP client, such as Claude Code", Lazy("hermetic.cli.mcp")),
     "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
     "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
     "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),

@@ -1,0 +1,89 @@
+"""`hermetic mcp`: the tools for an MCP client on standard input and output, and the client's configuration."""
+
+import argparse
+import importlib.util
+import math
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from hermetic.cli.command import Command
+from hermetic.cli.opening import (
+    add_environment_options,
+    current_directory,
+    given_options,
+    log_progress,
+    option_errors,
+)
+from hermetic.contract.errors import ConfigError, InvalidArgument
+from hermetic.mcp import clients, stdio
+from hermetic.resident.lazy import Lazy
+
+if TYPE_CHECKING:
+    from hermetic import config
+    from hermetic.mcp import client
+else:
+    config, client = Lazy("hermetic.config"), Lazy("hermetic.mcp.client")
+
+ABOUT = """\
+Serves the tools to the MCP client that started it, over standard input and output, until the client closes its end.
+Commands run in an environment of this client alone, which ends with it, or in the environment of --task. With
+--print-config the configuration for a client is printed instead, with the other options of this command line."""
+
+
+def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
+    add_environment_options(parser)
+    parser.add_argument("--task", metavar="T", help="use the environment of this task, which lives on by its lease")
+    parser.add_argument("--directory", metavar="D", help="work in this directory, with its settings")
+    parser.add_argument(
+        "--wait", metavar="S", type=float,
+        help=f"seconds that the client waits for a call (default: by its name, else {clients.WAIT:g}); "
+        "a longer command continues as a process",
+    )  # fmt: skip
+    parser.add_argument(
+        "--print-config", metavar="CLIENT", choices=sorted(clients.CONFIGURATIONS),
+        help=f"print the configuration for a client: {', '.join(clients.CONFIGURATIONS)}",
+    )  # fmt: skip
+
+
+def _mcp(arguments: argparse.Namespace) -> int:
+    """Serves, or prints a configuration."""
+    if arguments.wait is not None and not 0 < arguments.wait < math.inf:
+        raise InvalidArgument("--wait is seconds above zero", argument="wait")
+    if arguments.print_config is not None:
+        return _print_config(arguments)
+    if importlib.util.find_spec("mcp") is None:
+        raise ConfigError("the package mcp is missing; install it with: pip install 'hermetic[mcp]'", setting="mcp")
+    directory = arguments.directory or os.environ.get("CLAUDE_PROJECT_DIR")
+    if directory is not None:
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            raise InvalidArgument(f"--directory: {error.strerror}: {directory}", argument="directory") from None
+    log_progress()
+    stdio.serve(lambda: _options(arguments))
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> "client.ServeOptions":
+    with option_errors():
+        return client.ServeOptions(
+            settings=config.load(current_directory(), kind=arguments.env), options=given_options(arguments),
+            task=arguments.task, wait=arguments.wait,
+        )  # fmt: skip
+
+
+def _print_config(arguments: argparse.Namespace) -> int:
+    command = ["hermetic", "mcp"]
+    for name, value in vars(arguments).items():
+        if name in ("env", "image", "host", "user", "workspace", "task", "wait") and value is not None:
+            command += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
+    for option in arguments.options:
+        command += ["-o", option]
+    found = clients.configuration(arguments.print_config, command, {})
+    print(found.text)
+    sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
+    return 0
+
+
+COMMANDS = {"mcp": Command(ABOUT, _mcp_arguments, _mcp)}

@@ -1,0 +1,141 @@
+"""One MCP client: its toolbox, its environments, and its running calls."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hermetic.config import Settings
+from hermetic.contract.approval import Answer, ApprovalRequest, Denial
+from hermetic.contract.limits import LEASE
+from hermetic.contract.notice import Notice
+from hermetic.mcp.calls import Call, Calls
+from hermetic.mcp.clients import longest_wait
+from hermetic.mcp.questions import DISMISSED, approval_answer, approval_form
+from hermetic.toolbox import Toolbox
+
+DENIED = 600.0  # seconds: during which a denied request is not asked again
+DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
+TASK = "mcp"  # name of the environment of a client that names none
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of every client."""
+
+    settings: Settings
+    options: Mapping[str, Any] = {}  # of the environment
+    task: str | None = None  # a task that other programs share; None: environments are the client's alone
+    wait: float | None = None  # seconds that the client is known to wait; None: by its name
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client says of itself."""
+
+    name: str = ""
+    takes_forms: bool = False
+    opens_pages: bool = False
+
+
+class Client:
+    """One client's toolbox and calls."""
+
+    def __init__(self, given: ServeOptions, about: About) -> None:
+        self.about = about
+        self.calls = Calls()
+        self.notices: list[Notice] = []
+        self.wait = given.wait if given.wait is not None else longest_wait(about.name)
+        self._task = given.task
+        self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which it is not asked again
+        self._held: dict[str, contextlib.AsyncExitStack] = {}  # task → its environment, kept attached
+        settings = _settings(given, self.wait)
+        self.toolbox = Toolbox(
+            settings=settings, options=_options(given), on_notice=self._keep_notice,
+            approver=self._approve if about.takes_forms else None,
+        )  # fmt: skip
+
+    def task_id(self, name: str = "") -> str:
+        """The task of a call that names this one of its client's."""
+        base = self._task or TASK
+        return f"{base}-{name}" if name else base
+
+    def start(self, name: str, arguments: Mapping[str, Any], task_id: str) -> Call:
+        """Starts a call of a tool."""
+        return self.calls.start(name, arguments, task_id, self._run(name, arguments, task_id))
+
+    async def close(self) -> None:
+        """Ends the calls and the environments; those of a shared task live on by their lease."""
+        await self.calls.close()
+        for held in self._held.values():
+            await held.aclose()
+        await self.toolbox.close()
+
+    async def _run(self, name: str, arguments: Mapping[str, Any], task_id: str) -> str:
+        text = await self.toolbox.call(name, patient(name, arguments, self.wait), task_id=task_id)
+        if task_id not in self._held and task_id in self.toolbox.fleet.tasks:
+            self._held[task_id] = held = contextlib.AsyncExitStack()
+            await held.enter_async_context(self.toolbox.fleet.use(task_id))  # attached: its lease does not run
+        return text
+
+    async def _approve(self, request: ApprovalRequest) -> Answer | Denial:
+        key = (request.task, request.subject, request.command, *(need.decoded for need in request.needs))
+        if self._denied.get(key, 0.0) > time.monotonic():
+            return Denial(DENIED_BEFORE)
+        call = self.calls.asking(request.task)
+        if call is None:
+            raise LookupError("no call is open through which the client could ask its user")
+        answer = approval_answer(await call.ask(approval_form(request)))
+        if answer == "deny" or (isinstance(answer, Denial) and answer.reason != DISMISSED):
+            self._denied[key] = time.monotonic() + DENIED
+        return answer
+
+    async def _keep_notice(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+
+def patient(name: str, arguments: Mapping[str, Any], wait: float | None) -> Mapping[str, Any]:
+    """The arguments, so that what takes longer than the client waits continues as a process and is not ended."""
+    if wait is None or name not in ("terminal", "execute_code"):
+        return arguments
+    if name == "terminal":
+        is_ended = arguments.get("on_timeout") == "kill" and _seconds(arguments.get("timeout"), 0.0) > wait
+        return {**arguments, "on_timeout": "yield"} if is_ended else arguments
+    if _seconds(arguments.get("timeout"), float("inf")) <= wait:
+        return arguments
+    return {**arguments, "timeout": wait, "on_timeout": "yield"}
+
+
+def _seconds(value: Any, missing: float) -> float:
+    try:
+        return missing if value is None else float(value)
+    except (TypeError, ValueError):
+        return 0.0  # the tool says what is wrong with it
+
+
+def _settings(given: ServeOptions, wait: float | None) -> Settings:
+    settings = given.settings
+    replace = msgspec.structs.replace
+    if wait is not None:
+        terminal = settings.terminal
+        settings = replace(settings, terminal=replace(
+            terminal, timeout=min(terminal.timeout, wait), longest_timeout=min(terminal.longest_timeout, wait),
+        ))  # fmt: skip
+    if given.task is None:
+        settings = replace(settings, environment=replace(settings.environment, across_processes=False))
+    # The user is asked through the client, never on a terminal that the client may use itself.
+    return replace(settings, approvals=replace(settings.approvals, answers="nobody", wait=True))
+
+
+def _options(given: ServeOptions) -> Mapping[str, Any]:
+    """The options, so that environments of a killed server end after their lease, whatever runs in them."""
+    known = {**given.settings.options, **given.options}
+    if given.task is not None or known.get("unattended") is not None:
+        return given.options
+    return {**given.options, "unattended": known.get("lease") or LEASE}
+
+
+async def closing(client: Client) -> None:
+    """Closes a client although the caller is cancelled meanwhile."""
+    await asyncio.shield(asyncio.ensure_future(client.close()))

@@ -1,0 +1,87 @@
+"""Known MCP clients: how long each waits for a tool, and its configuration for `hermetic mcp`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+WAIT = 50.0  # seconds: longest wait of a call for a client that may give up after 60
+LONG_WAIT = 540.0  # seconds: for a client that waits 10 minutes
+
+# Start of the name in `clientInfo` → seconds that a call may wait; None: as long as the settings say. Clients whose
+# limit differs between releases, such as Codex, are not listed.
+WAITS: Mapping[str, float | None] = {
+    "claude-code": None,
+    "visual studio code": None,
+    "visual-studio-code": None,
+    "gemini-cli-mcp-client": LONG_WAIT,
+}
+
+
+def longest_wait(name: str) -> float | None:
+    """Seconds that a call of this client may wait; None: no limit is known."""
+    lower = name.lower()
+    return next((wait for known, wait in WAITS.items() if lower.startswith(known)), WAIT)
+
+
+class Configuration(NamedTuple):
+    """A client's configuration: the file it belongs to, and its text."""
+
+    file: str
+    text: str
+
+
+def configuration(client: str, command: Sequence[str], variables: Mapping[str, str]) -> Configuration:
+    """The configuration that starts `command`, with these variables, as an MCP server. KeyError for another client."""
+    return CONFIGURATIONS[client](list(command), dict(variables))
+
+
+def _claude_code(command: list[str], variables: dict[str, str]) -> Configuration:
+    return Configuration(".mcp.json in the project", _servers("mcpServers", _entry(command, variables)))
+
+
+def _cursor(command: list[str], variables: dict[str, str]) -> Configuration:
+    entry = _entry([*command, "--directory", "${workspaceFolder}"], variables)
+    return Configuration("~/.cursor/mcp.json", _servers("mcpServers", {"type": "stdio", **entry}))
+
+
+def _vs_code(command: list[str], variables: dict[str, str]) -> Configuration:
+    entry = _entry([*command, "--directory", "${workspaceFolder}"], variables)
+    return Configuration(".vscode/mcp.json", _servers("servers", {"type": "stdio", **entry}))
+
+
+def _gemini(command: list[str], variables: dict[str, str]) -> Configuration:
+    entry = {**_entry(command, variables), "timeout": 600_000}
+    return Configuration("~/.gemini/settings.json", _servers("mcpServers", entry))
+
+
+def _codex(command: list[str], variables: dict[str, str]) -> Configuration:
+    program, *arguments = command if "--wait" in command else [*command, "--wait", f"{LONG_WAIT:g}"]
+    lines = ["[mcp_servers.hermetic]", f"command = {_toml(program)}", f"args = {_toml(arguments)}"]
+    lines.append("tool_timeout_sec = 600")
+    if variables:
+        pairs = ", ".join(f"{_toml(name)} = {_toml(value)}" for name, value in variables.items())
+        lines.append(f"env = {{ {pairs} }}")
+    return Configuration("~/.codex/config.toml", "\n".join(lines))
+
+
+def _entry(command: list[str], variables: dict[str, str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    return {**entry, "env": variables} if variables else entry
+
+
+def _servers(key: str, entry: dict[str, Any]) -> str:
+    return json.dumps({key: {"hermetic": entry}}, indent=2)
+
+
+def _toml(value: object) -> str:
+    """A string or a list of strings; JSON's form is TOML's too."""
+    return json.dumps(value)
+
+
+CONFIGURATIONS = {
+    "claude-code": _claude_code,
+    "codex": _codex,
+    "cursor": _cursor,
+    "vscode": _vs_code,
+    "gemini": _gemini,
+}

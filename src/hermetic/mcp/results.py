@@ -1,0 +1,59 @@
+"""Answers of the toolbox as results of MCP."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent, Tool, ToolAnnotations
+
+from hermetic.contract.notice import Notice
+from hermetic.contract.tool import Fields
+
+READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+DESTRUCTIVE = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
+ANNOTATIONS = {
+    "read_file": READ_ONLY,
+    "search_files": READ_ONLY,
+    "write_file": ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    ),
+    "patch": ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
+    "request_approval": ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
+    "type_secret": ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
+}
+
+# Claude Code shows a model the names of other tools only, until it searches for them.
+ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
+LOADED = ("terminal", "process", "read_file", "write_file", "patch", "search_files")
+
+
+def described_tool(schema: Fields) -> Tool:
+    """A tool's schema, with what a client may want to know before it runs it. Unknown tools count as destructive."""
+    name = schema["name"]
+    meta = {"_meta": ALWAYS_LOADED} if name in LOADED else {}
+    return Tool.model_validate({**schema, "annotations": ANNOTATIONS.get(name, DESTRUCTIVE), **meta})
+
+
+def tool_result(text: str, notices: Sequence[Notice]) -> CallToolResult:
+    """The answer as text; images that a script attached, and notices that came meanwhile, follow."""
+    answer: dict[str, Any] = json.loads(text)
+    content: list[ContentBlock] = []
+    if files := answer.get("files"):
+        images = [file for file in files if _is_image(file)]
+        content = [ImageContent(data=file["base64"], mime_type=file["media_type"]) for file in images]
+        text = json.dumps({**answer, "files": [_without_data(file) if file in images else file for file in files]})
+    told: list[ContentBlock] = [TextContent(text=notice.text) for notice in notices]
+    return CallToolResult(content=[TextContent(text=text), *content, *told], is_error=bool(answer.get("error")))
+
+
+def failure(message: str) -> CallToolResult:
+    """A result that says why nothing was done."""
+    return CallToolResult(content=[TextContent(text=json.dumps({"status": "error", "error": message}))], is_error=True)
+
+
+def _is_image(file: Any) -> bool:
+    return isinstance(file, dict) and str(file.get("media_type", "")).startswith("image/") and "base64" in file
+
+
+def _without_data(file: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in file.items() if name != "base64"}

@@ -1,0 +1,143 @@
+"""The MCP server: handlers for both protocol eras, to be attached to any transport."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from hermetic.contract import VERSION
+from hermetic.mcp.calls import Call, Question
+from hermetic.mcp.client import About, Client, ServeOptions, closing
+from hermetic.mcp.greeting import INSTRUCTIONS, NAME
+from hermetic.mcp.questions import opens_pages, takes_forms
+from hermetic.mcp.results import described_tool, failure, tool_result
+
+QUESTION = "question"  # key of the one input request of a result
+UNCLAIMED = 600.0  # seconds: a call whose question was sent waits for the repeated request
+TASK_META = "hermetic/task"  # in a call's _meta: which of the client's environments it means
+OVER = "this question is not open any more: it was answered, or came too late; call the tool again without a state"
+
+Context = ServerRequestContext[Any, Any]
+
+_log = logging.getLogger("hermetic.mcp")
+
+
+def one_client(_: Context) -> Hashable:
+    """The client of a transport that has just one."""
+    return ""
+
+
+class Handlers:
+    """The handlers of one server. `client_of` tells the clients of a transport apart."""
+
+    def __init__(self, given: ServeOptions, client_of: Callable[[Context], Hashable] = one_client) -> None:
+        self._given = given
+        self._client_of = client_of
+        self._clients: dict[Hashable, Client] = {}
+
+    def server(self) -> Server[Any]:
+        """A server with these handlers; a transport runs it."""
+        return Server(
+            NAME, version=VERSION, instructions=INSTRUCTIONS, on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Ends all calls, and the environments that belong to clients alone."""
+        clients, self._clients = list(self._clients.values()), {}
+        await asyncio.gather(*map(closing, clients))
+
+    def _client(self, context: Context) -> Client:
+        key = self._client_of(context)
+        if key not in self._clients:
+            capabilities, params = context.session.client_capabilities, context.session.client_params
+            about = About(
+                name=params.client_info.name if params is not None else "",
+                takes_forms=takes_forms(capabilities), opens_pages=opens_pages(capabilities),
+            )  # fmt: skip
+            self._clients[key] = Client(self._given, about)
+        return self._clients[key]
+
+    async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        client = self._client(context)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client.toolbox)
+            stack.pop_all()  # it stays open
+        return ListToolsResult(tools=[described_tool(schema) for schema in client.toolbox.schemas("mcp")])
+
+    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        client, arguments = self._client(context), params.arguments or {}
+        if params.request_state is None:
+            call: Call | None = client.start(params.name, arguments, client.task_id(_task(context)))
+        else:
+            call = client.calls.find(params.request_state, params.name, arguments)
+            if call is not None:
+                _settle(call, params)
+        return failure(OVER) if call is None else await self._result(context, client, call)
+
+    async def _result(self, context: Context, client: Client, call: Call) -> CallToolResult | InputRequiredResult:
+        is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        try:
+            while (question := await call.next_question()) is not None:
+                if is_modern:
+                    asyncio.get_running_loop().call_later(UNCLAIMED, client.calls.forget, call)
+                    request = ElicitRequest(params=question.params)
+                    return InputRequiredResult(input_requests={QUESTION: request}, request_state=call.id)
+                await _elicit(context, question)
+            text = await call.task
+        except asyncio.CancelledError:
+            call.task.cancel()  # it ends the process tree in its own time; no answer waits for it
+            client.calls.forget(call)
+            raise
+        client.calls.forget(call)
+        notices, client.notices = client.notices, []
+        return tool_result(text, notices)
+
+
+def _settle(call: Call, params: CallToolRequestParams) -> None:
+    reply, question = (params.input_responses or {}).get(QUESTION), call.open_question
+    if question is not None:
+        question.settle(reply if isinstance(reply, ElicitResult) else ElicitResult(action="cancel"))
+
+
+def _task(context: Context) -> str:
+    """The environment that a call names among its client's; "" is the usual one."""
+    name = (context.meta or {}).get(TASK_META, "")
+    return str(name)
+
+
+async def _elicit(context: Context, question: Question) -> None:
+    """Asks in the handshake era, where a server may send requests; a question that was given up is taken back."""
+    asking = asyncio.ensure_future(_ask(context, question))
+    try:
+        await asyncio.wait([asking, question.reply], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asking.cancel()
+    if asking.done() and not asking.cancelled():
+        if (error := asking.exception()) is not None:
+            _log.warning("the client could not ask its user: %s", error)
+            question.settle(ElicitResult(action="cancel"))
+        else:
+            question.settle(asking.result())
+
+
+def _ask(context: Context, question: Question) -> Awaitable[ElicitResult]:
+    params, id = question.params, context.request_id
+    if isinstance(params, ElicitRequestFormParams):
+        return context.session.elicit_form(params.message, params.requested_schema, related_request_id=id)
+    return context.session.elicit_url(params.message, params.url, params.elicitation_id or "", related_request_id=id)

@@ -7,9 +7,9 @@ import pytest
 
 import hermetic
 from hermetic.config import Settings, load
-from hermetic.config.kinds import DEFAULT_IMAGE
 from hermetic.config.settings import SECTIONS
-from hermetic.config.variables import ORIGINAL
+from hermetic.config.values import DEFAULT_IMAGE
+from hermetic.config.variables import ORIGINAL, original_settings
 from hermetic.contract.errors import ConfigError
 from hermetic.environments import catalog
 
@@ -164,6 +164,12 @@ SPELLED = {
     "across_processes": "no", "credential_files": "a,b",
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("variable", ["SUDO_PASSWORD", "HERMETIC_SUDO_PASSWORD"])
+@pytest.mark.parametrize("text", ["null", "true", "123", "[1]", "a,b", " x "])
+def test_text_stays_text(machine: Machine, variable: str, text: str) -> None:
+    assert machine.load(**{variable: text}).sudo.password == text
 
 
 def test_every_setting_can_be_a_variable(machine: Machine) -> None:
@@ -349,7 +355,7 @@ def test_what_models_may_not_see_is_gathered(machine: Machine) -> None:
 
 
 OF_KINDS = [
-    *(old.variable for old in ORIGINAL if all(setting.startswith("environments.") for setting in old.settings)),
+    *(name for name in ORIGINAL if all(one.startswith("environments.") for one in original_settings(name))),
     "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE", "TERMINAL_DOCKER_RUN_AS_HOST_USER", "HERMETIC_DOCKER_ENV",
 ]  # fmt: skip
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from hermetic.config import Settings
-from hermetic.config.kinds import option_fields
-from hermetic.config.projects import class_of
+from hermetic.config.projects import rule_of
 from hermetic.config.settings import SECTIONS
+from hermetic.config.values import option_fields
 from hermetic.contract.errors import ConfigError
 from tests.config.test_loading import Machine
 from tests.config.test_page import KEYS
@@ -85,7 +85,7 @@ def default_of(setting: str) -> Any:
 
 @pytest.mark.parametrize("setting", [key for key in KEYS if "singularity" not in key])
 def test_a_setting_is_never_widened(machine: Machine, setting: str) -> None:
-    known = class_of(setting)
+    known = rule_of(setting)
     assert known is not None
     name = setting.rpartition(".")[2]
     if known.word == "refused":
@@ -222,8 +222,8 @@ def test_a_project_trusts_no_project(machine: Machine) -> None:
 
 
 def test_a_kind_of_another_distribution_takes_nothing_from_a_project() -> None:
-    assert class_of("environments.elsewhere.lease") is None
-    assert class_of("terminal.new_setting") is None
+    assert rule_of("environments.elsewhere.lease") is None
+    assert rule_of("terminal.new_setting") is None
 
 
 def test_a_trusted_project_sets_all(machine: Machine) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermetic.config.given import Given
 from hermetic.config.settings import ORIGINAL_NAMES, SECTIONS
+from hermetic.config.values import Given
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.options import choices
 from hermetic.environments.profile import SETTINGS, USER_FILE, settings_directory

@@ -4,28 +4,16 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermetic.approvals.settings import ApprovalSettings
-from hermetic.config.files import SettingsFile, project_file, read, user_file
-from hermetic.config.given import Given, typed
-from hermetic.config.kinds import checked, default_image, option_types
+from hermetic.config.files import project_file, read, user_file
 from hermetic.config.projects import of_project
-from hermetic.config.settings import (
-    ORIGINAL_NAMES,
-    CodeSettings,
-    EnvironmentSettings,
-    FilesSettings,
-    RedactionSettings,
-    Settings,
-    SudoSettings,
-    TerminalSettings,
-)
+from hermetic.config.settings import ORIGINAL_NAMES, SECTIONS, EnvironmentSettings, Settings
+from hermetic.config.values import DEFAULT_IMAGE, Given, checked_kind, checked_option, option_fields, typed
 from hermetic.config.variables import of_the_original, ours
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.options import choices
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -33,14 +21,13 @@ if TYPE_CHECKING:
 else:
     rules = Lazy("hermetic.approvals.rules")  # imports the policy, which is slow
 
-T = TypeVar("T", bound=msgspec.Struct)
-
 # Homes on a developer's machine: a directory there is not meant for an environment with its own files.
 _HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
 _OWN_FILES = ("docker", "podman", "apptainer", "ssh")
 _ADDED = ("approvals.deny", "approvals.rules", "redaction.variables")
 _COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
 _OF_A_PROFILE = ("profile", "home", "credential_files")  # those that only some kinds have
+_IMAGES = {"docker": DEFAULT_IMAGE, "podman": DEFAULT_IMAGE, "apptainer": f"docker://{DEFAULT_IMAGE}"}
 
 
 def load(
@@ -52,61 +39,44 @@ def load(
     """
     environ = os.environ if environ is None else environ
     here = Path(directory or os.getcwd()).absolute()
-    notes: list[str] = []
-    user = _user(environ)
-    project_path = project_file(here)
-    project = None if project_path is None else read(project_path)
-    before = list(_canonical(_of(user)))
+    user, project = (None if path is None else read(path) for path in (user_file(environ), project_file(here)))
+    before: list[Given] = []
+    if user is not None:
+        _check_password(user.path, user.given)
+        before = list(_canonical(user.given))
     after = list(_canonical([*of_the_original(environ, str(here)), *ours(environ)]))
     if kind is not None:
         after.append(Given("environment.kind", kind, "--env"))
-    chosen = _merged([*before, *_of_project(project, user, _merged([*before, *after])), *after])
-    environment = _section("environment", EnvironmentSettings, chosen)
-    checked_kind = checked(environment.kind, _place(chosen, "environment.kind"))
-    environment = msgspec.structs.replace(environment, kind=checked_kind)
-    approvals = _section("approvals", ApprovalSettings, chosen)
+    middle: list[Given] = []
+    if project is not None:
+        if project.trusted_projects:
+            problem = "only your own file may set trusted_projects"
+            raise ConfigError(f"{project.path}: {problem}", setting="trusted_projects")
+        trusted = () if user is None else user.trusted_projects
+        middle = list(of_project(project.path, _canonical(project.given), _merged([*before, *after]), trusted))
+    chosen = _merged([*before, *middle, *after])
+    sections: dict[str, Any] = {name: _section(name, shape, chosen) for name, shape in SECTIONS.items()}
+    named = chosen.get("environment.kind")
+    own_name = checked_kind(sections["environment"].kind, named.place if named else "default")
+    environment = sections["environment"] = msgspec.structs.replace(sections["environment"], kind=own_name)
+    approvals = sections["approvals"]
     if approvals.rules or approvals.deny:
         rules.Rules(approvals.rules, approvals.deny)
+    notes: list[str] = []
     return Settings(
-        environment=environment,
+        **sections,
         options=_options(environment, chosen, notes),
-        terminal=_section("terminal", TerminalSettings, chosen),
-        files=_section("files", FilesSettings, chosen),
-        code_execution=_section("code_execution", CodeSettings, chosen),
-        redaction=_section("redaction", RedactionSettings, chosen),
-        sudo=_section("sudo", SudoSettings, chosen),
-        approvals=approvals,
         places={setting: given.place for setting, given in chosen.items()},
         notes=tuple(notes),
         sources=tuple(str(file.path.absolute()) for file in (user, project) if file is not None),
     )
 
 
-def _user(environ: Mapping[str, str]) -> SettingsFile | None:
-    path = user_file(environ)
-    if path is None:
-        return None
-    file = read(path)
-    for given in file.given:
+def _check_password(path: Path, settings: Iterable[Given]) -> None:
+    for given in settings:
         if given.setting == "sudo.password" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise ConfigError(
-                f"{given.place}: others may read this password; run chmod 600 {path}", setting=given.setting
-            )
-    return file
-
-
-def _of(file: SettingsFile | None) -> tuple[Given, ...]:
-    return () if file is None else file.given
-
-
-def _of_project(project: SettingsFile | None, user: SettingsFile | None, own: Mapping[str, Given]) -> Iterator[Given]:
-    """The permitted settings of the project's file."""
-    if project is None:
-        return
-    if project.trusted_projects:
-        raise ConfigError(f"{project.path}: only your own file may set trusted_projects", setting="trusted_projects")
-    trusted = () if user is None else user.trusted_projects
-    yield from of_project(project.path, _canonical(project.given), own, trusted)
+            problem = f"others may read this password; run chmod 600 {path}"
+            raise ConfigError(f"{given.place}: {problem}", setting=given.setting)
 
 
 def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
@@ -117,42 +87,35 @@ def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
             yield given._replace(setting=ORIGINAL_NAMES.get(given.setting, given.setting))
             continue
         name, _, option = rest.partition(".")
-        kind = checked(name, given.place)
-        types = option_types(kind)
-        if types is not None and option not in types:
-            raise ConfigError(
-                f"{given.place}: {kind!r} has no option {option!r}; {choices(option, types)}", setting=given.setting
-            )
+        kind = checked_kind(name, given.place)
+        checked_option(kind, option, given.place)
         yield given._replace(setting=f"environments.{kind}.{option}")
 
 
-def _section(name: str, shape: type[T], chosen: Mapping[str, Given]) -> T:
-    values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(shape):
-        if given := chosen.get(f"{name}.{field.name}"):
-            values[field.name] = typed(given, field.type)
-    return shape(**values)
+def _section(name: str, shape: type[msgspec.Struct], chosen: Mapping[str, Given]) -> msgspec.Struct:
+    fields = [field for field in msgspec.structs.fields(shape) if f"{name}.{field.name}" in chosen]
+    return shape(**{field.name: typed(chosen[f"{name}.{field.name}"], field.type) for field in fields})
 
 
 def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], notes: list[str]) -> dict[str, Any]:
     """The options of the chosen kind."""
     kind = environment.kind
-    types = option_types(kind)
+    fields = option_fields(kind)
     options: dict[str, Any] = {}
-    of_a_profile = [name for name in _OF_A_PROFILE if f"environment.{name}" in chosen and types and name in types]
+    of_a_profile = [name for name in _OF_A_PROFILE if f"environment.{name}" in chosen and name in fields]
     for name in (*_COMMON, *of_a_profile):
         value = getattr(environment, name)
-        if value is not None and (types is None or name in types) and not _is_elsewhere(kind, name, chosen, notes):
+        if value is not None and (not fields or name in fields) and not _is_elsewhere(kind, name, chosen, notes):
             options[name] = value
     start = f"environments.{kind}."
     for setting, given in chosen.items():
         if setting.startswith(start):
             name = setting.removeprefix(start)
-            options[name] = given.value if types is None else typed(given, types[name])
+            options[name] = typed(given, fields[name].type) if fields else given.value
     if environment.home == "real" and kind != "local":
         notes.append(f"environment.home = real was left out: {kind} has a home of its own, never yours")
-    if "image" not in options and (image := default_image(kind)):
-        options["image"] = image
+    if kind in _IMAGES:
+        options.setdefault("image", _IMAGES[kind])
     return options
 
 
@@ -175,7 +138,3 @@ def _merged(layers: Iterable[Given]) -> dict[str, Given]:
             given = given._replace(value=[*typed(before, wanted), *typed(given, wanted)], is_text=False)
         chosen[given.setting] = given
     return chosen
-
-
-def _place(chosen: Mapping[str, Given], setting: str) -> str:
-    return chosen[setting].place if setting in chosen else "default"

@@ -1,7 +1,7 @@
 """The settings that a project's file may change. A checkout must not widen what the user allows.
 
-Every setting has a class. It may be tightened, chosen among what the user allows, or only the user sets it. A setting
-without a class is refused.
+Every setting has a rule: it may be tightened, chosen among what the user allows, or only the user sets it. A setting
+without a rule is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,9 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from hermetic.config.given import Given, typed
-from hermetic.config.kinds import checked, option_fields
 from hermetic.config.settings import SECTIONS
+from hermetic.config.values import Given, checked_kind, option_fields, typed
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.environments import catalog
@@ -25,10 +24,9 @@ _STRICTER = {
     "apptainer": ("sandbox",),
 }
 # Options by which the user shares something with environments of a kind.
-_SHARING = (
-    "volumes", "forward_env", "extra_args", "credential_files", "profile", "readable", "passthrough", "overlay",
-    "persistent",
-)  # fmt: skip
+_SHARING = """
+    volumes forward_env extra_args credential_files profile readable passthrough overlay persistent
+"""
 _REGISTRIES = ("docker://", "library://", "oras://", "shub://")
 _PATHS = ("environment.cwd", "environments.sandbox.cwd", "environments.apptainer.image")
 _CLOCKS = {"environment.lease": LEASE, "environment.unattended": UNATTENDED}
@@ -75,16 +73,13 @@ class Asked(NamedTuple):
         return next(field for field in msgspec.structs.fields(SECTIONS[section]) if field.name == self.name)
 
 
-class Class(NamedTuple):
-    """How a project may use a setting."""
+class Rule(NamedTuple):
+    """How a project may use some settings."""
 
     word: Literal["tighten", "choose", "refused"]
     rule: str  # what is allowed, for the error message
     fits: Callable[[Asked], bool]
-
-
-def _is_less(asked: Asked) -> bool:
-    return bool(asked.value <= asked.users)
+    settings: str  # `*` stands for every kind that has the option and is not named with it
 
 
 def _is_smaller(asked: Asked) -> bool:
@@ -94,8 +89,8 @@ def _is_smaller(asked: Asked) -> bool:
 
 def _is_stricter_kind(asked: Asked) -> bool:
     own = asked.own.get("environment.kind")
-    users = "local" if own is None else checked(typed(own, str), own.place)
-    return checked(asked.value, asked.given.place) in (users, *_STRICTER.get(users, ()))
+    users = "local" if own is None else checked_kind(typed(own, str), own.place)
+    return checked_kind(asked.value, asked.given.place) in (users, *_STRICTER.get(users, ()))
 
 
 def _is_inside(asked: Asked) -> bool:
@@ -112,7 +107,7 @@ def _real(path: str, folder: Path) -> Path:
 def _shares_nothing(asked: Asked) -> bool:
     """Whether the user shares nothing with environments of this kind but the project itself."""
     options = option_fields(asked.kind)
-    if any(asked.of_kind(option) for option in _SHARING if option in options):
+    if any(asked.of_kind(option) for option in _SHARING.split() if option in options):
         return False
     mounted = asked.of_kind("host_cwd") if "host_cwd" in options else None
     return mounted is None or Path(mounted).expanduser().resolve().is_relative_to(asked.folder)
@@ -124,108 +119,102 @@ def _is_image_apart(asked: Asked) -> bool:
     return _shares_nothing(asked) and is_named
 
 
-def _only_restricts(asked: Asked) -> bool:
-    return all(rule.decision in ("ask", "deny") for rule in asked.value)
-
-
-_REFUSED = Class("refused", "only you set it", lambda asked: False)
-_NOT_MORE = Class("tighten", "no more than yours, or the default", _is_less)
-_LIMIT = Class("tighten", "no more than yours, or the default; a limit stays one", _is_smaller)
-_ADDED = Class("tighten", "adds to yours", lambda asked: True)
-_ANY = Class("choose", "anything", lambda asked: True)
-_APART = Class(
-    "choose", "anything, where you share nothing with that kind but the project: no volumes, forwarded variables, "
-    "credential files, profile, extra words, readable directories, overlay or persistent files", _shares_nothing,
-)  # fmt: skip
-_INSIDE = Class("choose", "a directory of the project", _is_inside)
-
-# By setting; `*` stands for every kind that has the option and no line of its own.
-CLASSES: Mapping[str, Class] = {
-    "environment.kind": Class(
-        "choose", "your kind or a stricter one: `sandbox`, `docker`, `podman` and `apptainer` for `local`, "
-        "`sandbox` for a container", _is_stricter_kind,
+_RULES = (
+    Rule(
+        "tighten",
+        "no more than yours, or the default",
+        lambda asked: bool(asked.value <= asked.users),
+        """environment.lease environment.unattended terminal.timeout terminal.longest_timeout
+        terminal.output_characters terminal.kill_grace files.read_characters code_execution.timeout
+        code_execution.max_tool_calls approvals.session_seconds approvals.always_days environments.*.lease
+        environments.*.unattended""",
     ),
-    "environment.cwd": _INSIDE,
-    "environment.lease": _NOT_MORE,
-    "environment.unattended": _NOT_MORE,
-    "environment.profile": _REFUSED,
-    "environment.home": _REFUSED,
-    "environment.across_processes": Class("tighten", "only no", lambda asked: asked.value is False),
-    "environment.credential_files": _REFUSED,
-    "terminal.timeout": _NOT_MORE,
-    "terminal.longest_timeout": _NOT_MORE,
-    "terminal.output_characters": _NOT_MORE,
-    "terminal.kill_grace": _NOT_MORE,
-    "files.write_root": Class(
-        "tighten", "any directory, where you set none", lambda asked: asked.users in (None, asked.value)
+    Rule(
+        "tighten",
+        "any directory, where you set none",
+        lambda asked: asked.users in (None, asked.value),
+        "files.write_root",
     ),
-    "files.read_characters": _NOT_MORE,
-    "code_execution.timeout": _NOT_MORE,
-    "code_execution.max_tool_calls": _NOT_MORE,
-    "code_execution.timezone": _ANY,
-    "code_execution.passthrough": _REFUSED,
-    "code_execution.isolated": Class("tighten", "only yes", lambda asked: asked.value is True),
-    "code_execution.warm": _ANY,
-    "redaction.enabled": Class("tighten", "only yes", lambda asked: asked.value is True),
-    "redaction.variables": _ADDED,
-    "sudo.password": _REFUSED,
-    "approvals.mode": Class(
-        "tighten", "only `deny`, and not where yours is `sandbox-first`",
+    Rule("tighten", "only yes", lambda asked: asked.value is True, "code_execution.isolated redaction.enabled"),
+    Rule("tighten", "adds to yours", lambda asked: True, "redaction.variables approvals.deny"),
+    Rule(
+        "tighten",
+        "only `deny`, and not where yours is `sandbox-first`",
         lambda asked: asked.value == "deny" and asked.users != "sandbox-first",
+        "approvals.mode",
     ),
-    "approvals.answers": _REFUSED,
-    "approvals.nobody": Class("tighten", "only `deny`", lambda asked: asked.value == "deny"),
-    "approvals.timeout": _REFUSED,
-    "approvals.wait": _REFUSED,
-    "approvals.deny": _ADDED,
-    "approvals.rules": Class("tighten", "rules that ask or deny; they add to yours", _only_restricts),
-    "approvals.session_seconds": _NOT_MORE,
-    "approvals.always_days": _NOT_MORE,
-    "approvals.file": _REFUSED,
-    "approvals.log": _REFUSED,
-    "environments.*.lease": _NOT_MORE,
-    "environments.*.unattended": _NOT_MORE,
-    "environments.*.cpu": _LIMIT,
-    "environments.*.memory_bytes": _LIMIT,
-    "environments.*.pids": _LIMIT,
-    "environments.*.disk_bytes": _LIMIT,
-    "environments.*.network": Class("tighten", "only no", lambda asked: asked.value is False),
-    "environments.*.login": Class(
-        "tighten", "no, or as yours", lambda asked: asked.value is False or asked.users is True
+    Rule("tighten", "only `deny`", lambda asked: asked.value == "deny", "approvals.nobody"),
+    Rule(
+        "tighten",
+        "rules that ask or deny; they add to yours",
+        lambda asked: all(rule.decision in ("ask", "deny") for rule in asked.value),
+        "approvals.rules",
     ),
-    "environments.*.image": _APART,
-    "environments.apptainer.image": Class(
-        "choose", "one of a registry or of the project, where you share nothing with that kind", _is_image_apart
+    Rule(
+        "tighten",
+        "no more than yours, or the default; a limit stays one",
+        _is_smaller,
+        "environments.*.cpu environments.*.memory_bytes environments.*.pids environments.*.disk_bytes",
     ),
-    "environments.*.cwd": _APART,
-    "environments.sandbox.cwd": _INSIDE,
-    "environments.*.env": _APART,
-    "environments.*.setup": _APART,
-    **dict.fromkeys(
-        (
-            "environments.local.cwd", "environments.local.env",
-            "environments.ssh.cwd", "environments.ssh.env", "environments.ssh.setup",
-            "environments.*.config", "environments.*.credential_files", "environments.*.extra_args",
-            "environments.*.forward_env", "environments.*.home", "environments.*.host", "environments.*.host_cwd",
-            "environments.*.init_files",
-            "environments.*.key", "environments.*.overlay", "environments.*.passthrough", "environments.*.persistent",
-            "environments.*.port", "environments.*.profile", "environments.*.protect", "environments.*.readable",
-            "environments.*.settings", "environments.*.sync", "environments.*.user", "environments.*.volumes",
-            "environments.*.workspace",
-        ),
-        _REFUSED,
+    Rule(
+        "tighten",
+        "only no",
+        lambda asked: asked.value is False,
+        "environment.across_processes environments.*.network",
     ),
-}  # fmt: skip
+    Rule(
+        "tighten",
+        "no, or as yours",
+        lambda asked: asked.value is False or asked.users is True,
+        "environments.*.login",
+    ),
+    Rule(
+        "choose",
+        "your kind or a stricter one: `sandbox`, `docker`, `podman` and `apptainer` for `local`, "
+        "`sandbox` for a container",
+        _is_stricter_kind,
+        "environment.kind",
+    ),
+    Rule("choose", "a directory of the project", _is_inside, "environment.cwd environments.sandbox.cwd"),
+    Rule("choose", "anything", lambda asked: True, "code_execution.timezone code_execution.warm"),
+    Rule(
+        "choose",
+        "anything, where you share nothing with that kind but the project: no volumes, forwarded variables, "
+        "credential files, profile, extra words, readable directories, overlay or persistent files",
+        _shares_nothing,
+        "environments.*.image environments.*.cwd environments.*.env environments.*.setup",
+    ),
+    Rule(
+        "choose",
+        "one of a registry or of the project, where you share nothing with that kind",
+        _is_image_apart,
+        "environments.apptainer.image",
+    ),
+    Rule(
+        "refused",
+        "only you set it",
+        lambda asked: False,
+        """environment.profile environment.home environment.credential_files code_execution.passthrough
+        sudo.password approvals.answers approvals.timeout approvals.wait approvals.file approvals.log
+        environments.local.cwd environments.local.env environments.ssh.cwd environments.ssh.env
+        environments.ssh.setup environments.*.config environments.*.credential_files environments.*.extra_args
+        environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd
+        environments.*.init_files environments.*.key environments.*.overlay environments.*.passthrough
+        environments.*.persistent environments.*.port environments.*.profile environments.*.protect
+        environments.*.readable environments.*.settings environments.*.sync environments.*.user
+        environments.*.volumes environments.*.workspace""",
+    ),
+)
+RULES: Mapping[str, Rule] = {setting: rule for rule in _RULES for setting in rule.settings.split()}
+_REFUSED = RULES["sudo.password"]
 
 
-def class_of(setting: str) -> Class | None:
-    """The class of a setting; None counts as refused."""
-    if found := CLASSES.get(setting):
-        return found
+def rule_of(setting: str) -> Rule | None:
+    """The rule of a setting; None counts as refused."""
     section, _, rest = setting.partition(".")
     kind, _, option = rest.partition(".")
     is_ours = section == "environments" and kind in catalog.KINDS
-    return CLASSES.get(f"environments.*.{option}") if is_ours else None
+    return RULES.get(setting) or (RULES.get(f"environments.*.{option}") if is_ours else None)
 
 
 def of_project(
@@ -238,10 +227,11 @@ def of_project(
     folder = path.parent.resolve()
     is_trusted = any(Path(one).expanduser().resolve() == folder for one in trusted)
     for given in wanted:
-        kept = class_of(given.setting) or _REFUSED
-        if not is_trusted and not kept.fits(Asked(given, own, folder)):
+        rule = rule_of(given.setting) or _REFUSED
+        if not is_trusted and not rule.fits(Asked(given, own, folder)):
+            plain = rule.rule.replace("`", "")
             raise ConfigError(
-                f"{given.place}: a project cannot set {given.setting} like this; allowed: {_plain(kept.rule)}. "
+                f"{given.place}: a project cannot set {given.setting} like this; allowed: {plain}. "
                 f'Set it in your own file or by a variable, or add trusted_projects = ["{folder}"] to your own file',
                 setting=given.setting,
             )
@@ -254,7 +244,3 @@ def _whole(given: Given, folder: Path) -> Given:
         return given
     is_address = given.setting.endswith(".image") and ":" in given.value
     return given if is_address else given._replace(value=str(_real(given.value, folder)))
-
-
-def _plain(rule: str) -> str:
-    return rule.replace("`", "")

@@ -6,15 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.contract.limits import (
-    CODE_CALLS,
-    CODE_TIME,
-    FOREGROUND,
-    KILL_GRACE,
-    LONGEST_FOREGROUND,
-    MODEL_OUTPUT,
-    READ_CHARACTERS,
-)
+from hermetic.contract import limits
 from hermetic.environments.profile import HomeMode
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
 
@@ -39,24 +31,24 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the terminal tool waits, and how much it answers."""
 
-    timeout: Seconds = FOREGROUND  # for a command that says nothing else
-    longest_timeout: Seconds = LONGEST_FOREGROUND  # most that a command may ask for
-    output_characters: Characters = MODEL_OUTPUT  # most output in an answer
-    kill_grace: Seconds = KILL_GRACE  # between TERM and KILL, when the process tool kills
+    timeout: Seconds = limits.FOREGROUND  # for a command that says nothing else
+    longest_timeout: Seconds = limits.LONGEST_FOREGROUND  # most that a command may ask for
+    output_characters: Characters = limits.MODEL_OUTPUT  # most output in an answer
+    kill_grace: Seconds = limits.KILL_GRACE  # between TERM and KILL, when the process tool kills
 
 
 class FilesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the file tools may do, and how much they answer."""
 
     write_root: str | None = None  # nothing is written outside of this directory of the environment
-    read_characters: Characters = READ_CHARACTERS  # most of a file in an answer
+    read_characters: Characters = limits.READ_CHARACTERS  # most of a file in an answer
 
 
 class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What scripts that call tools may use."""
 
-    timeout: Seconds = CODE_TIME  # for a script that says nothing else, and the most
-    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = CODE_CALLS
+    timeout: Seconds = limits.CODE_TIME  # for a script that says nothing else, and the most
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = limits.CODE_CALLS
     timezone: str | None = None  # TZ of scripts
     passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
     isolated: bool = False  # scripts run in a sandbox of their own
@@ -103,14 +95,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return [*password, *named, *secrets_of(own), *secrets_of(environ)]
 
 
+# The tables of a settings file.
 SECTIONS: Mapping[str, type[msgspec.Struct]] = {
-    "environment": EnvironmentSettings,
-    "terminal": TerminalSettings,
-    "files": FilesSettings,
-    "code_execution": CodeSettings,
-    "redaction": RedactionSettings,
-    "sudo": SudoSettings,
-    "approvals": ApprovalSettings,
+    field.name: field.type
+    for field in msgspec.structs.fields(Settings)
+    if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
 }
 
 # What the original calls some settings.

@@ -14,7 +14,7 @@ PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 KNOTS = {
     "resident": """
         channels.bridge channels.requests channels.scripts
-        files.lines files.requests files.search_requests
+        files.requests
         life.lease life.resident life.server
         processes.job processes.leftovers processes.process processes.requests processes.retention
         processes.start_requests

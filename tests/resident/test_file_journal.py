@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.files.batches import Change, close
+from hermetic.resident.files.changes import Change
 from hermetic.resident.files.journal import CHANGING, DONE, WRITING, Journal, recover_all
 from hermetic.resident.files.safe_path import find
 
@@ -51,7 +51,8 @@ def test_what_was_begun_is_taken_back_and_what_was_done_is_finished(tmp_path: Pa
     for take in steps[:step]:
         take()
     os.close(source)
-    close(found)
+    for change in found:
+        change.location.close()
     die(journal)
     recover_all(str(notes))
     assert texts_in(files) == (NEW if step > 7 else OLD)
@@ -66,7 +67,8 @@ def test_a_directory_that_is_another_by_now_is_left_alone(tmp_path: Path) -> Non
     journal = Journal(str(notes))
     journal.begin([change.entry() for change in found], [])
     journal.go_on(WRITING, CHANGING)
-    close(found)
+    for change in found:
+        change.location.close()
     die(journal)
     files.rename(tmp_path / "elsewhere")
     files.mkdir()
@@ -83,6 +85,7 @@ def test_the_journal_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
     recover_all(str(tmp_path))
     assert set(os.listdir(tmp_path)) == before
-    close(found)
+    for change in found:
+        change.location.close()
     journal.end()
     assert texts_in(tmp_path) == OLD

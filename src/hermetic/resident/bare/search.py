@@ -10,8 +10,7 @@ import tarfile
 
 from ..files import search_matching as matching
 from ..files.safe_path import PathRules
-from ..files.search import by_python, newest
-from ..files.search_requests import read_options, seconds_of
+from ..files.search import SearchOptions, by_python, newest
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 from ..limits import IGNORE_FILE, SEARCH_FETCH
 from ..processes.output_log import open_unnamed
@@ -86,8 +85,8 @@ class Search:
     """One search: list, read the ignore files, fetch what is left, look."""
 
     def __init__(self, desk: BareFileDesk, request: Request) -> None:
-        self.desk, self.request, self.wish = desk, request, read_options(request)
-        self.seconds = seconds_of(request)
+        self.desk, self.request, self.wish = desk, request, SearchOptions(request.fields)
+        self.seconds = self.wish.seconds
         self.pattern = matching.Pattern(self.wish.pattern) if self.wish.target == "content" else None
         self.listing = Listing()
         session = desk.resident.session(take.text(request.fields, "session"))

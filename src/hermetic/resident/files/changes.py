@@ -1,4 +1,9 @@
-"""Atomic changes of single files: other programs see the old file or the new one."""
+"""Atomic changes of files: other programs see the old file or the new one, and of several files all change or none.
+
+New content is written to a temporary file, where a failure changes nothing. Then the file is renamed. In a change of
+several files each old file keeps a second name until the last rename, so a rollback needs no disk space, and a journal
+records the progress for recovery.
+"""
 
 from __future__ import annotations
 
@@ -7,59 +12,87 @@ import os
 import stat
 import time
 
+from ..shells.shell import write_all
+from ..wire import fields as take
 from ..wire.fields import Refusal
-from .safe_path import find, find_quickly
+from .journal import CHANGING, DONE, TEMPORARY, WRITING, discard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..wire.frames import Fields
+    from .journal import Entry, Journal
     from .safe_path import SafePath
+
+    Begin = Callable[[Callable[[], None]], None]  # gets `done`, which it calls once, now or later
 
 CHANGED = "%s has changed since it was read: read it again, then decide anew"
 MISSING = ""  # signature of a missing file
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # errors of a file system without hard links
-TURNS = 16  # attempts on a name that other programs keep changing
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ERRORS: dict[int | None, str] = {
+    errno.ENOENT: "FileNotFoundError",
+    errno.EISDIR: "IsADirectoryError",
+    errno.ENOTDIR: "NotADirectoryError",
+    errno.EACCES: "PermissionError",
+    errno.EPERM: "PermissionError",
+    errno.EEXIST: "FileExistsError",
+}
+
+
+class refusing:  # reads as a verb: `with refusing(path):`
+    """Turns an OSError in its block into a Refusal that names the path.
+
+    It has the symbolic errno, because numbers differ between machines.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            name, message = _ERRORS.get(error.errno, "OSError"), "%s: %s" % (self.path, error.strerror or error)
+            code = errno.errorcode.get(error.errno or 0, "")
+            raise Refusal(name, message, errno=code, path=self.path) from error
 
 
 class FileLocks:
-    """Serialises changes of the same file. `work(done)` starts when no other change of its files runs."""
+    """Serialises changes of the same file."""
 
     def __init__(self) -> None:
+        self.waiting: list[tuple[frozenset[object], Begin]] = []  # in order of arrival
         self.busy: set[object] = set()
-        self.waiting: list[tuple[frozenset[object], Callable[[Callable[[], None]], None]]] = []
-        self.looking = self.again = False
+        self.is_looking = False
 
-    def take(self, keys: list[object], work: Callable[[Callable[[], None]], None]) -> None:
-        """Queues work in order of arrival. `work` calls `done` once, now or later."""
-        self.waiting.append((frozenset(keys), work))
+    def take(self, keys: list[object], begin: Begin) -> None:
+        """Calls `begin(done)` when no other change of these files runs."""
+        self.waiting.append((frozenset(keys), begin))
         self._look()
 
     def _look(self) -> None:
-        self.again = True
-        if self.looking:  # called from a callback: the outer call starts the next work
+        if self.is_looking:  # called from `begin`: the outer call looks again
             return
-        self.looking = True
+        self.is_looking = True
         try:
-            while self.again:
-                self.again = False
-                self._begin()
-        finally:
-            self.looking = False
-
-    def _begin(self) -> None:
-        taken, waiting, self.waiting = set(self.busy), self.waiting, []
-        ready = []
-        for keys, work in waiting:
-            if keys & taken:
-                self.waiting.append((keys, work))
-            else:
+            while (ready := self._next()) is not None:
+                keys, begin = ready
                 self.busy |= keys
-                ready.append((keys, work))
+                begin(lambda keys=keys: self._release(keys))  # type: ignore[misc]
+        finally:
+            self.is_looking = False
+
+    def _next(self) -> tuple[frozenset[object], Begin] | None:
+        """The first change that no running or earlier one of the same files holds up."""
+        taken = set(self.busy)
+        for at, (keys, _) in enumerate(self.waiting):
+            if not keys & taken:
+                return self.waiting.pop(at)
             taken |= keys
-        for keys, work in ready:
-            work(lambda keys=keys: self._release(keys))  # type: ignore[misc]
+        return None
 
     def _release(self, keys: frozenset[object]) -> None:
         self.busy -= keys
@@ -85,6 +118,10 @@ def describe(location: SafePath, status: os.stat_result) -> Fields:
     }
 
 
+def missing() -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
 def check_expected(location: SafePath, expect: str | None) -> os.stat_result | None:
     """The file's current status. Raises Refusal if the caller expects another signature."""
     status = location.status()
@@ -95,58 +132,191 @@ def check_expected(location: SafePath, expect: str | None) -> os.stat_result | N
     return status
 
 
-def check_writable(location: SafePath) -> None:
-    """Raises OSError if a program could not open the file for writing.
+class Change:
+    """The change of one file: its new content, or its removal (`size` is None). `location` is open."""
 
-    A replacement needs only the directory's permissions, and would bypass the file's own.
-    """
+    def __init__(self, location: SafePath, size: int | None, mode: int | None, expect: str | None) -> None:
+        self.location, self.size, self.mode, self.expect = location, size, mode, expect
+        self.aside, self.kept = (TEMPORARY + os.urandom(8).hex() for _ in range(2))
+        self.old: os.stat_result | None = None
+        self.is_aside = self.is_kept = self.is_done = False
+        self.result: Fields = {}
+
+    def prepare(self, source: bytes | int, offset: int = 0) -> None:
+        """Writes the new content, bytes or a part of an open file, to a temporary file."""
+        self.old = check_expected(self.location, self.expect)
+        if self.old is None and self.size is None:
+            raise missing()
+        if self.old is not None and not stat.S_ISREG(self.old.st_mode):
+            what = (
+                "a link; name the file it leads to"
+                if stat.S_ISLNK(self.old.st_mode)
+                else "a device, a socket or a pipe, not a file"
+            )
+            raise PermissionError(errno.EPERM, "it is %s: nothing was changed" % what)
+        if self.size is None:
+            return
+        if self.old is not None:
+            self._check_writable()
+        fd = os.open(self.aside, _NEW, 0o600, dir_fd=self.location.directory)
+        self.is_aside = True
+        try:
+            _copy(fd, source, offset, self.size)
+            _copy_metadata(fd, self.old, self.mode)
+            self.result = describe(self.location, os.fstat(fd))
+        finally:
+            os.close(fd)
+
+    def _check_writable(self) -> None:
+        """Raises OSError if a program could not open the file for writing.
+
+        A replacement needs only the directory's permissions, and would bypass the file's own.
+        """
+        try:
+            os.close(self.location.open(os.O_WRONLY))
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:  # a running program can be replaced, though not written
+                raise
+
+    def commit(self) -> None:
+        """Renames the temporary file, unless the target has changed, and keeps the old file under a second name."""
+        check_expected(self.location, self.expect)
+        if self.old is not None:
+            self._keep()
+        if self.size is not None:
+            self.replace(replace=self.old is not None)
+        self.is_done = True
+
+    def replace(self, replace: bool) -> None:
+        _rename(self.aside, self.location.directory, self.location, replace)
+        self.is_aside = False
+
+    def _keep(self) -> None:
+        """Gives the old file a second name. Without hard links, or for a removal, renames it instead."""
+        where, name = self.location.directory, self.location.name
+        try:
+            if self.size is None:
+                os.rename(name, self.kept, src_dir_fd=where, dst_dir_fd=where)
+            else:
+                os.link(name, self.kept, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
+        except OSError as error:
+            if self.size is None or error.errno not in NO_LINKS:
+                raise
+            os.rename(name, self.kept, src_dir_fd=where, dst_dir_fd=where)
+        self.is_kept = True
+
+    def undo(self) -> None:
+        """Restores the old file."""
+        where = self.location.directory
+        if self.is_kept:
+            os.rename(self.kept, self.location.name, src_dir_fd=where, dst_dir_fd=where)
+            # A rename between two names of one file does nothing, so the second name is removed.
+            discard(self.kept, where)
+        elif self.is_done:
+            discard(self.location.name, where)
+        if self.is_aside:
+            discard(self.aside, where)
+
+    def entry(self) -> Entry:
+        """The journal entry that recovery needs."""
+        folder = os.fsencode(os.path.dirname(self.location.path) or "/")
+        name = os.fsencode(self.location.name)
+        return folder, self.location.key[:2], name, self.aside, self.kept, self.size is not None
+
+    def finish(self) -> Fields:
+        """Removes the old file's second name. Returns the result."""
+        if self.is_kept:
+            discard(self.kept, self.location.directory)
+        result = self.result or {"path": self.location.path}
+        return dict(result, created=self.old is None, made=self.location.made)
+
+
+def change_all(found: Sequence[Change], source: bytes | int, journal: Journal) -> list[Fields]:
+    """Performs all changes or none. An error is raised after all files are restored."""
     try:
-        os.close(location.open(os.O_WRONLY))
-    except OSError as error:
-        if error.errno != errno.ETXTBSY:  # a running program can be replaced, though not written
-            raise
-
-
-def write(location: SafePath, body: bytes, source: int | None, mode: int | None, expect: str | None) -> Fields:
-    """Writes the body or all of `source` to a temporary file and renames it: readers never see half of it."""
-    old = check_expected(location, expect)
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        what = "a link that was just put there" if stat.S_ISLNK(old.st_mode) else "a device, a socket or a pipe"
-        raise PermissionError(errno.EPERM, "it is %s, not a file: nothing was written" % what)
-    if old is not None:
-        check_writable(location)
-    aside = ".hermetic-%s" % os.urandom(8).hex()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(aside, flags, 0o600, dir_fd=location.directory)
-    try:
-        _fill(fd, body, source)
-        copy_metadata(fd, old, mode)
-        status = os.fstat(fd)
-        check_expected(location, expect)
-        rename(aside, location.directory, location, replace=expect != MISSING)
-    except BaseException as error:
-        os.unlink(aside, dir_fd=location.directory)
-        if isinstance(error, OSError) and error.errno == errno.EBUSY and old is not None:
-            return _write_in_place(location, old, body, source)
-        if isinstance(error, FileExistsError):
-            raise Refusal("FileChanged", CHANGED % location.path) from error
+        made = [os.fsencode(path) for change in found for path in change.location.made]
+        journal.begin([change.entry() for change in found], made)
+        offset = 0
+        for change in found:
+            with refusing(change.location.path):
+                change.prepare(source, offset)
+            offset += change.size or 0
+        journal.go_on(WRITING, CHANGING)
+        for change in found:
+            with refusing(change.location.path):
+                change.commit()
+    except BaseException:
+        for change in reversed(found):
+            try:
+                change.undo()
+            except OSError:  # the other files are restored anyway
+                pass
+        remove_made(found)
+        journal.end()
         raise
+    journal.go_on(CHANGING, DONE)
+    results = [change.finish() for change in found]
+    journal.end()
+    return results
+
+
+def remove_made(found: Sequence[Change]) -> None:
+    """Removes directories that were created for a failed change."""
+    for change in reversed(found):
+        for path in reversed(change.location.made):
+            try:
+                os.rmdir(path)
+            except OSError:  # in use by another program
+                break
+
+
+def write(location: SafePath, source: bytes | int, mode: int | None, expect: str | None) -> Fields:
+    """Replaces one file. A mount point, such as a container's /etc/hosts, is written in place."""
+    size = len(source) if isinstance(source, bytes) else os.fstat(source).st_size
+    change = Change(location, size, mode, expect)
+    try:
+        change.prepare(source)
+        check_expected(location, expect)
+        change.replace(replace=expect != MISSING)
+    except BaseException as error:
+        change.undo()
+        if isinstance(error, OSError) and error.errno == errno.EBUSY and change.old is not None:
+            change.result = _write_in_place(location, change.old, source, size)
+        elif isinstance(error, FileExistsError):
+            raise Refusal("FileChanged", CHANGED % location.path) from error
+        else:
+            raise
+    return change.finish()
+
+
+def _write_in_place(location: SafePath, old: os.stat_result, source: bytes | int, size: int) -> Fields:
+    fd = location.open(os.O_WRONLY)
+    try:
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != (old.st_dev, old.st_ino):
+            raise Refusal("FileChanged", CHANGED % location.path)
+        os.set_blocking(fd, True)
+        os.ftruncate(fd, 0)
+        _copy(fd, source, 0, size)
+        return describe(location, os.fstat(fd))
     finally:
         os.close(fd)
-    return dict(describe(location, status), created=old is None, made=location.made)
 
 
-def _fill(fd: int, body: bytes, source: int | None) -> None:
-    view = memoryview(body)
-    while view:
-        view = view[os.write(fd, view) :]
-    if source is not None:
-        os.lseek(source, 0, os.SEEK_SET)
-        while os.sendfile(fd, source, None, 1 << 24):
-            pass
+def _copy(fd: int, source: bytes | int, offset: int, size: int) -> None:
+    if isinstance(source, bytes):
+        if offset + size > len(source):
+            raise take.invalid("changes", "the body holds less than the changes say")
+        write_all(fd, source[offset : offset + size])
+        return
+    while size:
+        sent = os.sendfile(fd, source, offset, size)
+        if not sent:
+            raise take.invalid("blob", "it holds less than the changes say")
+        offset, size = offset + sent, size - sent
 
 
-def copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None:
+def _copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None:
     """Copies owner and mode of the replaced file. If the owner cannot be kept, special bits are dropped."""
     # The kernel's timestamp may be milliseconds coarse, and inode numbers are reused: two files of the same size that
     # replaced each other within that time would have the same signature.
@@ -164,40 +334,25 @@ def copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None
     os.fchmod(fd, kept)
 
 
-def _write_in_place(location: SafePath, old: os.stat_result, body: bytes, source: int | None) -> Fields:
-    """Writes a mount point in place, such as a container's /etc/hosts, which cannot be replaced."""
-    fd = location.open(os.O_WRONLY)
-    try:
-        if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (old.st_dev, old.st_ino):
-            raise Refusal("FileChanged", CHANGED % location.path)
-        os.set_blocking(fd, True)
-        os.ftruncate(fd, 0)
-        _fill(fd, body, source)
-        return dict(describe(location, os.fstat(fd)), created=False, made=[])
-    finally:
-        os.close(fd)
-
-
 def delete(location: SafePath, expect: str | None) -> Fields:
     """Removes a file. A symbolic link is removed itself, not its target."""
     if check_expected(location, expect) is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise missing()
     os.unlink(location.name, dir_fd=location.directory)
     return {"path": location.path}
 
 
 def move(location: SafePath, target: SafePath, expect: str | None, replace: bool) -> Fields:
     """Renames a file. An existing target is replaced only with `replace`."""
-    old = check_expected(location, expect)
-    if old is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if check_expected(location, expect) is None:
+        raise missing()
     check_expected(target, None if replace else MISSING)
-    rename(location.name, location.directory, target, replace)
+    _rename(location.name, location.directory, target, replace)
     status = os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
     return dict(describe(target, status), made=target.made)
 
 
-def rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
+def _rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
     """Renames. Without `replace` it fails if the target exists, even if it was created at the last moment."""
     if not replace:
         try:
@@ -208,25 +363,3 @@ def rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
             if error.errno not in NO_LINKS:
                 raise
     os.rename(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory)
-
-
-def locate(
-    path: str, allow: Callable[[SafePath], None], make: bool, follow: bool = True, quick: bool = False
-) -> SafePath:
-    """The checked location of a path. It is not a symbolic link, which another program may create meanwhile.
-
-    `quick`: `allow` does not depend on the parent directories.
-    """
-    for turn in range(TURNS):
-        first = find_quickly(path) if quick and turn == 0 else None
-        location = first or find(path, allow if make else None, follow)
-        status = location.status()
-        if status is None or not follow or not stat.S_ISLNK(status.st_mode):
-            try:
-                allow(location)
-            except BaseException:
-                location.close()
-                raise
-            return location
-        location.close()
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

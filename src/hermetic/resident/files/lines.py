@@ -1,7 +1,6 @@
 """Pages of a file by line numbers, with exact totals, for files of any size.
 
-A scan counts the lines of each block once, and the counts of the last files are cached. After that a page needs only
-the block in which it begins. A forked child scans large files.
+A scan counts the lines of each block once. After that a page needs only the block in which it begins.
 """
 
 from __future__ import annotations
@@ -9,21 +8,11 @@ from __future__ import annotations
 import os
 import struct
 
-from ..limits import FILE_SAMPLE, FILE_SCAN, PAGE, SCAN_BLOCK, SCAN_BLOCKS, SCANS
-from ..wire import fields as take
-from ..wire import frames
-from ..wire.fields import Refusal
-from . import changes
-from .requests import refusing
+from ..limits import FILE_SAMPLE, FILE_SCAN, PAGE, SCAN_BLOCK, SCAN_BLOCKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..life.server import Request
     from ..wire.frames import Fields
-    from .requests import FileRequests
-    from .safe_path import SafePath
 
 _WIDE = {b"\xff\xfe": ("utf-16-le", b"\n\0"), b"\xfe\xff": ("utf-16-be", b"\0\n")}
 
@@ -57,7 +46,7 @@ class LineIndex:
             data = self._read(self.block, at)
             if not data:  # the file was truncated meanwhile
                 break
-            count += self._count(data)
+            count += data.count(self.newline) if len(self.newline) == 1 else len(self._cut(data)) - 1
             at += len(data)
             last = data[-len(self.newline) :]
             if len(data) < self.block:
@@ -71,11 +60,6 @@ class LineIndex:
         if self.size <= len(self.sample):
             return self.sample[at : min(at + size, self.size)]
         return os.pread(self.fd, size, at)
-
-    def _count(self, data: bytes) -> int:
-        if len(self.newline) == 1:
-            return data.count(self.newline)
-        return sum(1 for _ in _aligned(data, self.newline))
 
     def _before(self, block: int) -> int:
         return int(struct.unpack_from("<Q", self.counts, 8 * block)[0])
@@ -94,16 +78,29 @@ class LineIndex:
             else:
                 high = middle
         at = self.start + low * self.block
-        return at + self._after(self._read(self.block, at), line - self._before(low))
+        block = self._read(self.block, at)
+        return at + len(block) - len(self._cut(block, line - self._before(low))[-1])
 
-    def _after(self, data: bytes, number: int) -> int:
-        """Offset after the newline with this number."""
+    def size_of(self, first: int, lines: int) -> int:
+        """Size of a page, without cuts."""
+        return self.offset(first + lines) - self.offset(first)
+
+    def _cut(self, data: bytes, most: int = -1) -> list[bytes]:
+        """The data, split at its newlines, at most at so many of them. A newline of two bytes is at an even offset."""
         if len(self.newline) == 1:
-            return len(data) - len(data.split(self.newline, number)[-1])
-        for count, at in enumerate(_aligned(data, self.newline), 1):
-            if count == number:
-                return at + 2
-        return len(data)
+            return data.split(self.newline, most)
+        parts: list[bytes] = []
+        start, at = 0, data.find(self.newline)
+        while at >= 0 and len(parts) != most:
+            if at % 2 == 0:
+                parts.append(data[start:at])
+                start = at + 2
+            at = data.find(self.newline, at + 1)
+        return [*parts, data[start:]]
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        lines = self._cut(data)
+        return lines if lines[-1] else lines[:-1]
 
     def page(self, first: int, most: int, width: int, budget: int) -> tuple[list[bytes], list[list[int]]]:
         """Lines from `first` on, each cut to `width` bytes; and `[line, full length]` of the cut ones."""
@@ -111,25 +108,20 @@ class LineIndex:
         cut: list[list[int]] = []
         most = max(0, min(most, self.total - first))
         if self.size <= min(len(self.sample), width, budget):  # nothing is cut
-            return self._split(self.sample[self.start : self.size])[first : first + most], cut
+            return self._lines(self.sample[self.start : self.size])[first : first + most], cut
         start, stop = self.offset(first), self.offset(first + most)
-        whole = self._read(stop - start, start) if stop - start <= PAGE else None
-        if whole is not None:
-            split = self._split(whole)
-        for number in range(most):
-            if whole is not None:
-                if number >= len(split):
-                    break
-                text, length = split[number], len(split[number])
-            else:
+        whole = self._lines(self._read(stop - start, start)) if stop - start <= PAGE else None
+        for number in range(most if whole is None else min(most, len(whole))):
+            if whole is None:
                 text, length = self._line(first + number, width)
-            if length > width:
-                cut.append([number, length])
-                text = text[:width]
-            budget -= len(text) + 1
+            else:
+                text, length = whole[number], len(whole[number])
+            budget -= min(length, width) + 1
             if budget < 0 and lines:
                 break
-            lines.append(text)
+            if length > width:
+                cut.append([number, length])
+            lines.append(text[:width])
         return lines, cut
 
     def _line(self, line: int, width: int) -> tuple[bytes, int]:
@@ -138,16 +130,19 @@ class LineIndex:
             stop -= len(self.newline)
         return os.pread(self.fd, min(width, stop - start), start), stop - start
 
-    def _split(self, data: bytes) -> list[bytes]:
-        if len(self.newline) == 1:
-            lines = data.split(self.newline)
-        else:
-            borders = [*_aligned(data, self.newline), len(data)]
-            lines, at = [], 0
-            for border in borders:
-                lines.append(data[at:border])
-                at = border + 2
-        return lines[:-1] if not lines[-1] else lines
+    def answer(self, status: Fields, page: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
+        """The answer to `read_lines`: fields and body."""
+        if self.is_binary:
+            return dict(status, binary=True), self.head
+        if not self.counts:
+            self.scan()
+        lines, cut = self.page(*page)
+        status = dict(status, total=self.total, first=page[0] + 1, lines=len(lines))
+        if cut:
+            status["cut"] = cut
+        if self.bom:
+            status.update(encoding=self.encoding, mark=self.bom)
+        return status, self.newline.join(lines)
 
 
 def _measured(fd: int, sample: bytes) -> int:
@@ -156,118 +151,3 @@ def _measured(fd: int, sample: bytes) -> int:
     while size < FILE_SCAN and (data := os.pread(fd, FILE_SCAN - size, size) if size else b""):
         size += len(data)
     return size
-
-
-def _aligned(data: bytes, newline: bytes) -> Iterator[int]:
-    """Offsets of two-byte newlines."""
-    at = data.find(newline)
-    while at >= 0:
-        if at % 2 == 0:
-            yield at
-        at = data.find(newline, at + 1)
-
-
-class Pages:
-    """Serves `read_lines`, and caches the scans of the last files."""
-
-    def __init__(self, files: FileRequests) -> None:
-        self.files = files
-        self.kept: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
-
-    def read_lines(self, request: Request) -> None:
-        page = (
-            take.number(request.fields, "first", 1, 1) - 1,
-            take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS),
-            take.number(request.fields, "width", 8000, 2) // 2 * 2,
-            take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY),
-        )
-        location = self.files.location(request)
-        try:
-            with refusing(location.path):
-                fd = location.open()
-                status = changes.describe(location, os.fstat(fd))
-        except Refusal:
-            location.close()
-            raise
-        if status["kind"] != "file":
-            self._drop(fd, location)
-            request.reply(status)
-            return
-        try:
-            with refusing(location.path):
-                index = LineIndex(fd, status["size"])
-        except Refusal:
-            self._drop(fd, location)
-            raise
-        known = self.kept.get(location.key)
-        if known is not None and known[0] == status["signature"]:
-            _, index.counts, index.total = known
-        small = index.size <= FILE_SCAN
-        if index.is_binary or small or (index.counts and index.block == SCAN_BLOCK and self._is_near(index, page)):
-            try:
-                with refusing(location.path):
-                    fields, body = _answer(index, status, page)
-            finally:
-                self._drop(fd, location)
-            request.reply(fields, body)
-            return
-        self._by_worker(request, location, index, status, page)
-
-    def _is_near(self, index: LineIndex, page: tuple[int, int, int, int]) -> bool:
-        return index.offset(page[0] + page[1]) - index.offset(page[0]) <= FILE_SCAN
-
-    def _by_worker(
-        self, request: Request, location: SafePath, index: LineIndex, status: Fields, page: tuple[int, int, int, int]
-    ) -> None:
-        is_known = bool(index.counts)
-
-        def work() -> bytes:
-            with refusing(location.path):
-                fields, body = _answer(index, status, page)
-            counts = b"" if is_known else index.counts
-            return frames.pack([fields, body, counts])
-
-        def done(data: bytes) -> None:
-            fields, body, counts = frames.unpack(data)
-            if not is_known:
-                self._keep(location.key, status["signature"], counts, fields["total"])
-            self._drop(index.fd, location)
-            request.reply(fields, body)
-
-        def failed(refusal: Refusal) -> None:
-            self._drop(index.fd, location)
-            request.refuse(refusal)
-
-        item = self.files.workers.submit(work, done, failed)
-
-        def leave() -> None:
-            if not item.over:
-                item.stop()
-                self._drop(index.fd, location)
-
-        request.abandoned = leave
-
-    def _keep(self, key: tuple[int, int, str], signature: str, counts: bytes, total: int) -> None:
-        self.kept.pop(key, None)
-        self.kept[key] = signature, counts, total
-        while len(self.kept) > SCANS:
-            del self.kept[next(iter(self.kept))]
-
-    @staticmethod
-    def _drop(fd: int, location: SafePath) -> None:
-        os.close(fd)
-        location.close()
-
-
-def _answer(index: LineIndex, status: Fields, page: tuple[int, int, int, int]) -> tuple[Fields, bytes]:
-    if index.is_binary:
-        return dict(status, binary=True), index.head
-    if not index.counts:
-        index.scan()
-    lines, cut = index.page(*page)
-    status = dict(status, total=index.total, first=page[0] + 1, lines=len(lines))
-    if cut:
-        status["cut"] = cut
-    if index.bom:
-        status.update(encoding=index.encoding, mark=index.bom)
-    return status, index.newline.join(lines)

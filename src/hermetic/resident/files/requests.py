@@ -1,44 +1,68 @@
-"""File operations: read, inspect, write, delete and move single files, and change several at once."""
+"""File operations: read, search, write, delete and move single files, and change several at once."""
 
 from __future__ import annotations
 
-import errno
 import os
+import stat
 
 from ..lazy import Lazy
-from ..limits import FILE_AT_ONCE
-from ..shells.shell import in_memory
+from ..life.resident import find_program
+from ..life.server import nothing
+from ..limits import FILE_AT_ONCE, FILE_SCAN, PATCHED_FILES, SCAN_BLOCK, SCANS
 from ..wire import fields as take
 from ..wire import frames
 from ..wire.fields import Refusal
-from . import batches, changes
+from . import changes
+from .changes import refusing
 from .journal import Journal, directory_for
-from .safe_path import PathRules
+from .lines import LineIndex
+from .safe_path import PathRules, SafePath, locate
 from .worker import WorkerPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Union
 
     from ..life.server import Request
     from ..wire.frames import Fields
     from ..wire.requests import Requests
-    from . import lines, search_requests
-    from .safe_path import SafePath
+    from . import search
 
-    Result = Union[Fields, list[Fields]]
+    Work = Callable[[], tuple[Fields, bytes]]
 else:
-    lines, search_requests = Lazy(".lines", __package__), Lazy(".search_requests", __package__)
+    search = Lazy(".search", __package__)
 
-_ERRORS: dict[int | None, str] = {
-    errno.ENOENT: "FileNotFoundError",
-    errno.EISDIR: "IsADirectoryError",
-    errno.ENOTDIR: "NotADirectoryError",
-    errno.EACCES: "PermissionError",
-    errno.EPERM: "PermissionError",
-    errno.EEXIST: "FileExistsError",
-}
+
+class Held:
+    """Locations and descriptors of one request. They are closed if the block fails, else by `close`."""
+
+    when_closed: Callable[[], None] = staticmethod(nothing)
+
+    def __init__(self) -> None:
+        self.locations: list[SafePath] = []
+        self.descriptors: list[int] = []
+
+    def location(self, location: SafePath) -> SafePath:
+        self.locations.append(location)
+        return location
+
+    def descriptor(self, fd: int) -> int:
+        self.descriptors.append(fd)
+        return fd
+
+    def close(self) -> None:
+        for location in self.locations:
+            location.close()
+        for fd in self.descriptors:
+            os.close(fd)
+        self.when_closed()
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if kind is not None:
+            self.close()
 
 
 class FileRequests:
@@ -49,15 +73,9 @@ class FileRequests:
         self.rules = PathRules(self.resident.environ.get("HOME", "/"))
         self.locks = changes.FileLocks()
         self.workers = WorkerPool(self.loop)
-        self.pages: Any = None
-        self.searches: Any = None
+        self.scans: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
 
     # -- reading
-    def read_lines(self, request: Request) -> None:
-        if self.pages is None:
-            self.pages = lines.Pages(self)
-        self.pages.read_lines(request)
-
     def read_file(self, request: Request) -> None:
         offset = take.number(request.fields, "offset")
         limit = take.number(request.fields, "limit", frames.FRAME_BODY, 0, frames.FRAME_BODY)
@@ -70,26 +88,6 @@ class FileRequests:
                 os.close(fd)
         request.reply(dict(result, end=offset + len(data)), data)
 
-    def search_files(self, request: Request) -> None:
-        if self.searches is None:
-            self.searches = search_requests.Searches(self)
-        self.searches.search_files(request)
-
-    def file_status(self, request: Request) -> None:
-        try:
-            with self.location(request) as location, refusing(location.path):
-                status = location.status()
-                if status is None:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-                result = changes.describe(location, status)
-        except Refusal as refusal:
-            if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
-                raise
-            with refusing(self.path(request)):  # other programs may change the path meanwhile
-                true = os.path.realpath(self.path(request))
-            result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
-        request.reply(result)
-
     def list_names(self, request: Request) -> None:
         most = take.number(request.fields, "most", 10000, 1, frames.FRAME_ITEMS)
         with self.location(request) as location, refusing(location.path):
@@ -101,106 +99,219 @@ class FileRequests:
                 os.close(fd)
         request.reply(result, frames.pack(names))
 
+    def file_status(self, request: Request) -> None:
+        try:
+            with self.location(request) as location, refusing(location.path):
+                status = location.status()
+                if status is None:
+                    raise changes.missing()
+                result = changes.describe(location, status)
+        except Refusal as refusal:
+            if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
+                raise
+            with refusing(self.path(request)):  # other programs may change the path meanwhile
+                true = os.path.realpath(self.path(request))
+            result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
+        request.reply(result)
+
+    def read_lines(self, request: Request) -> None:
+        """Replies with a page of lines. The line counts of the last large files are cached."""
+        page = (
+            take.number(request.fields, "first", 1, 1) - 1,
+            take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS),
+            take.number(request.fields, "width", 8000, 2) // 2 * 2,
+            take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY),
+        )
+        with Held() as held:
+            location = held.location(self.location(request))
+            with refusing(location.path):
+                fd = held.descriptor(location.open())
+                status = changes.describe(location, os.fstat(fd))
+                index = LineIndex(fd, status["size"]) if status["kind"] == "file" else None
+        if index is None:
+            self._perform(request, held, lambda: (status, b""))
+            return
+        key = location.key
+        known = self.scans.get(key)
+        if known is not None and known[0] == status["signature"]:
+            _, index.counts, index.total = known
+        is_scanned = bool(index.counts)
+        is_near = is_scanned and index.block == SCAN_BLOCK and index.size_of(page[0], page[1]) <= FILE_SCAN
+        if index.is_binary or index.size <= FILE_SCAN or is_near:
+            self._perform(request, held, lambda: index.answer(status, page))
+            return
+
+        def work() -> tuple[Fields, bytes]:
+            fields, body = index.answer(status, page)
+            return fields if is_scanned else dict(fields, counts=index.counts), body
+
+        def reply(fields: Fields, body: bytes) -> None:
+            counts = fields.pop("counts", None)
+            if counts is not None:
+                self.scans.pop(key, None)
+                self.scans[key] = status["signature"], counts, fields["total"]
+                if len(self.scans) > SCANS:
+                    del self.scans[next(iter(self.scans))]
+            request.reply(fields, body)
+
+        request.abandoned = self._delegate(request, held, work, reply)
+
+    def search_files(self, request: Request) -> None:
+        """Searches in a child, so that a slow search can be killed."""
+        options = search.SearchOptions(request.fields)
+        path = self.resident.environ.get("PATH", os.defpath)
+        program = find_program("rg", path) if take.flag(request.fields, "ripgrep", True) else ""
+        with Held() as held:
+            location = held.location(self.location(request))
+            with refusing(location.path):
+                tree = self._tree(request, location, held)
+
+        def work() -> tuple[Fields, bytes]:
+            return {}, frames.pack(search.search(tree, options, program if program.startswith("/") else None))
+
+        request.abandoned = self._delegate(request, held, work, request.reply, options.seconds)
+
+    def _tree(self, request: Request, location: SafePath, held: Held) -> search.SearchTree:
+        status = location.status()
+        if status is None:
+            raise changes.missing()
+        if stat.S_ISREG(status.st_mode):
+            return search.SearchTree(location.directory, location.name, lambda path: True)
+        if not stat.S_ISDIR(status.st_mode):  # reading it may block forever
+            message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % location.path
+            raise take.invalid("path", message)
+        fd = held.descriptor(location.open(os.O_RDONLY | os.O_DIRECTORY))
+        base, rules, deny = (
+            location.path if location.name != "." else "",
+            self.rules,
+            take.joined(request.fields, "deny"),
+        )
+        if rules.is_denied(base + "/.", deny):
+            raise Refusal("NotPermitted", "%s is protected: use another path" % location.path)
+        return search.SearchTree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/")
+
     # -- changing
     def write_file(self, request: Request) -> None:
-        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
-        mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
-        expect = _expected(request)
-        location = self.location(request, make=take.flag(request.fields, "parents", True))
-        try:
-            source = content(request, blob)
-        except Refusal:
-            location.close()
-            raise
-
-        def work() -> Fields:
-            return changes.write(location, request.body, source, mode, expect)
-
-        self._change(request, [location], work, source)
+        mode, expect = take.optional(take.number, request.fields, "mode", 0o666, 0, 0o7777), _expected(request)
+        with Held() as held:
+            location = held.location(self.location(request, make=take.flag(request.fields, "parents", True)))
+            source = self._content(request, held, request.body)
+        self._change(request, held, lambda: (changes.write(location, source, mode, expect), b""))
 
     def delete_file(self, request: Request) -> None:
         expect = _expected(request)
-        location = self.location(request, follow=False)
-        self._change(request, [location], lambda: changes.delete(location, expect))
+        with Held() as held:
+            location = held.location(self.location(request, follow=False))
+        self._change(request, held, lambda: (changes.delete(location, expect), b""))
 
     def move_file(self, request: Request) -> None:
         expect, replace = _expected(request), take.flag(request.fields, "replace")
-        location = self.location(request, follow=False)
-        try:
-            target = self.location(request, "target", make=True, follow=False)
-        except Refusal:
-            location.close()
-            raise
-        self._change(request, [location, target], lambda: changes.move(location, target, expect, replace))
+        with Held() as held:
+            location = held.location(self.location(request, follow=False))
+            target = held.location(self.location(request, "target", make=True, follow=False))
+        self._change(request, held, lambda: (changes.move(location, target, expect, replace), b""))
 
     def change_files(self, request: Request) -> None:
         """Changes all files or none. The body starts with the list; the content follows, or is in a blob."""
         named = take.number(request.fields, "named", 0, 0, len(request.body))
-        blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
-        session = self.resident.session(take.text(request.fields, "session"))
+        found: list[changes.Change] = []
+        with Held() as held:
+            try:
+                self._read_changes(request, request.body[:named], held, found)
+                source = self._content(request, held, request.body[named:])
+            except BaseException:
+                changes.remove_made(found)
+                raise
+        journal = Journal(directory_for(found[0].location.path, self.resident.shared, self.resident.directory))
 
-        def location(item: Fields, is_written: bool) -> SafePath:
-            path = self.resident.resolve_path(session, take.path(item, "path", ""))
-            return self._locate(request, path, is_written, is_written)
+        def work() -> tuple[Fields, bytes]:
+            return {}, frames.pack(changes.change_all(found, source, journal))
 
-        found = batches.read_changes(request.body[:named], location)
+        self._change(request, held, work, journal.recover)
+
+    def _read_changes(self, request: Request, named: bytes, held: Held, found: list[changes.Change]) -> None:
+        """Adds the changes that a request lists, with open locations. Raises Refusal."""
         try:
-            source = content(request, blob)
-        except Refusal:
-            batches.remove_made(found)
-            batches.close(found)
-            raise
-        opened = in_memory(request.body[named:]) if source is None else source
-        locations = [change.location for change in found]
-        journal = Journal(directory_for(locations[0].path, self.resident.shared, self.resident.directory))
+            items = frames.unpack(named)
+        except frames.FrameError:
+            items = None
+        if type(items) is not list or not 0 < len(items) <= PATCHED_FILES or {*map(type, items)} != {dict}:
+            raise take.invalid("changes", "changes must be 1 to %d maps" % PATCHED_FILES)
+        session = self.resident.session(take.text(request.fields, "session"))
+        for item in items:
+            size = take.optional_number(item, "size")
+            mode = take.optional(take.number, item, "mode", 0o666, 0, 0o7777)
+            expect = take.optional(take.text, item, "expect")
+            path = self.resident.resolve_path(session, take.path(item, "path", ""))
+            location = held.location(self._locate(request, path, size is not None, size is not None))
+            location.close_parents()
+            found.append(changes.Change(location, size, mode, expect))
+        if len({location.key for location in held.locations}) != len(items):
+            raise take.invalid("changes", "two of the paths lead to the same file; name each file once")
 
-        def work() -> list[Fields]:
-            return batches.change_all(found, opened, refusing, journal)
+    def _content(self, request: Request, held: Held, body: bytes) -> bytes | int:
+        """The new content: the request's own bytes, or the descriptor of a blob."""
+        source = content(request, take.optional(take.text, request.fields, "blob"))
+        return body if source is None else held.descriptor(source)
 
-        self._change(request, locations, work, opened, journal.recover)
-
-    def _change(
-        self,
-        request: Request,
-        locations: list[SafePath],
-        work: Callable[[], Result],
-        source: int | None = None,
-        recover: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Performs a change when no other change of the same files runs. A killable child performs a large one."""
-        path = locations[0].path
+    def _change(self, request: Request, held: Held, work: Work, recover: Callable[[], None] = nothing) -> None:
+        """Performs a change when no other change of the same files runs. A child performs a large one."""
 
         def begin(done: Callable[[], None]) -> None:
-            def end() -> None:
-                for location in locations:
-                    location.close()
-                if source is not None:
-                    os.close(source)
-                done()
+            held.when_closed = done
+            if any(os.fstat(fd).st_size > FILE_AT_ONCE for fd in held.descriptors):
+                self._delegate(request, held, work, request.reply, recover=recover)
+            else:
+                self._perform(request, held, work)
 
-            if source is None or os.fstat(source).st_size <= FILE_AT_ONCE:
-                try:
-                    answer(request, path, work)
-                finally:
-                    end()
-                return
+        self.locks.take([location.key for location in held.locations], begin)
 
-            def finished(data: bytes) -> None:
-                end()
-                reply(request, frames.unpack(data))
+    # -- performing
+    def _perform(self, request: Request, held: Held, work: Work) -> None:
+        """Replies with the result of the work, or refuses the request."""
+        try:
+            with refusing(held.locations[0].path):
+                answer = work()
+        except Refusal as refusal:
+            request.refuse(refusal)
+        else:
+            request.reply(*answer)
+        finally:
+            held.close()
 
-            def failed(refusal: Refusal) -> None:
-                recover()
-                end()
-                request.refuse(refusal)
+    def _delegate(
+        self,
+        request: Request,
+        held: Held,
+        work: Work,
+        reply: Callable[[Fields, bytes], None],
+        seconds: float | None = None,
+        recover: Callable[[], None] = nothing,
+    ) -> Callable[[], None]:
+        """The same in a child. Returns a function that kills it, for a client that leaves."""
+        path = held.locations[0].path
 
-            def pack() -> bytes:
-                with refusing(path):
-                    return frames.pack(work())
+        def task() -> bytes:
+            with refusing(path):
+                return frames.pack(work())
 
-            self.workers.submit(pack, finished, failed)
+        def done(data: bytes) -> None:
+            held.close()
+            reply(*frames.unpack(data))
 
-        self.locks.take([location.key for location in locations], begin)
+        def failed(refusal: Refusal) -> None:
+            recover()
+            held.close()
+            request.refuse(refusal)
+
+        running = self.workers.submit(task, done, failed, seconds)
+
+        def stop() -> None:
+            if not running.is_over:
+                running.stop()
+                held.close()
+
+        return stop
 
     # -- where
     def location(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> SafePath:
@@ -218,52 +329,11 @@ class FileRequests:
             self.rules.check(location, root, deny)
 
         with refusing(path):
-            return changes.locate(path, allow, make, follow, quick=root is None and not make)
+            return locate(path, allow, make, follow, quick=root is None and not make)
 
     def path(self, request: Request, field: str = "path") -> str:
         session = self.resident.session(take.text(request.fields, "session"))
         return self.resident.resolve_path(session, take.path(request.fields, field, ""))
-
-
-class refusing:  # reads as a verb: `with refusing(path):`
-    """Turns an OSError in its block into a Refusal that names the path."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError):
-            raise refusal_of(error, self.path) from error
-
-
-def refusal_of(error: OSError, path: str) -> Refusal:
-    """The same error for the client, with the symbolic errno: numbers differ between machines."""
-    name = errno.errorcode.get(error.errno or 0, "")
-    return Refusal(
-        _ERRORS.get(error.errno, "OSError"), "%s: %s" % (path, error.strerror or error), errno=name, path=path
-    )
-
-
-def answer(request: Request, path: str, work: Callable[[], Result]) -> None:
-    """Replies with the result of the work, or refuses the request."""
-    try:
-        with refusing(path):
-            result = work()
-    except Refusal as refusal:
-        request.refuse(refusal)
-        return
-    reply(request, result)
-
-
-def reply(request: Request, result: Result) -> None:
-    """Replies with the result of one file in the header, of several in the body."""
-    if isinstance(result, list):
-        request.reply({}, frames.pack(result))
-    else:
-        request.reply(result)
 
 
 def content(request: Request, blob: str | None) -> int | None:
@@ -278,4 +348,4 @@ def content(request: Request, blob: str | None) -> int | None:
 
 
 def _expected(request: Request) -> str | None:
-    return take.text(request.fields, "expect") if request.fields.get("expect") is not None else None
+    return take.optional(take.text, request.fields, "expect")

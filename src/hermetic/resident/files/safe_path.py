@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_LINKS = 40  # as the kernel
 MOST_PATTERNS = 16  # compiled patterns in the cache
 NO_DIRECTORY = (-1, -1)  # identity of no directory
+TURNS = 16  # attempts on a name that other programs keep changing
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -76,9 +77,8 @@ class PathRules:
 class SafePath:
     """A name in an open directory. The owner calls `close`."""
 
-    def __init__(self, way: list[Step] | None = None) -> None:
-        self.way = [_root()] if way is None else way
-        self.name = ""
+    def __init__(self, way: list[Step], name: str = "") -> None:
+        self.way, self.name = way, name
         self.made: list[str] = []  # directories that were created
 
     @property
@@ -157,9 +157,27 @@ def find_quickly(path: str) -> SafePath | None:
     if not names or names[0]:  # it has no path any more
         os.close(fd)
         return None
-    location = SafePath([(above, -1, NO_DIRECTORY) for above in names[:-1]] + [(names[-1], fd, identity)])
-    location.name = name
-    return location
+    return SafePath([*((above, -1, NO_DIRECTORY) for above in names[:-1]), (names[-1], fd, identity)], name)
+
+
+def locate(path: str, allow: Callable[[SafePath], None], make: bool, follow: bool, quick: bool) -> SafePath:
+    """The checked location of a path. It is not a symbolic link, which another program may create meanwhile.
+
+    `quick`: `allow` does not depend on the parent directories.
+    """
+    for turn in range(TURNS):
+        first = find_quickly(path) if quick and turn == 0 else None
+        location = first or find(path, allow if make else None, follow)
+        try:
+            status = location.status()
+            if status is None or not follow or not stat.S_ISLNK(status.st_mode):
+                allow(location)
+                return location
+        except BaseException:
+            location.close()
+            raise
+        location.close()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: bool = True) -> SafePath:
@@ -168,7 +186,8 @@ def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: boo
     With `allow`, missing parent directories are created, each after a call of `allow(location)` with the expected
     location. Raises OSError, and the errors of `allow`.
     """
-    location = SafePath()
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    location = SafePath([("", fd, _identity(os.fstat(fd)))])
     try:
         _walk(location, path, allow, follow)
     except BaseException:
@@ -185,15 +204,19 @@ def _walk(location: SafePath, path: str, allow: Callable[[SafePath], None] | Non
         if name == "..":
             location.leave()
             continue
-        fd = _open_step(location, name)
-        if fd is None and not names:
-            location.name = name
-            return
-        if fd is None:
+        try:
+            fd = os.open(name, _STEP, dir_fd=location.directory)
+        except FileNotFoundError:
+            if not names:
+                location.name = name
+                return
             fd = _make_step(location, name, names, allow)
         status = os.fstat(fd)
         if stat.S_ISLNK(status.st_mode) and (names or follow):
-            target = _target(fd)
+            try:
+                target = os.readlink("", dir_fd=fd)
+            finally:
+                os.close(fd)
             links += 1
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -218,21 +241,9 @@ def _walk(location: SafePath, path: str, allow: Callable[[SafePath], None] | Non
         location.name = "."
 
 
-def _root() -> Step:
-    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    return "", fd, _identity(os.fstat(fd))
-
-
 def _names(path: str) -> list[str]:
     """The components, the next one last."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
-
-
-def _open_step(location: SafePath, name: str) -> int | None:
-    try:
-        return os.open(name, _STEP, dir_fd=location.directory)
-    except FileNotFoundError:
-        return None
 
 
 def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[SafePath], None] | None) -> int:
@@ -248,14 +259,6 @@ def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[
     except FileExistsError:  # created by another program
         pass
     return os.open(name, _STEP, dir_fd=location.directory)
-
-
-def _target(fd: int) -> str:
-    """The target of an open link. Closes the descriptor."""
-    try:
-        return os.readlink("", dir_fd=fd)
-    finally:
-        os.close(fd)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

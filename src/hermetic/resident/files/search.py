@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-import stat
 
-from ..limits import FILE_SAMPLE, IGNORE_FILE, SEARCH_ANSWER, SEARCH_TEXT
+from ..limits import (
+    FILE_SAMPLE,
+    IGNORE_FILE,
+    LONGEST_SEARCH,
+    SEARCH_ANSWER,
+    SEARCH_CONTEXT,
+    SEARCH_RESULTS,
+    SEARCH_TEXT,
+)
+from ..wire import fields as take
 from ..wire.fields import Refusal
 from . import search_matching as matching
-from .search_ripgrep import Ripgrep, Unfit
+from .search_matching import Ripgrep, Unfit
 from .search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 
 TYPE_CHECKING = False
@@ -22,12 +30,16 @@ if TYPE_CHECKING:
 class SearchOptions:
     """Pattern, target and page of a search."""
 
-    def __init__(
-        self, pattern: str, target: str, mode: str, glob: str | None, offset: int, limit: int, context: int
-    ) -> None:
-        self.pattern, self.target, self.mode = pattern, target, mode
-        self.glob = None if glob is None else Glob(glob)
-        self.offset, self.limit, self.context = offset, limit, context
+    def __init__(self, fields: Fields) -> None:
+        self.pattern = take.text(fields, "pattern")
+        self.target = take.choice(fields, "target", "content", "content", "files")
+        self.mode = take.choice(fields, "mode", "content", "content", "files_only", "count")
+        glob = take.optional(take.text, fields, "glob")
+        self.glob = Glob(glob) if glob else None
+        self.offset = take.number(fields, "offset")
+        self.limit = take.number(fields, "limit", 50, 1, SEARCH_RESULTS)
+        self.context = take.number(fields, "context", 0, 0, SEARCH_CONTEXT)
+        self.seconds = min(take.seconds(fields, "seconds", 60.0, above=True), LONGEST_SEARCH)
 
 
 class SearchTree:
@@ -90,12 +102,10 @@ class SearchTree:
 
     def files(self, paths: Iterable[str]) -> Iterator[matching.File]:
         for path in paths:
-            found = matching.opened(path, self.directory)
-            if found is not None:
-                try:
-                    yield found[0]
-                finally:
-                    os.close(found[1])
+            file = matching.opened(path, self.directory)
+            if file is not None:
+                with file:
+                    yield file
 
     def changed(self, path: str) -> float:
         try:
@@ -105,15 +115,11 @@ class SearchTree:
 
     def is_text(self, path: str) -> bool:
         """Whether a file is text: other files are not searched."""
-        found = matching.opened(path, self.directory)
-        if found is None:
+        file = matching.opened(path, self.directory)
+        if file is None:
             return False
-        try:
-            head = os.read(found[1], FILE_SAMPLE)
-        except OSError:
-            return False
-        finally:
-            os.close(found[1])
+        with file:
+            head = file.read(FILE_SAMPLE)
         return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -143,13 +149,11 @@ def _add_rules(ignores: Ignores, folder: str) -> None:
 
 
 def _text(name: str, directory: int) -> str:
-    found = matching.opened(name, directory)
-    if found is None:
+    file = matching.opened(name, directory)
+    if file is None:
         return ""
-    try:
-        return found[0].read(IGNORE_FILE).decode("utf-8", "replace")
-    finally:
-        os.close(found[1])
+    with file:
+        return file.read(IGNORE_FILE).decode("utf-8", "replace")
 
 
 def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fields:
@@ -260,43 +264,27 @@ class Page:
 
 
 def _counted(options: SearchOptions, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
-    page = counts[options.offset : options.offset + options.limit]
     total = sum(number for _, number in counts) if options.mode == "count" else len(counts)
-    shown = _fitting([list(pair) for pair in page])
-    return {
-        "total": total,
-        "counts": shown,
-        "shown": len(shown),
-        "engine": engine,
-        "truncated": len(counts) > options.offset + len(shown),
-    }
+    return _listed(options, counts, total, engine)
 
 
 def _names(tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python") -> Fields:
-    """Files by name, most recently changed first."""
     return newest(options, [(path, tree.changed(path)) for path in paths], engine)
 
 
 def newest(options: SearchOptions, files: list[tuple[str, float]], engine: str = "python") -> Fields:
+    """Files by name, most recently changed first."""
     ordered = sorted(files, key=lambda found: (-found[1], os.fsencode(found[0])))
-    shown = _fitting([[path, 1] for path, _ in ordered[options.offset : options.offset + options.limit]])
-    return {
-        "total": len(files),
-        "counts": shown,
-        "shown": len(shown),
-        "engine": engine,
-        "truncated": len(files) > options.offset + len(shown),
-    }
+    return _listed(options, [(path, 1) for path, _ in ordered], len(files), engine)
 
 
-def _fitting(entries: list[Any]) -> list[Any]:
-    size = 0
-    for at, entry in enumerate(entries):
-        size += len(entry[0]) + 16
+def _listed(options: SearchOptions, counts: list[tuple[str, int]], total: int, engine: str) -> Fields:
+    """A page of paths with their counts, as far as the answer has room."""
+    size, shown = 0, []
+    for path, number in counts[options.offset : options.offset + options.limit]:
+        size += len(path) + 16
         if size > SEARCH_ANSWER:
-            return entries[:at]
-    return entries
-
-
-def is_directory(status: os.stat_result) -> bool:
-    return stat.S_ISDIR(status.st_mode)
+            break
+        shown.append([path, number])
+    more = len(counts) > options.offset + len(shown)
+    return {"total": total, "counts": shown, "shown": len(shown), "engine": engine, "truncated": more}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ..wire.fields import Refusal
+from ..wire.fields import invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Tuple
+
+    Rule = Tuple["re.Pattern[str]", bool, bool]  # of paths; whether they are kept; whether only directories match
 
 MOST_BRACES = 8  # nested
 _STAR = "[^/]*"
@@ -83,17 +86,10 @@ class Glob:
             self.pattern = re.compile(glob_pattern(glob.lstrip("/")), re.DOTALL)
         except (re.error, OverflowError, RecursionError) as error:
             message = "%s is no glob: %s; escape what is meant literally with a backslash" % (glob[:100], error)
-            raise Refusal("InvalidArgument", message, argument="glob") from error
+            raise invalid("glob", message) from error
 
     def matches(self, path: str) -> bool:
         return self.pattern.fullmatch(path if self.has_slash else path.rpartition("/")[2]) is not None
-
-
-class Rule:
-    """One line of an ignore file."""
-
-    def __init__(self, pattern: re.Pattern[str], keeps: bool, directories: bool) -> None:
-        self.pattern, self.keeps, self.directories = pattern, keeps, directories
 
 
 def read_rules(text: str) -> list[Rule]:
@@ -113,12 +109,9 @@ def read_rules(text: str) -> list[Rule]:
             continue
         anchored = "/" in line
         line = line.lstrip("/").replace("{", "\\{").replace("}", "\\}")
-        if line.endswith("/**"):
-            body = glob_pattern(line[:-3]) + "/.+"
-        else:
-            body = glob_pattern(line)
+        body = glob_pattern(line[:-3]) + "/.+" if line.endswith("/**") else glob_pattern(line)
         try:
-            rules.append(Rule(re.compile(body if anchored else "(?:.*/)?" + body, re.DOTALL), keeps, directories))
+            rules.append((re.compile(body if anchored else "(?:.*/)?" + body, re.DOTALL), keeps, directories))
         except re.error:
             continue
     return rules
@@ -150,9 +143,9 @@ class Ignores:
 
 
 def _judge(rules: Sequence[Rule], path: str, is_directory: bool) -> bool | None:
-    for rule in reversed(rules):
-        if (is_directory or not rule.directories) and rule.pattern.fullmatch(path):
-            return not rule.keeps
+    for pattern, keeps, directories in reversed(rules):
+        if (is_directory or not directories) and pattern.fullmatch(path):
+            return not keeps
     return None
 
 

@@ -6,6 +6,7 @@ import os
 
 from ..life.fast_stdlib import deque, signal
 from ..limits import WORKER_ANSWER, WORKERS
+from ..shells.shell import write_all
 from ..wire import frames
 from ..wire.fields import Refusal
 
@@ -13,29 +14,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..life.loop import Loop
+    from ..life.loop import Loop, Timer
+
+    Task = Callable[[], bytes]
+    Done = Callable[[bytes], None]
+    Failed = Callable[[Refusal], None]
 
 
 class WorkerPool:
-    """Runs work in children, at most AT_ONCE at a time."""
+    """Runs work in children, at most WORKERS at a time."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.busy = 0
-        self.waiting: deque[WorkItem] = deque()
+        self.waiting: deque[Work] = deque()
 
-    def submit(
-        self,
-        work: Callable[[], bytes],
-        done: Callable[[bytes], None],
-        failed: Callable[[Refusal], None],
-        seconds: float | None = None,
-    ) -> WorkItem:
-        """Queues work. Calls `done(answer)` or `failed(refusal)` once, but neither after the item's `stop`."""
-        item = WorkItem(self, work, done, failed, seconds)
-        self.waiting.append(item)
+    def submit(self, task: Task, done: Done, failed: Failed, seconds: float | None = None) -> Work:
+        """Queues work. Calls `done(answer)` or `failed(refusal)` once, but neither after the work's `stop`."""
+        work = Work(self, task, done, failed, seconds)
+        self.waiting.append(work)
         self.start_next()
-        return item
+        return work
 
     def start_next(self) -> None:
         while self.waiting and self.busy < WORKERS:
@@ -43,141 +42,112 @@ class WorkerPool:
             self.waiting.popleft().start()
 
 
-class WorkItem:
-    """Queued or running work. `over`: done, failed or stopped."""
+class Work:
+    """Work of a child: queued, running, or over (done, failed or stopped)."""
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        work: Callable[[], bytes],
-        done: Callable[[bytes], None],
-        failed: Callable[[Refusal], None],
-        seconds: float | None,
-    ) -> None:
-        self.workers, self.work, self.done, self.failed, self.seconds = pool, work, done, failed, seconds
-        self.worker: Worker | None = None
-        self.over = False
+    is_over = False
+    fd: int | None = None  # the child's answer; None: it has not started
+    timer: Timer | None = None
+
+    def __init__(self, pool: WorkerPool, task: Task, done: Done, failed: Failed, seconds: float | None) -> None:
+        self.pool, self.task, self.done, self.failed, self.seconds = pool, task, done, failed, seconds
+        self.answer = bytearray()
 
     def start(self) -> None:
-        def done(answer: bytes) -> None:
-            self._release()
-            self.done(answer)
-
-        def failed(refusal: Refusal) -> None:
-            self._release()
-            self.failed(refusal)
-
         try:
-            self.worker = Worker(self.workers.loop, self.work, done, failed, self.seconds)
-        except OSError as error:  # no process available
-            failed(Refusal("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror))
+            self._fork()
+        except OSError as error:  # no process or descriptor available
+            self._fail("EnvironmentUnavailable", "the resident cannot fork: %s" % error.strerror)
 
-    def stop(self) -> None:
-        """Cancels the work."""
-        if self.over:
-            return
-        if self.worker is None:
-            self.over = True
-            self.workers.waiting.remove(self)
-        else:
-            self.worker.stop()
-            self._release()
-
-    def _release(self) -> None:
-        self.over = True
-        self.workers.busy -= 1
-        self.workers.loop.call_soon(self.workers.start_next)
-
-
-class Worker:
-    """A child that its constructor starts. Calls `done(answer)` or `failed(refusal)` once, but neither after `stop`."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        work: Callable[[], bytes],
-        done: Callable[[bytes], None],
-        failed: Callable[[Refusal], None],
-        seconds: float | None = None,
-    ) -> None:
-        self.loop, self.done, self.failed = loop, done, failed
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.over = False
-        self.fd, answer = os.pipe2(os.O_CLOEXEC)
-        self.pid = os.fork()
-        if self.pid == 0:
-            _child(work, answer)
+    def _fork(self) -> None:
+        fd, answer = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _child(self.task, answer)
+        except OSError:
+            os.close(fd)
+            raise
+        finally:
+            os.close(answer)
         try:
             os.setpgid(self.pid, self.pid)  # its own children end with it
         except OSError:  # it has ended
             pass
-        os.close(answer)
-        os.set_blocking(self.fd, False)
+        os.set_blocking(fd, False)
+        self.fd, loop = fd, self.pool.loop
         loop.on_exit(self.pid, lambda _: None)
-        self.watch = loop.watch(self.fd, self._read)
-        self.timer = None if seconds is None else loop.call_later(seconds, self._too_late)
+        self.watch = loop.watch(fd, self._read)
+        if self.seconds is not None:
+            self.timer = loop.call_later(self.seconds, self._time_out)
 
     def stop(self) -> None:
-        """Kills the child."""
-        if not self.over:
-            self._end()
-            for end in (os.killpg, os.kill):
-                try:
-                    end(self.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        """Cancels the work, and kills the child."""
+        if self.is_over:
+            return
+        if self.fd is None:
+            self.is_over = True
+            self.pool.waiting.remove(self)
+            return
+        self._end()
+        for kill in (os.killpg, os.kill):
+            try:
+                kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
-    def _too_late(self) -> None:
-        if not self.over:
+    def _time_out(self) -> None:
+        self._fail("TimeoutError", "it took too long; search a smaller directory, or for a rarer pattern")
+
+    def _fail(self, kind: str, message: str) -> None:
+        if self.fd is None:
+            self._end()
+        else:
             self.stop()
-            self.failed(Refusal("TimeoutError", "it took too long; search a smaller directory, or for a rarer pattern"))
+        self.failed(Refusal(kind, message))
 
     def _read(self) -> None:
+        assert self.fd is not None, "it has started"
         try:
             data = os.read(self.fd, 1 << 20)
         except BlockingIOError:
             return
-        self.parts.append(data)
-        self.size += len(data)
-        if self.size > WORKER_ANSWER:
-            self.stop()
-            self.failed(Refusal("EnvironmentUnavailable", "the answer of a worker is too long"))
+        self.answer += data
+        kind = self.answer[:1]
+        if len(self.answer) > WORKER_ANSWER:
+            self._fail("EnvironmentUnavailable", "the answer of a worker is too long")
+        elif not data and not kind:
+            self._fail("EnvironmentUnavailable", "a worker of the resident was ended before it had answered")
         elif not data:
             self._end()
-            self._deliver(b"".join(self.parts))
-
-    def _deliver(self, answer: bytes) -> None:
-        kind, rest = answer[:1], answer[1:]
-        if kind == b"=":
-            self.done(rest)
-        elif kind == b"!":
-            result = frames.unpack(rest)
-            self.failed(Refusal(result["kind"], result["message"], **result["fields"]))
-        else:
-            self.failed(Refusal("EnvironmentUnavailable", "a worker of the resident was ended before it had answered"))
+            if kind == b"=":
+                self.done(bytes(self.answer[1:]))
+            else:
+                refused, message, fields = frames.unpack(bytes(self.answer[1:]))
+                self.failed(Refusal(refused, message, **fields))
 
     def _end(self) -> None:
-        self.over = True
+        self.is_over = True
+        if self.fd is not None:
+            self.pool.loop.unwatch(self.watch)
+            os.close(self.fd)
         if self.timer is not None:
             self.timer.cancel()
-        self.loop.unwatch(self.watch)
-        os.close(self.fd)
+        self.pool.busy -= 1
+        self.pool.loop.call_soon(self.pool.start_next)
 
 
-def _child(work: Callable[[], bytes], fd: int) -> None:
-    """Runs the work in the child. Never returns."""
+def _child(task: Task, fd: int) -> None:
+    """Performs the work in the child. Never returns."""
     try:
         signal.set_wakeup_fd(-1)  # the parent's
         os.setpgid(0, 0)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         try:
-            answer = b"=" + work()
+            answer = b"=" + task()
         except Refusal as error:
-            answer = b"!" + frames.pack({"kind": error.kind, "message": error.message, "fields": error.fields})
-        view = memoryview(answer)
-        while view:
-            view = view[os.write(fd, view) :]
+            answer = b"!" + frames.pack([error.kind, error.message, error.fields])
+        write_all(fd, answer)
     finally:
         os._exit(0)

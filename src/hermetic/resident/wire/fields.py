@@ -82,8 +82,13 @@ def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: in
     return value
 
 
+def optional(parse: Callable[..., T], fields: Fields, name: str, *arguments: object) -> T | None:
+    """The value of a field, or None for a missing or nil one."""
+    return None if fields.get(name) is None else parse(fields, name, *arguments)
+
+
 def optional_number(fields: Fields, name: str) -> int | None:
-    return None if fields.get(name) is None else number(fields, name)
+    return optional(number, fields, name)
 
 
 def flag(fields: Fields, name: str, default: bool = False) -> bool:

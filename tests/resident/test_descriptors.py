@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.shells.shell import HELD_DESCRIPTORS, HeldDescriptors, in_memory, sealed
+from hermetic.resident.processes.unnamed import in_memory, sealed
+from hermetic.resident.shells.shell import HELD_DESCRIPTORS, HeldDescriptors
 from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.resident.running import Client, running
 

@@ -13,7 +13,7 @@ from ..files.safe_path import PathRules
 from ..files.search import SearchOptions, by_python, newest
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
 from ..limits import IGNORE_FILE, SEARCH_FETCH
-from ..processes.output_log import open_unnamed
+from ..processes.unnamed import open_unnamed
 from ..wire import fields as take
 from ..wire import frames
 from ..wire.fields import Refusal

@@ -12,7 +12,7 @@ import os
 import stat
 import time
 
-from ..shells.shell import write_all
+from ..processes.unnamed import write_all
 from ..wire import fields as take
 from ..wire.fields import Refusal
 from .journal import CHANGING, DONE, TEMPORARY, WRITING, discard

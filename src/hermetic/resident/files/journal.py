@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from ..processes.unnamed import write_all
 from ..wire import frames
 
 TYPE_CHECKING = False
@@ -45,9 +46,7 @@ class Journal:
         except OSError:  # file system without locks: the journal is not recovered later
             pass
         # The journal holds its own inode: a journal from an archive or a repository is ignored.
-        view = memoryview(frames.pack([os.fstat(self.lock).st_ino, entries, made]))
-        while view:
-            view = view[os.write(self.lock, view) :]
+        write_all(self.lock, frames.pack([os.fstat(self.lock).st_ino, entries, made]))
         self.go_on(NEW, WRITING)
 
     def go_on(self, before: str, now: str) -> None:

@@ -6,7 +6,7 @@ import os
 
 from ..life.fast_stdlib import deque, signal
 from ..limits import WORKER_ANSWER, WORKERS
-from ..shells.shell import write_all
+from ..processes.unnamed import write_all
 from ..wire import frames
 from ..wire.fields import Refusal
 

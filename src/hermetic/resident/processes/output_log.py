@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..limits import FOLLOW_HOLD, LOG_HEAD, SECRET_LENGTH, SECRETS, SPOOL, SPOOL_FALLBACK
+from .unnamed import open_unnamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,22 +140,6 @@ class Ring:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
-
-
-def open_unnamed(folder: str | None) -> int:
-    """The descriptor of an unnamed file: it leaves nothing behind, however the resident ends.
-
-    Raises OSError, also without a folder.
-    """
-    if folder is None:
-        raise FileNotFoundError("no folder on disk for what does not fit into memory")
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        path = "%s/%d-%s" % (folder, os.getpid(), os.urandom(6).hex())
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.unlink(path)
-        return fd
 
 
 class OutputLog:

@@ -8,12 +8,11 @@ import os
 from ..life.server import Request
 from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT, TERMINAL
 from ..shells.command import Command
-from ..shells.shell import in_memory
 from ..wire import fields as take
 from ..wire.fields import Field, Refusal
 from .job import StartOptions
-from .output_log import open_unnamed
 from .requests import is_waiting
+from .unnamed import in_memory, open_unnamed, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -289,10 +288,8 @@ class Blob(Request):
         size = os.fstat(blobs[name]).st_size
         if size + len(self.body) > BLOB:
             raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB)
-        view = memoryview(self.body)
         try:
-            while view:
-                view = view[os.write(blobs[name], view) :]
+            write_all(blobs[name], self.body)
         except OSError as error:
             os.close(blobs.pop(name))
             why = self.resident.spool_full(os.strerror(error.errno or 0))

@@ -9,8 +9,8 @@ from ..limits import PIPED_COMMAND, READABLE_COMMAND
 from ..processes.job import Drain, Job, advised, ending_of
 from ..processes.leftovers import owner_of
 from ..processes.tree import children
+from ..processes.unnamed import in_memory, sealed
 from .orders import CommandText, can_be_followed, long_order, plain_order, read_traps, short_order
-from .shell import in_memory, sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 
 from ..limits import SESSION_MOVE
 from ..processes.tree import is_reaped
+from ..processes.unnamed import sealed
 from .orders import STATE
-from .shell import sealed
 from .state import reload_text
 
 TYPE_CHECKING = False

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 
 from ..life.fast_stdlib import pattern
-from .shell import sealed
+from ..processes.unnamed import sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import os
 from ..life.loop import Waiters
 from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone
+from ..processes.unnamed import in_memory, sealed
 from . import traps
 from .orders import StateReport, fork_order, long_order, quote, read_forked_traps, short_order
-from .shell import Shell, in_memory, sealed
+from .shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,26 +21,7 @@ if TYPE_CHECKING:
     from .command import Command
 
 FIONREAD = 0x541B
-F_ADD_SEALS, ALL_SEALS = 1033, 15  # against further seals, shrinking, growing and writing
 HELD_DESCRIPTORS = 64
-
-
-def in_memory(data: bytes) -> int:
-    """The descriptor of an unnamed memory file. Each open by path starts at byte 0."""
-    fd = os.memfd_create("hermetic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    write_all(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def sealed(data: bytes) -> int:
-    """The same, sealed: no process can change a text that a shell evaluates, not even through /proc."""
-    fd = in_memory(data)
-    try:
-        fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)
-    except OSError:  # kernel without seals
-        pass
-    return fd
 
 
 class HeldDescriptors:
@@ -57,12 +38,6 @@ class HeldDescriptors:
         self.fds.extend(fds)
         while len(self.fds) > HELD_DESCRIPTORS:
             os.close(self.fds.popleft())
-
-
-def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 class Shell:

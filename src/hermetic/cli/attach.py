@@ -14,11 +14,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from hermetic.cli.command import FAILED, INTERRUPTED, Command
 from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
-from hermetic.cli.lookup import KnownProcess, add_in_option, attached, find_process
+from hermetic.cli.lookup import add_in_option, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line
 from hermetic.cli.terminal_modes import TerminalModes
+from hermetic.contract.endings import Ending
 from hermetic.contract.errors import ExecutionError, InputClosed, InvalidArgument, NotPermitted
+from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 
 
@@ -40,7 +42,7 @@ def _attach(arguments: argparse.Namespace) -> int:
     except Interrupted as error:
         if not shown or error.signal != signal.SIGINT:
             return INTERRUPTED
-        return _detached(shown[0])
+        return detached(shown[0])
 
 
 async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: list[str]) -> int:
@@ -50,35 +52,46 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: li
         found = await find_process(environments, arguments.id)
         rules.guard_environment(found.environment)
         process = await found.environment.process(found.info.id)
-        is_raw = found.info.pty and os.isatty(STDIN)
         shown.append(process.id)
-        with _raw_terminal() if is_raw else nullcontext(), _restored_modes() as modes:
-            if is_raw:
-                await _follow_size(process)
-            is_over = await _follow(found, process, interrupts, modes)
-        ending = (await process.status()).ending
-    if not is_over or ending is None:
-        return _detached(process.id)
+        ending = await show_process(found.environment, process, interrupts)
+    if ending is None:
+        return detached(process.id)
     sys.stderr.write(f"{one_line(process.id)} {ending}\n")
     return FAILED if ending.exit_code is None else ending.exit_code
 
 
-def _detached(id: str) -> int:
+async def show_process(
+    environment: Environment, process: Process, interrupts: Interrupts, *, can_detach: bool = True
+) -> Ending | None:
+    """Shows the process on our terminal and forwards what is typed. Returns its ending, or None after a detach."""
+    is_raw = process.info.pty and os.isatty(STDIN)
+    with _raw_terminal(can_detach) if is_raw else nullcontext(), _restored_modes() as modes:
+        if is_raw:
+            await _follow_size(process)
+        is_over = await _follow(environment, process, interrupts, modes, can_detach)
+    return (await process.status()).ending if is_over else None
+
+
+def detached(id: str) -> int:
+    """Says how to come back to a process that was left running; the exit code."""
     sys.stderr.write(f"detached; `hermetic attach {one_line(id)}` comes back\n")
     return 0
 
 
-async def _follow(found: KnownProcess, process: Process, interrupts: Interrupts, modes: TerminalModes) -> bool:
+async def _follow(
+    environment: Environment, process: Process, interrupts: Interrupts, modes: TerminalModes, can_detach: bool
+) -> bool:
     """True when the process has ended, False when the person detached."""
-    start = max(0, found.info.out - SHOWN_BYTES) if found.info.pty else 0
+    has_terminal = process.info.pty
+    start = max(0, process.info.out - SHOWN_BYTES) if has_terminal else 0
 
     def show(data: bytes) -> None:
         modes.feed(data)
         interrupts.write(STDOUT, data)
 
-    copy = LogCopy(found.environment, process.id, show, start)
+    copy = LogCopy(environment, process.id, show, start)
     output = asyncio.create_task(copy.to_the_end())
-    typed = asyncio.create_task(_pass_on(process, found.info.pty))
+    typed = asyncio.create_task(_pass_on(process, has_terminal, DETACH if can_detach else b""))
     try:
         await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
         if typed.done() and typed.result():
@@ -91,11 +104,11 @@ async def _follow(found: KnownProcess, process: Process, interrupts: Interrupts,
         await asyncio.wait([output, typed])
 
 
-async def _pass_on(process: Process, has_terminal: bool) -> bool:
+async def _pass_on(process: Process, has_terminal: bool, detach: bytes) -> bool:
     """Forwards typed input until its end; True when the detach key was pressed. Forwards a terminal's end of input."""
     with suppress(InputClosed):
         async for piece in pieces(STDIN):
-            before, key, _ = piece.partition(DETACH) if os.isatty(STDIN) else (piece, b"", b"")
+            before, key, _ = piece.partition(detach) if detach and os.isatty(STDIN) else (piece, b"", b"")
             if before:
                 await _write(process, before)
             if key:
@@ -133,10 +146,11 @@ async def _follow_size(process: Process) -> None:
 
 
 @contextmanager
-def _raw_terminal() -> Iterator[None]:
+def _raw_terminal(can_detach: bool) -> Iterator[None]:
     earlier = termios.tcgetattr(STDIN)
-    sys.stderr.write("attached; ctrl-] detaches\r\n")
-    tty.setraw(STDIN)
+    if can_detach:
+        sys.stderr.write("attached; ctrl-] detaches\r\n")
+    tty.setraw(STDIN, termios.TCSADRAIN)  # what was typed ahead is kept
     try:
         yield
     finally:

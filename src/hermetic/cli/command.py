@@ -5,7 +5,7 @@ import contextlib
 import difflib
 import sys
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hermetic.cli.streams import discard_output
 from hermetic.contract.printable import one_line
@@ -14,8 +14,22 @@ MOST_ERROR = 4000  # characters of a message
 FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
+class _Help(argparse.HelpFormatter):
+    """Wraps paragraphs, and keeps indented ones, which are examples, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(
+            paragraph if paragraph.startswith("  ") else fill(paragraph, width, indent)
+            for paragraph in text.split("\n\n")
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports a usage error in one line with a hint."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
         """Reports the error and exits."""

@@ -29,16 +29,22 @@ class Entry(NamedTuple):
 
 
 # A module is imported when one of its commands is used: `hermetic version` does not wait for the others.
-_ATTACH, _MANAGE = Lazy("hermetic.cli.attach"), Lazy("hermetic.cli.manage")
+_RUN, _ATTACH, _MANAGE = Lazy("hermetic.cli.run"), Lazy("hermetic.cli.attach"), Lazy("hermetic.cli.manage")
+_WATCH = Lazy("hermetic.cli.watch")
 COMMANDS: Mapping[str, Entry] = {
-    "run": Entry("run a command, stream its output, exit with its code", Lazy("hermetic.cli.run")),
+    "run": Entry("run a command, stream its output, exit with its code", _RUN),
+    "shell": Entry("an interactive shell in an environment", _RUN),
     "code": Entry("run a Python script that calls the tools", Lazy("hermetic.cli.code")),
     "ps": Entry("what runs where", _MANAGE),
     "logs": Entry("the output of a process", _MANAGE),
     "attach": Entry("watch a process and type to it", _ATTACH),
     "secret": Entry("type a password into a process, unseen", _ATTACH),
+    "wait": Entry("wait for the end of a process", _WATCH),
     "kill": Entry("end a process with its whole tree", _MANAGE),
     "envs": Entry("the environments of this user", _MANAGE),
+    "inspect": Entry("all about an environment or a process", _WATCH),
+    "events": Entry("starts and ends of processes, as they happen", _WATCH),
+    "cp": Entry("copy files into an environment and out of it", Lazy("hermetic.cli.cp")),
     "rm": Entry("end environments and all that runs in them", _MANAGE),
     "gc": Entry("remove what killed processes left", _MANAGE),
     "policy": Entry("what a command would do, and why", Lazy("hermetic.cli.policy")),
@@ -46,6 +52,7 @@ COMMANDS: Mapping[str, Entry] = {
     "mcp": Entry("the tools for an MCP client, such as Claude Code", Lazy("hermetic.cli.mcp")),
     "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
     "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
+    "completion": Entry("completion of commands and options for your shell", Lazy("hermetic.cli.completion")),
     "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),
 }
 
@@ -57,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         words = ["version"]
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         near = did_you_mean(words[0], COMMANDS)
         return report_error(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
@@ -70,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         parser.print_help(sys.stderr)
         return BAD_USAGE
+    arguments.commands = COMMANDS  # `hermetic completion` prints them
     try:
         code = command.run(arguments)
         sys.stdout.flush()

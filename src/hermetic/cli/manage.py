@@ -32,9 +32,10 @@ from hermetic.fleet.garbage import collect, collect_some, end_damaged
 from hermetic.fleet.opening import attach, attach_environment
 from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
-from hermetic.session.environment import forget
+from hermetic.session.environment import Environment, forget
 from hermetic.session.keeping import disk_bytes
 
+TAIL_PIECE = 1 << 16  # bytes that are searched for lines at a time
 MOST_SHOWN = 200  # characters of a name
 
 
@@ -161,7 +162,9 @@ def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the process has ended")
     parser.add_argument("--stderr", action="store_true", help="the separate stderr instead of stdout")
-    parser.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
+    start.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps -a`, or the start of one")
 
@@ -181,9 +184,32 @@ async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> i
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
-        copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), arguments.offset)
+        start = arguments.offset
+        if arguments.tail is not None:
+            written = found.info.err or 0 if arguments.stderr else found.info.out
+            start = await _last_lines(found.environment, log, written, max(0, arguments.tail))
+        copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), start)
         await (copy.to_the_end() if arguments.follow else copy.to_now())
         return copy.dropped
+
+
+async def _last_lines(environment: Environment, log: str, end: int, lines: int) -> int:
+    """The offset at which the last lines before `end` begin."""
+    position, missing = end, lines + 1  # line ends, with that of the line before them
+    while position > 0:
+        start = max(0, position - TAIL_PIECE)
+        chunk = await environment.read_log(log, start, limit=position - start)
+        data = chunk.data
+        if position == end:
+            data = data.removesuffix(b"\n") + b"\n"  # an unended last line is a line too
+        if (found := data.count(b"\n")) >= missing:
+            for _ in range(missing):
+                data = data[: data.rindex(b"\n")]
+            return min(end, start + len(data) + 1)
+        if chunk.start > start:  # what comes before it fell out of the log
+            return chunk.start
+        position, missing = start, missing - found
+    return 0
 
 
 def _kill_arguments(parser: argparse.ArgumentParser) -> None:

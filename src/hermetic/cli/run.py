@@ -1,16 +1,18 @@
-"""`hermetic run`: one command, its output live, its exit code ours.
+"""`hermetic run` and `hermetic shell`: one command, its output live, its exit code ours.
 
-Three ways: in a session, as a process with live input, or for JSON.
+A command runs in a session, as a process with live input, on our terminal, in the background, or for JSON.
 """
 
 import argparse
 import asyncio
 import os
+import secrets
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
+from hermetic.cli.attach import detached, show_process
 from hermetic.cli.command import BAD_USAGE, INTERRUPTED, Command, report_error, report_output_error
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
@@ -44,20 +46,47 @@ class RunRequest(NamedTuple):
     timeout: float | None
     cwd: str | None
     separate: bool
+    env: dict[str, str]
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
-    parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
+    _add_place_options(parser)
+    parser.add_argument("-d", "--detach", action="store_true", help="run it in the background and print its id")
+    parser.add_argument("-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours")
     parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of streaming")
     parser.add_argument("-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
+def _shell_arguments(parser: argparse.ArgumentParser) -> None:
+    add_environment_options(parser)
+    _add_place_options(parser)
+    parser.add_argument("task", nargs="?", metavar="TASK", help="its environment, opened if it does not live")
+    parser.set_defaults(
+        command=["--", SHELL], tty=True, detach=False, timeout=None, separate=False, json=False, verbose=False
+    )
+
+
+def _add_place_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
+    parser.add_argument(
+        "-e",
+        "--variable",
+        metavar="VAR[=VALUE]",
+        action="append",
+        default=[],
+        dest="variables",
+        help="an environment variable for this command alone; without a value, yours; may be repeated",
+    )
+
+
 STDOUT, STDERR = 1, 2
+
+SHELL = 'exec "$BASH" -i'  # in a directory and with variables as the task's session has them
 
 NOT_DONE = 125  # the environment failed, not the command
 
@@ -68,7 +97,19 @@ ABOUT = """\
 Runs COMMAND in a new environment that is ended afterwards, or with --task in that task's environment, whose shell
 keeps its state. Options stand before COMMAND. One argument is shell text, several are a program and its arguments.
 Standard input is passed on when it is not a terminal. Exits with the command's code: 128+n after a signal, 124 when its
-time was over, 130 after Ctrl-C, 125 when the environment could not do its part, 2 for a usage error."""
+time was over, 130 after Ctrl-C, 125 when the environment could not do its part, 2 for a usage error.
+
+  hermetic run -- 'make -j4 && ./check'
+  hermetic run --env docker --image python:3.12 pytest -q
+  hermetic run -d --task web -- 'python3 -m http.server'    then: hermetic logs -f ID
+  hermetic run -t --task web vim notes.txt"""
+
+ABOUT_SHELL = """\
+An interactive shell on your terminal: in a new environment that is ended afterwards, or in that of TASK, with the
+directory and the variables of its session. ctrl-] leaves the shell of a task running; `hermetic attach` comes back.
+
+  hermetic shell --env docker --image debian:12
+  hermetic shell web"""
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -99,7 +140,11 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         timeout=arguments.timeout,
         cwd=arguments.cwd,
         separate=arguments.separate,
+        env=dict(map(_variable, arguments.variables)),
     )
+    _check_together(arguments)
+    if arguments.detach and arguments.task is None:  # an environment without a task would end with us
+        arguments.task = f"run-{secrets.token_hex(3)}"
     chosen = choose(arguments)
     environment = await _open(arguments, chosen, wanted)
     try:
@@ -112,6 +157,26 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     if code is None:
         return report_error("; ".join(notes) or "the environment was lost while the command ran", NOT_DONE)
     return code
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """`A=1` → ("A", "1"); a name alone takes our value, so that a secret need not be in the arguments."""
+    name, separator, value = text.partition("=")
+    if not separator and name not in os.environ:
+        raise InvalidArgument(f"-e {name}: no such variable is set here; give one, or -e {name}=VALUE", argument="env")
+    return name, value if separator else os.environ[name]
+
+
+def _check_together(arguments: argparse.Namespace) -> None:
+    """Raises InvalidArgument for options that exclude each other."""
+    refused = {
+        "--detach": ("tty", "timeout") if arguments.detach else (),
+        "--tty": ("separate", "json") if arguments.tty else (),
+    }
+    for option, names in refused.items():
+        for name in names:
+            if getattr(arguments, name):
+                raise InvalidArgument(f"{option} and --{name} exclude each other; leave one out", argument=name)
 
 
 def _task_differs(arguments: argparse.Namespace, error: LivesOtherwise) -> str:
@@ -150,6 +215,10 @@ async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: RunReques
 async def _choose(
     arguments: argparse.Namespace, environment: Environment, wanted: RunRequest, interrupts: Interrupts
 ) -> Outcome:
+    if arguments.detach:
+        return await start_in_background(environment, wanted, as_json=arguments.json)
+    if arguments.tty:
+        return await run_on_terminal(environment, wanted, interrupts)
     if arguments.json:
         return await run_for_json(environment, wanted)
     if arguments.task is None and (arguments.separate or has_input()):
@@ -157,12 +226,53 @@ async def _choose(
     return await run_in_session(environment, wanted, interrupts)
 
 
+async def start_in_background(environment: Environment, wanted: RunRequest, *, as_json: bool) -> Outcome:
+    """Starts it and prints its id; the environment lives on with its task."""
+    process = await environment.start(
+        wanted.command, cwd=wanted.cwd, env=wanted.env, separate=wanted.separate, stdin="pipe"
+    )
+    if as_json:
+        print_json({"id": process.id, "environment": environment.id, "task": environment.task})
+        return 0, ()
+    print(process.id)
+    if sys.stderr.isatty():
+        task = shlex.quote(environment.task or environment.id)
+        sys.stderr.write(f"`hermetic logs -f {process.id}` shows its output, `hermetic rm {task}` ends it\n")
+    return 0, ()
+
+
+async def run_on_terminal(environment: Environment, wanted: RunRequest, interrupts: Interrupts) -> Outcome:
+    """Runs it on a terminal of its own that is shown on ours; one of a task can be left running."""
+    size = os.get_terminal_size(0) if os.isatty(0) else os.terminal_size((80, 24))
+    process = await environment.start(
+        wanted.command, cwd=wanted.cwd, env=wanted.env, pty=True, rows=size.lines, cols=size.columns
+    )
+    can_detach = environment.task is not None
+    try:
+        async with asyncio.timeout(wanted.timeout):
+            ending = await show_process(environment, process, interrupts, can_detach=can_detach)
+    except TimeoutError:
+        await shielded(process.kill())
+        ending = TimedOut(wanted.timeout or 0.0)
+    except (asyncio.CancelledError, Interrupted, OSError):
+        await shielded(process.kill())
+        raise
+    if ending is None:
+        return detached(process.id), ()
+    _report_timeout(ending)
+    return ending.exit_code, ()
+
+
 async def run_as_process(environment: Environment, wanted: RunRequest, interrupts: Interrupts) -> Outcome:
     """Runs it as a process: input is forwarded live, and stdout and stderr stay separate while it runs."""
     if wanted.timeout is not None:
         check_positive(wanted.timeout, "timeout")
     process = await environment.start(
-        wanted.command, cwd=wanted.cwd, separate=wanted.separate, stdin="pipe" if has_input() else "null"
+        wanted.command,
+        cwd=wanted.cwd,
+        env=wanted.env,
+        separate=wanted.separate,
+        stdin="pipe" if has_input() else "null",
     )
     streams = {process.id: STDOUT} | ({f"{process.id}/err": STDERR} if wanted.separate else {})
     copying = [environment.follow_log(log, _writer(interrupts, fd)) for log, fd in streams.items()]
@@ -205,9 +315,15 @@ async def run_in_session(environment: Environment, wanted: RunRequest, interrupt
         written += len(data)
 
     result = await environment.run(
-        wanted.command, timeout=wanted.timeout, cwd=wanted.cwd, separate=wanted.separate, stdin=await _read_input(),
-        limit=0, on_output=None if wanted.separate else write,
-    )  # fmt: skip
+        wanted.command,
+        timeout=wanted.timeout,
+        cwd=wanted.cwd,
+        env=wanted.env,
+        separate=wanted.separate,
+        stdin=await _read_input(),
+        limit=0,
+        on_output=None if wanted.separate else write,
+    )
     if wanted.separate:
         dropped = await _copy_streams(environment, result, interrupts)
     else:
@@ -219,7 +335,12 @@ async def run_in_session(environment: Environment, wanted: RunRequest, interrupt
 async def run_for_json(environment: Environment, wanted: RunRequest) -> Outcome:
     """Runs it and prints its result as one JSON object."""
     result = await environment.run(
-        wanted.command, timeout=wanted.timeout, cwd=wanted.cwd, separate=wanted.separate, stdin=await _read_input()
+        wanted.command,
+        timeout=wanted.timeout,
+        cwd=wanted.cwd,
+        env=wanted.env,
+        separate=wanted.separate,
+        stdin=await _read_input(),
     )
     print_json(
         {
@@ -308,4 +429,5 @@ def _report_dropped(count: int) -> tuple[str, ...]:
 
 COMMANDS = {
     "run": Command(ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…"),
+    "shell": Command(ABOUT_SHELL, _shell_arguments, _main),
 }

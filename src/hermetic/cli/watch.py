@@ -1,0 +1,131 @@
+"""`hermetic wait`, `inspect` and `events`: what a process or an environment is, and when that changes."""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from hermetic.cli.command import FAILED, INTERRUPTED, Command
+from hermetic.cli.interrupts import Interrupted, run_interruptibly
+from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process
+from hermetic.cli.report import one_line, print_json
+from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
+from hermetic.contract.process import ProcessEvent
+
+NOT_ENDED = 124  # as after a timeout of `hermetic run`
+
+
+def _wait_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds; the process runs on")
+    add_in_option(parser)
+    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+
+
+def _wait(arguments: argparse.Namespace) -> int:
+    """The exit code of the process."""
+    try:
+        return run_interruptibly(lambda _: _wait_for(arguments))
+    except Interrupted:
+        return INTERRUPTED
+
+
+async def _wait_for(arguments: argparse.Namespace) -> int:
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        process = await found.environment.process(found.info.id)
+        try:
+            ending = await process.wait(arguments.timeout)
+        except TimeoutError:
+            return NOT_ENDED
+    print(f"{process.id}: {one_line(str(ending))}")
+    return FAILED if ending.exit_code is None else ending.exit_code
+
+
+def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_option(parser)
+    parser.add_argument("name", metavar="NAME", help="a task, or the id of an environment or process, or its start")
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    """Prints one JSON object."""
+    print_json(asyncio.run(_describe(arguments.within, arguments.name)))
+    return 0
+
+
+async def _describe(within: str | None, name: str) -> object:
+    async with attached(within) as environments:
+        try:
+            found = await find_process(environments, name)
+        except UnknownProcess:
+            for known in environments:
+                if name == known.record.task or known.record.id.startswith(name):
+                    return await _describe_environment(known)
+            raise EnvironmentUnavailable(
+                f"no environment or process {name!r} is known here; `hermetic envs` and `hermetic ps -a` list them"
+            ) from None
+        process = await found.environment.process(found.info.id)
+        status = await process.status()
+        fields = msgspec.to_builtins(process.info)
+        return {"environment": found.environment.id, **fields, "waiting_for_input": status.waiting_for_input}
+
+
+async def _describe_environment(known: KnownEnvironment) -> object:
+    record = msgspec.to_builtins(known.record)
+    if known.environment is None:
+        return {**record, "state": known.state, "problem": known.problem}
+    info, processes = await asyncio.gather(known.environment.info(), known.environment.processes())
+    isolation = known.environment.isolation
+    return {**record, "state": "alive", "isolation": isolation, "info": info, "processes": processes}
+
+
+def _events_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_in_option(parser)
+
+
+def _events(arguments: argparse.Namespace) -> int:
+    """Prints events until Ctrl-C or the end of the environments."""
+    try:
+        return run_interruptibly(lambda _: _print_events(arguments))
+    except Interrupted:
+        return INTERRUPTED
+
+
+async def _print_events(arguments: argparse.Namespace) -> int:
+    async with attached(arguments.within) as environments, asyncio.TaskGroup() as group:
+        for known in environments:
+            if known.environment is not None:
+                group.create_task(_print_from(known, known.environment.events(), arguments.json))
+    return 0
+
+
+async def _print_from(known: KnownEnvironment, events: AsyncIterator[ProcessEvent], as_json: bool) -> None:
+    try:
+        async for event in events:
+            if as_json:
+                line = msgspec.json.encode({"environment": known.name, **msgspec.to_builtins(event)}).decode()
+            else:
+                process = event.process
+                about = (
+                    "" if process is None else f"  {process.id}  {process.ending or process.state}  {process.command}"
+                )
+                line = one_line(f"{known.name}  {event.event}{about}")
+            print(line, flush=True)
+    except EnvironmentUnavailable:
+        print(one_line(f"{known.name}  gone"), flush=True)
+
+
+COMMANDS = {
+    "wait": Command(
+        "Waits until a process has ended; prints how, and exits with its code. 124: it still runs after --timeout.",
+        _wait_arguments,
+        _wait,
+    ),
+    "inspect": Command("All that is known of an environment or a process, as JSON.", _inspect_arguments, _inspect),
+    "events": Command(
+        "Starts and ends of processes in the environments that live now, as they happen, until Ctrl-C.",
+        _events_arguments,
+        _events,
+    ),
+}

@@ -39,7 +39,7 @@ def test_one_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None
     path = tmp_path / "d.jsonl"
     path.touch()
     path.chmod(mode)
-    with pytest.raises(ConfigError, match="others can write it; run chmod 600"):
+    with pytest.raises(ConfigError, match="is open to others; look at what it says, then run chmod 600"):
         Journal(path)
 
 

@@ -99,7 +99,7 @@ def pipe(path: Path) -> None:
 FAULTS: dict[Callable[[Path], None], str] = {
     corrupt: "this is no TOML|cannot be understood", no_text: "no UTF-8|cannot be understood",
     huge: "is larger than", unreadable: "cannot be read|cannot be looked at|cannot be written",
-    writable_by_anybody: "can be written by anybody|is open to others|others can write it",
+    writable_by_anybody: "can be written by anybody|is open to others",
     of_another_user: "belongs to another user", link: "is a link|is no plain file|Too many levels",
     link_to_nothing: "is a link|is no plain file|Too many levels", directory: "is no plain file|Is a directory",
     pipe: "is no plain file|No such device",

@@ -1,4 +1,4 @@
-"""What a session's words mean, as its shell tells it: read from the text that bash prints."""
+"""What a session's shell has defined, read from the text that bash prints."""
 
 import hashlib
 import re
@@ -14,7 +14,10 @@ from hermetic.policy.shell import SECRET_NAME
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
-_DECLARATION = re.compile(rf"declare -(\S+) ([A-Za-z_]\w*)(?:=({_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*))?(?:\n|$)", re.DOTALL)
+_VALUE = rf"{_DOUBLE}|{_ANSI}|{_ARRAY}|[^\n]*"
+_DECLARATION = re.compile(
+    rf"declare -(?P<flags>\S+) (?P<name>[A-Za-z_]\w*)(?:=(?P<value>{_VALUE}))?(?:\n|$)", re.DOTALL
+)
 _UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
 _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
 _ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")  # of a function that is exported, behind its brace
@@ -27,12 +30,11 @@ _SKIPPED = re.compile(
     r"|S?RANDOM$|SECONDS$|LINENO$|EPOCH|SHLVL$|PWD$|OPT(ERR|IND)$"
 )
 
-
 AT_FIRST = 1  # the resident's count of changes before anything has run
 
 
 class Definitions:
-    """A session's state as the policy takes it into account; asked for each time, told only when it changed."""
+    """A session's state as the policy takes it into account; requested each time, sent only when it changed."""
 
     def __init__(self, link: Link, session: str) -> None:
         self._link = link
@@ -46,13 +48,13 @@ class Definitions:
         self.accepted: Mapping[str, str | list[str]] | None = None  # variables that need no approval
 
     def judged(self) -> Judged | None:
-        """What was told last, as a judgement rests on it; None before it was asked."""
+        """The last known state, as a verdict rests on it; None before it is known."""
         if self._known is None or self._state is None:
             return None
         return Judged(max(self._known[0], AT_FIRST), self._state.cwd, self._ended)
 
     def likely(self) -> ShellState | None:
-        """What the next command meets unless another caller changes it; None where it has to be asked for."""
+        """What the next command meets unless another caller changes it; None where it has to be requested."""
         is_same_life = self._known is not None and self._known[1] == self._link.hello.resident
         return self._state if self._is_likely and is_same_life else None
 
@@ -71,62 +73,42 @@ class Definitions:
             self._state = read_definitions(body.decode("utf-8", "surrogateescape"))
             self._known = (said.changes, self._link.hello.resident)
         if self._state.cwd != said.cwd:
-            self._state = _at(self._state, said.cwd)
+            self._state = msgspec.structs.replace(self._state, cwd=said.cwd)
         return self._state
 
 
 def read_definitions(text: str) -> ShellState:
     """The state in the texts of `declare -p`, `declare -f`, `alias -p`, and of traps in pairs, a NUL behind each."""
-    variables, functions, aliases, *traps = (*text.split("\0"), "", "", "")
-    found = dict(_variables(variables))
-    home = found.get("HOME")
+    declarations, functions, aliases, *traps = (*text.split("\0"), "", "", "")
+    declared = list(_DECLARATION.finditer(declarations))
+    values = {one["name"]: one["value"] for one in declared if one["value"] is not None}
+    aliased = {one["name"] for one in declared if "n" in one["flags"]}  # other names for variables
+    variables = {name: _value(value) for name, value in values.items() if name not in aliased and _counts(name)}
+    home = variables.pop("HOME", None)
+    exports_all = "allexport" in values.get("SHELLOPTS", "")
+    secrets = sorted(one[0] for one in declared if one["value"] is not None and SECRET_NAME.search(one["name"]))
     return ShellState(
         home=home if isinstance(home, str) and home.startswith("/") else None,
-        variables={name: value for name, value in found.items() if name != "HOME"},
+        variables=variables,
         functions=_functions(functions),
-        aliases=dict(_aliases(aliases)),
+        aliases={name: _unquoted_alias(value) for name, value in _ALIAS.findall(aliases)},
         traps={name: code for name, code in zip(traps[::2], traps[1::2], strict=False) if name},
-        references={one[2]: _unquoted(one[3] or "") for one in _DECLARATION.finditer(variables) if "n" in one[1]},
-        lastpipe=re.search(r'^declare -\S+ BASHOPTS="[^"\n]*\blastpipe\b', variables, re.MULTILINE) is not None,
-        secrets=_secrets(variables),
-        exported=_exported(variables),
+        references={name: _unquoted(values.get(name, "")) for name in aliased},
+        lastpipe=re.search(r"\blastpipe\b", values.get("BASHOPTS", "")) is not None,
+        # Tells one set of secrets from another, and reveals none of them.
+        secrets=hashlib.sha256("".join(secrets).encode("utf-8", "surrogatepass")).hexdigest()[:16] if secrets else "",
+        exported=None if exports_all else tuple(one["name"] for one in declared if "x" in one["flags"]),
     )
 
 
-def _at(state: ShellState, cwd: str) -> ShellState:
-    return msgspec.structs.replace(state, cwd=cwd)
+def _counts(name: str) -> bool:
+    """Whether it is a variable that commands may use, and no secret: none of ours, none that bash itself sets."""
+    is_skipped = _SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS")
+    return not (is_skipped or SECRET_NAME.search(name))
 
 
-def _variables(text: str) -> "list[tuple[str, str | list[str]]]":
-    """Every variable with a value."""
-    found: list[tuple[str, str | list[str]]] = []
-    for declared in _DECLARATION.finditer(text):
-        name, value = declared[2], declared[3]
-        if (
-            value is None
-            or (_SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS"))
-            or SECRET_NAME.search(name)
-        ):
-            continue
-        if "n" in declared[1]:  # another name for a variable
-            continue
-        is_array = value.startswith("(")
-        found.append((name, [_unquoted(one) for one in _ELEMENT.findall(value)] if is_array else _unquoted(value)))
-    return found
-
-
-def _exported(text: str) -> tuple[str, ...] | None:
-    """The variables that programs get; None where the shell exports whatever is set."""
-    declared = [(one[1], one[2], one[3]) for one in _DECLARATION.finditer(text)]
-    if any(name == "SHELLOPTS" and "allexport" in (value or "") for _, name, value in declared):
-        return None
-    return tuple(name for flags, name, _ in declared if "x" in flags)
-
-
-def _secrets(text: str) -> str:
-    """What tells one set of secrets from another, and none of them."""
-    found = sorted(one[0] for one in _DECLARATION.finditer(text) if one[3] is not None and SECRET_NAME.search(one[2]))
-    return hashlib.sha256("".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:16] if found else ""
+def _value(value: str) -> str | list[str]:
+    return list(map(_unquoted, _ELEMENT.findall(value))) if value.startswith("(") else _unquoted(value)
 
 
 def _functions(text: str) -> dict[str, str]:
@@ -144,22 +126,17 @@ def _functions(text: str) -> dict[str, str]:
 
 
 def _is_after_function(text: str, at: int) -> bool:
-    """Whether a function may begin there: at the start, behind a brace, behind what tells that one is exported."""
+    """Whether a function may begin there: at the start, behind a brace, behind the attributes of an exported one."""
     before = text[text.rfind("\n", 0, max(at - 1, 0)) + 1 : at]
     if before.startswith("declare -f"):
         at -= len(before)
     return at == 0 or text[at - 2 : at] == "}\n"
 
 
-def _aliases(text: str) -> list[tuple[str, str]]:
-    """Name → text; bash prints it in single quotes, and each of its own as '\\''."""
-    return [
-        (
-            name,
-            "".join(piece.strip("'") if piece.startswith("'") else "'" for piece in re.findall(r"'[^']*'|\\'", value)),
-        )
-        for name, value in _ALIAS.findall(text)
-    ]
+def _unquoted_alias(text: str) -> str:
+    """An alias as bash prints it: in single quotes, and each of its own as '\\''."""
+    pieces = re.findall(r"'[^']*'|\\'", text)
+    return "".join(piece.strip("'") if piece.startswith("'") else "'" for piece in pieces)
 
 
 def _unquoted(word: str) -> str:

@@ -1,13 +1,13 @@
-"""What was decided, line by line: only ever added to, and without secrets."""
+"""The journal of decisions: one line each, only ever appended, without secrets."""
 
 import logging
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from hermetic.approvals.store import distrusted
 from hermetic.contract.errors import ConfigError
 
 MOST_CHARACTERS = 2000  # of a command in a line
@@ -46,21 +46,21 @@ class Journal:
                 descriptor = self._open(path)
             except OSError as error:
                 raise _refused(path, error.strerror or "it cannot be opened") from None
-            with open(descriptor, "wb", buffering=0):
-                _check(path, os.fstat(descriptor))
+            status = os.fstat(descriptor)
+            os.close(descriptor)
+            if problem := distrusted(status, 0o022):
+                raise _refused(path, f"the file {problem.format(path)}")
 
     def __repr__(self) -> str:
         return f"<Journal {self._path or 'of nothing'}>"
 
     def write(self, decision: Decision) -> None:
-        """Adds a line. What cannot be written down is told to the log of the program."""
+        """Adds a line. A failure to write is logged."""
         if self._path is None:
             return
-        shown = _encodable(self._redact(decision.command)[:MOST_CHARACTERS])
-        line = msgspec.structs.replace(
-            decision, command=shown, reason=_encodable(self._redact(decision.reason)),
-            comment=_encodable(self._redact(decision.comment)),
-        )  # fmt: skip
+        texts = {name: self._redact(getattr(decision, name)) for name in ("command", "reason", "comment")}
+        texts["command"] = texts["command"][:MOST_CHARACTERS]
+        line = msgspec.structs.replace(decision, **{name: _encodable(text) for name, text in texts.items()})
         try:
             descriptor = self._open(self._path)
             try:
@@ -80,15 +80,6 @@ class Journal:
 def _encodable(text: str) -> str:
     """The text with its broken characters spelled out: what cannot be encoded could not be written down."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _check(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _refused(path, "it is no plain file; choose another path")
-    if status.st_uid not in (os.geteuid(), 0):
-        raise _refused(path, "it belongs to another user; choose another path")
-    if status.st_mode & 0o022:
-        raise _refused(path, f"others can write it; run chmod 600 {path}")
 
 
 def _refused(path: Path, problem: str) -> ConfigError:

@@ -1,9 +1,10 @@
 """Answers "always", in a file that a person can read, and that nobody else can write."""
 
+import errno
 import fcntl
+import json
 import os
 import stat
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -42,17 +43,23 @@ class Store:
     def read(self) -> tuple[Approval, ...]:
         """What was approved. Raises ConfigError for a file that is broken, unreadable, or open to others."""
         try:
-            status = self._path.lstat()
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             self._seen, self._approvals = None, ()
             return ()
         except OSError as error:
-            raise self._refused(f"cannot be looked at: {error.strerror}") from None
-        seen = (status.st_mtime_ns, status.st_ino, status.st_size)
-        self._check(status)
-        if seen != self._seen:
-            self._approvals = self._parsed()
-            self._seen = seen
+            is_link = error.errno == errno.ELOOP
+            raise self._refused("is no plain file" if is_link else f"cannot be read: {error.strerror}") from None
+        try:
+            status = os.fstat(descriptor)
+            if problem := distrusted(status, 0o077):
+                raise self._refused(problem.format(self._path))
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if seen != self._seen:
+                self._approvals = self._parsed(os.read(descriptor, MOST_BYTES + 1))
+                self._seen = seen
+        finally:
+            os.close(descriptor)
         return self._approvals
 
     def add(self, *approvals: Approval) -> None:
@@ -82,29 +89,12 @@ class Store:
         except OSError as error:
             raise self._refused(f"cannot be written: {error.strerror}") from None
 
-    def _check(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
-            raise self._refused("is no plain file")
-        if status.st_uid not in (os.geteuid(), 0):
-            raise self._refused("belongs to another user")
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            raise self._refused(f"is open to others; look at what it says, then run chmod 600 {self._path}")
-
-    def _parsed(self) -> tuple[Approval, ...]:
-        try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                self._check(os.fstat(descriptor))  # what is read is what was looked at
-                data = os.read(descriptor, MOST_BYTES + 1)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise self._refused(f"cannot be read: {error.strerror}") from None
+    def _parsed(self, data: bytes) -> tuple[Approval, ...]:
         if len(data) > MOST_BYTES:
             raise self._refused(f"is larger than {MOST_BYTES:,} bytes")
         try:
-            return tuple(msgspec.convert(tomllib.loads(data.decode()), _File).approval)
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            return tuple(msgspec.toml.decode(data, type=_File).approval)
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
             raise self._refused(f"cannot be understood ({error})") from None
 
     def _refused(self, problem: str) -> ConfigError:
@@ -131,21 +121,22 @@ def _locked(path: Path) -> Iterator[None]:
 def _block(approval: Approval) -> str:
     lines = ["\n[[approval]]"]
     for name, value in msgspec.structs.asdict(approval).items():
-        if value is None:
-            continue
         if isinstance(value, float):
-            told = datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC")
-            lines.append(f"{name} = {value:.0f}.0  # {told}")
-        else:
-            lines.append(f"{name} = {_quoted(str(value))}")
+            date = datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            lines.append(f"{name} = {value:.0f}.0  # {date}")
+        elif value is not None:
+            text = value.encode("utf-8", "replace").decode()
+            quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # a string of TOML
+            lines.append(f"{name} = {quoted}")
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
-    """The text as a basic string of TOML."""
-    out = []
-    for char in text.encode("utf-8", "replace").decode():
-        code = ord(char)
-        plain = code >= 0x20 and code != 0x7F and char not in '"\\'
-        out.append(char if plain else f"\\{char}" if char in '"\\' else f"\\u{code:04x}")
-    return f'"{"".join(out)}"'
+def distrusted(status: os.stat_result, forbidden: int) -> str:
+    """Why a file cannot be trusted; empty when it can. `forbidden` are the mode bits that others must not have."""
+    if not stat.S_ISREG(status.st_mode):
+        return "is no plain file"
+    if status.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    if status.st_mode & forbidden:
+        return "is open to others; look at what it says, then run chmod 600 {}"
+    return ""

@@ -274,7 +274,7 @@ async def _round(kind: str, fault: Fault, is_gone: bool, dice: random.Random) ->
         scene = Scene(kind, env, _listener(env._record.socket), dice, options)
         await env.run(f"kept={odd}; sleep {odd} & (setsid sleep {odd} &)")
         printer = await env.start(PRINTER)
-        callers = [asyncio.create_task(_keep_busy(env, dice.random())) for _ in range(3)]
+        callers = [asyncio.create_task(_keep_busy(env, dice.random(), is_gone)) for _ in range(3)]
         await asyncio.sleep(dice.uniform(0, 0.3))
         await fault(scene)
         async with asyncio.timeout(BOUND):
@@ -290,8 +290,8 @@ async def _round(kind: str, fault: Fault, is_gone: bool, dice: random.Random) ->
             await asyncio.sleep(0.05)
 
 
-async def _keep_busy(env: hermetic.Environment, wait: float) -> None:
-    """Commands of every sort; each ends as a value, or the environment is gone."""
+async def _keep_busy(env: hermetic.Environment, wait: float, is_gone: bool) -> None:
+    """Commands of every sort; each ends in time, or the environment is gone."""
     await asyncio.sleep(wait / 4)
     for command in (
         "echo one",
@@ -303,8 +303,11 @@ async def _keep_busy(env: hermetic.Environment, wait: float) -> None:
     ):
         try:
             async with asyncio.timeout(BOUND):
-                await env.run(command, timeout=20)
+                result = await env.run(command, timeout=BOUND / 2)
+            assert not isinstance(result.ending, hermetic.TimedOut), (command, result)
         except hermetic.EnvironmentUnavailable:
+            if not is_gone:
+                raise
             return
 
 

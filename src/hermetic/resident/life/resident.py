@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job, StartOptions
+    from ..shells.orders import Report
     from ..shells.shell import Shell
     from ..wire.frames import Fields
     from .loop import Loop
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
+ADOPTION_SECONDS = 0.002  # between two checks of whether the parent of a fork has exited
 EVENT_BYTES = 4096  # of one read from the event pipe, which holds sixteen times as much
 
 
@@ -195,10 +197,29 @@ class Resident:
         self.unparsed = records.pop()[-4096:]
         for record in filter(None, records):
             report = read_report(record)
-            known = self.channels.get(report.name) if report is not None else None
-            if known is not None:
-                session, shell = known
-                self.loop.call(session.reported, shell, report)
+            if report is not None:
+                self.loop.call(self._deliver, report)
+
+    def _deliver(self, report: Report) -> None:
+        """Passes a report to its session. A fork is ready once we would notice its end.
+
+        Its parent is a subshell that exits after the fork. If the fork ended first, its parent would reap it.
+        """
+        known = self.channels.get(report.name)
+        if known is None:
+            return
+        session, shell = known
+        if shell.pid is not None or self._would_reap(report.pid):
+            session.reported(shell, report)
+        else:
+            self.loop.call_later(ADOPTION_SECONDS, lambda: self._deliver(report))
+
+    def _would_reap(self, pid: int) -> bool:
+        """Whether a process is our child, or has ended. Without a subreaper no fork becomes our child."""
+        try:
+            return not self.has_subreaper or tree.stat_fields(pid)[1:2] in ([], [str(os.getpid())])
+        except OSError:  # no descriptor available
+            return False
 
     def knows_pid(self, pid: int) -> bool:
         return pid in self.loop.children

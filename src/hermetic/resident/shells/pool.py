@@ -45,9 +45,11 @@ class ShellPool:
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
         """Removes a shell from the session, and kills its process by default. Its command ends with its death."""
+        if shell.name not in self.shells:
+            return
         if self.session.primary is shell:
             self.session.primary = None
-        self.shells.pop(shell.name, None)
+        del self.shells[shell.name]
         self.resident.channels.pop(shell.name, None)
         for group in (self.pending, self.standbys):
             if shell in group:

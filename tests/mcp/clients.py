@@ -1,16 +1,23 @@
-"""A `hermetic mcp` of our own on standard input and output, and the official client attached to it."""
+"""The official client, attached to a server of ours: in this process, or a `hermetic mcp` on its standard input."""
 
+import argparse
 import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
+from hermetic.cli.mcp import COMMANDS
+from hermetic.config import load
+from hermetic.mcp.client import ServeOptions
+from hermetic.mcp.server import Handlers
+from tests.sizes import is_full
 
 ERAS = ("legacy", "auto")  # a handshake client, and one of 2026-07-28
 
@@ -26,11 +33,31 @@ def server(*arguments: str, **variables: str) -> StdioServerParameters:
 
 
 @asynccontextmanager
-async def connected(era: str, *arguments: str, **options: Any) -> AsyncIterator[Client]:
-    """A client of a new server; it and all its environments end with the block."""
-    variables: Mapping[str, str] = options.pop("variables", {})
-    async with Client(stdio_client(server(*arguments, **variables)), mode=era, **options) as client:
-        yield client
+async def connected(
+    era: str, *arguments: str, variables: Mapping[str, str] = {}, stdio: bool = False, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of a new server; it and all its environments end with the block.
+
+    The server runs in this process, unless its transport is what the test is about, or tests run at full size.
+    """
+    if stdio or is_full():
+        async with Client(stdio_client(server(*arguments, **variables)), mode=era, **options) as client:
+            yield client
+        return
+    handlers = Handlers(serve_options(arguments, variables))
+    try:
+        async with Client(handlers.server(), mode=era, **options) as client:
+            yield client
+    finally:
+        await handlers.close()
+
+
+def serve_options(arguments: Sequence[str], variables: Mapping[str, str]) -> ServeOptions:
+    """What the command line makes of these arguments."""
+    parser = argparse.ArgumentParser()
+    COMMANDS["mcp"].declare(parser)
+    given = parser.parse_args(arguments)
+    return ServeOptions(settings=load(environ={**os.environ, **variables}), task=given.task, wait=given.wait)
 
 
 async def answer(client: Client, tool: str, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:

@@ -1,11 +1,16 @@
 """`hermetic mcp` on standard input and output: tools, state, cancellation, in both protocol eras."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.mcp.clients import ERAS, answer, connected, eventually
+import hermetic
+from hermetic.mcp.connection import serve
+from hermetic.mcp.greeting import greeting
+from tests.mcp.clients import ERAS, answer, connected, eventually, serve_options
 from tests.scenarios.living import is_alive
 
 LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "patch", "search_files"}
@@ -13,7 +18,7 @@ LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "pat
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_finds_the_tools_and_runs_commands_in_one_shell(era: str) -> None:
-    async with connected(era) as client:
+    async with connected(era, stdio=True) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) >= LISTED
         assert tools["read_file"].annotations is not None
@@ -39,16 +44,77 @@ async def test_cancelling_a_call_ends_the_whole_tree(era: str, tmp_path: Path) -
         assert (await answer(client, "terminal", {"command": "echo next"}))["output"] == "next\n"
 
 
-async def test_the_end_of_input_ends_the_environment_and_its_background_processes(tmp_path: Path) -> None:
-    async with connected("auto") as client:
+async def test_the_end_of_input_ends_the_environment_and_its_background_processes() -> None:
+    async with connected("auto", stdio=True) as client:
         started = await answer(client, "terminal", {"command": "sleep 1000", "background": True})
         assert is_alive(started["pid"])
     await eventually(lambda: not is_alive(started["pid"]))
 
 
-async def test_an_unknown_tool_and_a_wrong_argument_are_answers(tmp_path: Path) -> None:
+async def test_an_unknown_tool_and_a_wrong_argument_are_answers() -> None:
     async with connected("auto") as client:
         for name, arguments in (("nothing", {}), ("terminal", {"commnd": "x"})):
             result = await client.call_tool(name, arguments)
             assert result.is_error
             assert "error" in (await answer(client, name, arguments))
+
+
+async def test_clients_and_their_tasks_share_nothing() -> None:
+    async with connected("auto") as one, connected("legacy") as two:
+        await answer(one, "terminal", {"command": "mine=1; sleep 1000 &"})
+        other = {"meta": {"hermetic/task": "other"}}
+        for client, options in ((two, {}), (one, other)):
+            seen = await answer(client, "terminal", {"command": "echo ${mine-nothing}; jobs"}, **options)
+            assert seen["output"] == "nothing\n"
+        assert (await answer(one, "terminal", {"command": "echo $mine"}))["output"] == "1\n"
+
+
+async def test_a_named_task_outlives_its_client() -> None:
+    for output in ("first\n", "second\n"):
+        async with connected("auto", "--task", "shared by mcp") as client:
+            said = await answer(client, "terminal", {"command": "n=${n-first}; echo $n; n=second"})
+            assert said["output"] == output
+    await (await hermetic.attach("shared by mcp")).close(remove=True)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", "1999-01-01"])
+async def test_the_early_reply_is_the_one_that_the_sdk_gives(version: str) -> None:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}).encode()
+    early = greeting(line)
+    assert early is not None
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+
+    async def no_more() -> AsyncIterator[bytes]:
+        await eventually(lambda: bool(written))
+        return
+        yield b""
+
+    await serve(serve_options((), {}), line, no_more(), write)
+    assert json.loads(early.line) == json.loads(written[0])
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"{}", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b"null"])
+def test_anything_but_a_plain_initialize_is_left_to_the_sdk(line: bytes) -> None:
+    assert greeting(line) is None
+
+
+async def test_the_early_reply_is_written_once() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}).encode()
+    ping = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "ping"}).encode()
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+
+    async def more() -> AsyncIterator[bytes]:
+        yield ping
+        await eventually(lambda: bool(written))
+
+    await serve(serve_options((), {}), line, more(), write, replied=7)
+    [reply] = written
+    assert json.loads(reply) == {"jsonrpc": "2.0", "id": 7, "result": {}}

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import json
+import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp_types import ElicitRequestURLParams
 
 from hermetic.config import Settings
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
@@ -15,10 +19,13 @@ from hermetic.contract.notice import Notice
 from hermetic.mcp.calls import Call, Calls
 from hermetic.mcp.clients import longest_wait
 from hermetic.mcp.questions import DISMISSED, approval_answer, approval_form
+from hermetic.mcp.secret_page import SecretPages
+from hermetic.mcp.secret_tool import secret_tool
 from hermetic.toolbox import Toolbox
 
 DENIED = 600.0  # seconds: during which a denied request is not asked again
 DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
+TYPING = 300.0  # seconds: for a user to type a secret on its page
 TASK = "mcp"  # name of the environment of a client that names none
 
 
@@ -45,16 +52,29 @@ class Client:
     def __init__(self, given: ServeOptions, about: About) -> None:
         self.about = about
         self.calls = Calls()
+        self.watches: dict[str, asyncio.Task[None]] = {}  # by the URI of a resource it has subscribed to
+        self.buses: set[InMemorySubscriptionBus] = set()  # of its open listen requests
         self.notices: list[Notice] = []
+        self._notes: list[str] = []  # of answers that the model does not see
+        self._pages = SecretPages()
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
         self._task = given.task
         self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which it is not asked again
         self._held: dict[str, contextlib.AsyncExitStack] = {}  # task → its environment, kept attached
-        settings = _settings(given, self.wait)
+        self._is_ready = False
         self.toolbox = Toolbox(
-            settings=settings, options=_options(given), on_notice=self._keep_notice,
+            settings=_settings(given, self.wait), options=_options(given), on_notice=self._keep_notice,
             approver=self._approve if about.takes_forms else None,
+            ask_password=self._ask_password if about.opens_pages else None,
         )  # fmt: skip
+
+    async def ready(self) -> Toolbox:
+        """The toolbox, with the tools that only a client has."""
+        if not self._is_ready:
+            await self.toolbox.__aenter__()
+            self._is_ready = True
+            self.toolbox.register(secret_tool(self._ask_secret if self.about.opens_pages else None), replace=True)
+        return self.toolbox
 
     def task_id(self, name: str = "") -> str:
         """The task of a call that names this one of its client's."""
@@ -68,12 +88,42 @@ class Client:
     async def close(self) -> None:
         """Ends the calls and the environments; those of a shared task live on by their lease."""
         await self.calls.close()
+        for watch in self.watches.values():
+            watch.cancel()
+        await self._pages.close()
         for held in self._held.values():
             await held.aclose()
         await self.toolbox.close()
 
+    def is_open(self, task_id: str) -> bool:
+        """Whether the task has an environment now."""
+        return self._is_ready and task_id in self.toolbox.fleet.tasks
+
+    async def look(self, arguments: Mapping[str, Any], task_id: str) -> dict[str, Any]:
+        """An answer of the process tool that the model does not see; {} where no environment is open."""
+        return await self._unseen("process", arguments, task_id) if self.is_open(task_id) else {}
+
+    async def read_file(self, path: str, offset: int, task_id: str) -> dict[str, Any]:
+        """A page of a file that the model does not see: it may read the same again."""
+        toolbox = await self.ready()
+        toolbox.forget_reads(task_id)
+        try:
+            return await self._unseen("read_file", {"path": path, "offset": offset, "limit": 2000}, task_id)
+        finally:
+            toolbox.forget_reads(task_id)
+
+    async def _unseen(self, name: str, arguments: Mapping[str, Any], task_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(await self.toolbox.call(name, arguments, task_id=task_id))
+        self._notes += answer.pop("notes", ())
+        return answer
+
     async def _run(self, name: str, arguments: Mapping[str, Any], task_id: str) -> str:
-        text = await self.toolbox.call(name, patient(name, arguments, self.wait), task_id=task_id)
+        toolbox = await self.ready()
+        text = await toolbox.call(name, patient(name, arguments, self.wait), task_id=task_id)
+        if self._notes:
+            notes, self._notes = self._notes, []
+            answer = json.loads(text)
+            text = json.dumps({**answer, "notes": [*notes, *answer.get("notes", ())]})
         if task_id not in self._held and task_id in self.toolbox.fleet.tasks:
             self._held[task_id] = held = contextlib.AsyncExitStack()
             await held.enter_async_context(self.toolbox.fleet.use(task_id))  # attached: its lease does not run
@@ -90,6 +140,26 @@ class Client:
         if answer == "deny" or (isinstance(answer, Denial) and answer.reason != DISMISSED):
             self._denied[key] = time.monotonic() + DENIED
         return answer
+
+    async def _ask_password(self, prompt: str, task_id: str) -> str | None:
+        return await self._ask_secret(f"A command runs sudo, which asks: {prompt}", task_id)
+
+    async def _ask_secret(self, purpose: str, task_id: str) -> str | None:
+        """What the user types on a page; None without a call through which the client could show it."""
+        call = self.calls.asking(task_id)
+        if call is None:
+            return None
+        async with self._pages.page(purpose) as page:
+            reply = await call.ask(ElicitRequestURLParams(
+                message=f"{purpose}\nType it on this page of your own machine. The model does not see it.",
+                url=page.url, elicitation_id=secrets.token_hex(8),
+            ))  # fmt: skip
+            if reply.action != "accept":
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TYPING):
+                    return await page.typed
+        return None
 
     async def _keep_notice(self, notice: Notice) -> None:
         self.notices.append(notice)

@@ -5,12 +5,15 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+from mcp.server.lowlevel import NotificationOptions
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
 from hermetic.mcp.client import ServeOptions
 from hermetic.mcp.server import Handlers
+
+CHANGES = NotificationOptions(resources_changed=True)
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -44,7 +47,7 @@ async def serve(
     try:
         async with asyncio.TaskGroup() as tasks:
             receiving, sending = tasks.create_task(receive()), tasks.create_task(send())
-            await server.run(incoming, outgoing, server.create_initialization_options())
+            await server.run(incoming, outgoing, server.create_initialization_options(CHANGES))
             receiving.cancel()
             sending.cancel()
     except* (OSError, anyio.BrokenResourceError) as gone:

@@ -10,7 +10,10 @@ from hermetic.contract import VERSION
 
 NAME = "hermetic"
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-CAPABILITIES: dict[str, Any] = {"tools": {"listChanged": False}}
+CAPABILITIES: dict[str, Any] = {
+    "resources": {"subscribe": True, "listChanged": True},
+    "tools": {"listChanged": False},
+}
 INSTRUCTIONS = """\
 Runs commands, scripts and background processes in an environment that keeps its state: the shell's directory and \
 variables, processes, files. A command that takes longer than a call may wait continues as a process; use the process \

@@ -40,7 +40,7 @@ def tool_result(text: str, notices: Sequence[Notice]) -> CallToolResult:
     content: list[ContentBlock] = []
     if files := answer.get("files"):
         images = [file for file in files if _is_image(file)]
-        content = [ImageContent(data=file["base64"], mime_type=file["media_type"]) for file in images]
+        content = [ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images]
         text = json.dumps({**answer, "files": [_without_data(file) if file in images else file for file in files]})
     told: list[ContentBlock] = [TextContent(text=notice.text) for notice in notices]
     return CallToolResult(content=[TextContent(text=text), *content, *told], is_error=bool(answer.get("error")))
@@ -52,8 +52,8 @@ def failure(message: str) -> CallToolResult:
 
 
 def _is_image(file: Any) -> bool:
-    return isinstance(file, dict) and str(file.get("media_type", "")).startswith("image/") and "base64" in file
+    return isinstance(file, dict) and str(file.get("media_type", "")).startswith("image/") and "data" in file
 
 
 def _without_data(file: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in file.items() if name != "base64"}
+    return {name: value for name, value in file.items() if name != "data"}

@@ -1,29 +1,45 @@
 """The MCP server: handlers for both protocol eras, to be attached to any transport."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import AsyncExitStack
 from typing import Any
 
+import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
+    EmptyResult,
     InputRequiredResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourceListChangedNotification,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hermetic.contract import VERSION
+from hermetic.mcp import resources
 from hermetic.mcp.calls import Call, Question
 from hermetic.mcp.client import About, Client, ServeOptions, closing
 from hermetic.mcp.greeting import INSTRUCTIONS, NAME
+from hermetic.mcp.progress import reported
 from hermetic.mcp.questions import opens_pages, takes_forms
 from hermetic.mcp.results import described_tool, failure, tool_result
 
@@ -54,7 +70,10 @@ class Handlers:
         """A server with these handlers; a transport runs it."""
         return Server(
             NAME, version=VERSION, instructions=INSTRUCTIONS, on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
+            on_call_tool=self._call_tool, on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates, on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe, on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._listen,
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -74,11 +93,8 @@ class Handlers:
         return self._clients[key]
 
     async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        client = self._client(context)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(client.toolbox)
-            stack.pop_all()  # it stays open
-        return ListToolsResult(tools=[described_tool(schema) for schema in client.toolbox.schemas("mcp")])
+        toolbox = await self._client(context).ready()
+        return ListToolsResult(tools=[described_tool(schema) for schema in toolbox.schemas("mcp")])
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         client, arguments = self._client(context), params.arguments or {}
@@ -93,20 +109,95 @@ class Handlers:
     async def _result(self, context: Context, client: Client, call: Call) -> CallToolResult | InputRequiredResult:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         try:
-            while (question := await call.next_question()) is not None:
-                if is_modern:
-                    asyncio.get_running_loop().call_later(UNCLAIMED, client.calls.forget, call)
-                    request = ElicitRequest(params=question.params)
-                    return InputRequiredResult(input_requests={QUESTION: request}, request_state=call.id)
-                await _elicit(context, question)
-            text = await call.task
+            async with reported(
+                client, call, lambda seconds, text: context.session.report_progress(seconds, None, text)
+            ):
+                while (question := await call.next_question()) is not None:
+                    if is_modern:
+                        asyncio.get_running_loop().call_later(UNCLAIMED, client.calls.forget, call)
+                        request = ElicitRequest(params=question.params)
+                        return InputRequiredResult(input_requests={QUESTION: request}, request_state=call.id)
+                    await _elicit(context, question)
+                text = await call.task
         except asyncio.CancelledError:
             call.task.cancel()  # it ends the process tree in its own time; no answer waits for it
             client.calls.forget(call)
             raise
         client.calls.forget(call)
         notices, client.notices = client.notices, []
-        return tool_result(text, notices)
+        result = tool_result(text, notices)
+        if call.name in ("terminal", "execute_code"):
+            await _announce(context, client)
+        return result
+
+    # -- resources
+    async def _list_resources(self, context: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
+        return ListResourcesResult(resources=await resources.listed(self._client(context), _task(context)))
+
+    async def _list_templates(self, _: Context, __: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        return ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+
+    async def _read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        try:
+            return ReadResourceResult(contents=[await resources.read(self._client(context), str(params.uri))])
+        except resources.NoResource as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+
+    async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
+        """Handshake era: updates are notifications of the connection."""
+        client, uri = self._client(context), str(params.uri)
+        watch = await _watch(client, uri, context.session.send_resource_updated)
+        await self._unsubscribe(context, params)
+        client.watches[uri] = watch
+        return EmptyResult()
+
+    async def _unsubscribe(
+        self, context: Context, params: SubscribeRequestParams | UnsubscribeRequestParams
+    ) -> EmptyResult:
+        if (watch := self._client(context).watches.pop(str(params.uri), None)) is not None:
+            watch.cancel()
+        return EmptyResult()
+
+    async def _listen(self, context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        """Modern era: updates are part of this request's own stream."""
+        client, bus = self._client(context), InMemorySubscriptionBus()
+
+        async def publish(uri: str) -> None:
+            await bus.publish(ResourceUpdated(uri=uri))
+
+        watches: list[asyncio.Task[None]] = []
+        client.buses.add(bus)
+        try:
+            for uri in map(str, params.notifications.resource_subscriptions or ()):
+                watches.append(await _watch(client, uri, publish))
+            return await ListenHandler(bus)(context, params)
+        finally:
+            client.buses.discard(bus)
+            for watch in watches:
+                watch.cancel()
+
+
+async def _watch(client: Client, uri: str, notify: Callable[[str], Awaitable[None]]) -> "asyncio.Task[None]":
+    """Notifies of changes of a resource from now on. Raises MCPError."""
+    try:
+        before = await resources.version(client, uri)
+    except resources.NoResource as error:
+        raise MCPError(INVALID_PARAMS, str(error)) from None
+
+    async def watch() -> None:
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client is gone
+            async for _ in resources.changes(client, uri, before):
+                await notify(uri)
+
+    return asyncio.create_task(watch())
+
+
+async def _announce(context: Context, client: Client) -> None:
+    """Tells the client that there is another log."""
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        await context.session.send_notification(ResourceListChangedNotification())
+    for bus in list(client.buses):
+        await bus.publish(ResourcesListChanged())
 
 
 def _settle(call: Call, params: CallToolRequestParams) -> None:

@@ -1,0 +1,163 @@
+"""Logs of processes and files of an environment as resources, and what is known of their changes.
+
+Everything is read through the tools, so that a resource shows no more than a model may see.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+
+from hermetic.contract.errors import ExecutionError
+from hermetic.mcp.client import Client
+
+SCHEME = "hermetic"
+MOST = 1 << 20  # bytes: most of a log or a text file in one resource; of a log the end
+MOST_BINARY = 4 << 20  # bytes: largest image or binary file
+PAUSE = 1.0  # seconds: between two looks for a change
+_NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
+
+TEMPLATES = [
+    ResourceTemplate(
+        name="log", title="Output of a process", uri_template="hermetic://logs/{session_id}{?task}",
+        description="The end of the output of a command or process, by the session_id or log of an answer.",
+        mime_type="text/plain",
+    ),
+    ResourceTemplate(
+        name="file", title="A file of the environment", uri_template="hermetic://files/{+path}{?task}",
+        description="A file by its whole path. What read_file does not show is not readable here.",
+    ),
+]  # fmt: skip
+
+
+Version = tuple[str, object]
+
+
+class NoResource(Exception):
+    """There is no such resource, or it may not be read; the message is for the client."""
+
+
+class Address(NamedTuple):
+    """A parsed URI."""
+
+    kind: str  # "logs" or "files"
+    name: str  # id of a process, or a whole path
+    task: str  # the client's name for one of its environments; "" is the usual one
+
+
+def parse(uri: str) -> Address:
+    """Raises NoResource."""
+    parts = urlsplit(uri)
+    task = parse_qs(parts.query).get("task", [""])[0]
+    path = unquote(parts.path)
+    if parts.scheme == SCHEME and parts.netloc == "logs" and path.strip("/"):
+        return Address("logs", path.strip("/"), task)
+    if parts.scheme == SCHEME and parts.netloc == "files" and path.strip("/"):
+        return Address("files", "/" + path.lstrip("/"), task)
+    raise NoResource(f"no resource {uri}; there are hermetic://logs/SESSION_ID and hermetic://files/PATH")
+
+
+def log_uri(id: str, task: str = "") -> str:
+    """The URI of a process's output."""
+    return f"{SCHEME}://logs/{quote(id)}" + (f"?{urlencode({'task': task})}" if task else "")
+
+
+async def listed(client: Client, task: str = "") -> list[Resource]:
+    """The logs of the environment's processes; none where no environment was opened yet."""
+    answer = await client.look({"action": "list"}, client.task_id(task))
+    return [
+        Resource(
+            uri=log_uri(one["session_id"], task), name=one["session_id"], title=one["command"][:80],
+            description=f"{one['status']}, {one['origin']}", mime_type="text/plain",
+        )
+        for one in answer.get("processes", ())
+    ]  # fmt: skip
+
+
+async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceContents:
+    """The content. Raises NoResource."""
+    address = parse(uri)
+    if address.kind == "logs":
+        return TextResourceContents(uri=uri, mime_type="text/plain", text=await _log(client, address))
+    return await _file(client, address, uri)
+
+
+async def _log(client: Client, address: Address) -> str:
+    task = client.task_id(address.task)
+    about = {"action": "poll", "session_id": address.name}
+    total = (await _looked(client, about, task))["cursor"]
+    at = max(0, total - MOST)
+    pieces = [f"[{at} bytes before this are left out; the process tool reads them]\n"] if at else []
+    while at < total:
+        answer = await _looked(client, {**about, "cursor": at}, task)
+        pieces.append(answer["output"])
+        if answer["cursor"] <= at:
+            break  # the start of a secret is held back
+        at = answer["cursor"]
+    return "".join(pieces)
+
+
+async def _looked(client: Client, arguments: Mapping[str, Any], task: str) -> dict[str, Any]:
+    answer = await client.look(arguments, task)
+    if answer.get("error") or "cursor" not in answer:
+        raise NoResource(str(answer.get("error") or "no environment is open yet"))
+    return answer
+
+
+async def _file(client: Client, address: Address, uri: str) -> TextResourceContents | BlobResourceContents:
+    task, lines, offset, size = client.task_id(address.task), [], 1, 0
+    while offset:
+        answer = await client.read_file(address.name, offset, task)
+        if answer.get("is_binary"):
+            return await _binary(client, address, uri, answer.get("mime_type") or "application/octet-stream")
+        if answer.get("error"):
+            raise NoResource(str(answer["error"]))
+        content = _NUMBER.sub("", str(answer["content"]))
+        lines.append(content)
+        size += len(content)
+        offset = answer.get("next_offset", 0) if size < MOST else 0
+        if answer.get("next_offset") and not offset:
+            lines.append(f"[cut: the file has {answer['file_size']} bytes; the read_file tool reads on]")
+    return TextResourceContents(uri=uri, mime_type="text/plain", text="\n".join(lines))
+
+
+async def _binary(client: Client, address: Address, uri: str, media_type: str) -> BlobResourceContents:
+    """A file that is no text, and that read_file would show if it were."""
+    try:
+        async with client.toolbox.fleet.use(client.task_id(address.task)) as environment:
+            if (status := await environment.file_status(address.name)).size > MOST_BINARY:
+                raise NoResource(f"{address.name} has {status.size} bytes, the most is {MOST_BINARY}")
+            data = await environment.read_bytes(address.name)
+    except (OSError, ExecutionError) as error:
+        raise NoResource(str(error)) from None
+    return BlobResourceContents(uri=uri, mime_type=media_type, blob=base64.b64encode(data).decode())
+
+
+async def changes(client: Client, uri: str, before: Version) -> AsyncIterator[None]:
+    """One item per change since that version, at most every second; the log of an ended process has none."""
+    while before[0] != "exited":
+        await asyncio.sleep(PAUSE)
+        now = await version(client, uri)
+        if now != before:
+            yield
+        before = now
+
+
+async def version(client: Client, uri: str) -> Version:
+    """What differs after a change; the first part is "exited" once there can be no other. Raises NoResource."""
+    address = parse(uri)
+    task = client.task_id(address.task)
+    if address.kind == "logs":
+        answer = await client.look({"action": "poll", "session_id": address.name}, task)
+        return str(answer.get("status", "")), answer.get("cursor")
+    if not client.is_open(task):
+        return "", None
+    try:
+        async with client.toolbox.fleet.use(task) as environment:
+            return "file", (await environment.file_status(address.name)).signature
+    except (OSError, ExecutionError):
+        return "missing", None

@@ -1,0 +1,106 @@
+"""A page on this machine on which the user types a secret: past the client, the conversation and the model."""
+
+import asyncio
+import contextlib
+import html
+import secrets
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+HOST = "127.0.0.1"
+MOST = 1 << 16  # bytes of a request
+READ_SECONDS = 10.0  # for a browser to send its request
+FIELD = "secret"
+
+HEADERS = (
+    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+    "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
+    "form-action 'self'; frame-ancestors 'none'\r\nConnection: close\r\n"
+)
+STYLE = "body{font:16px system-ui;max-width:36em;margin:4em auto;padding:0 1em}input,button{font:inherit;padding:.4em}"
+
+
+class Page(NamedTuple):
+    """Where the user types, and what was typed."""
+
+    url: str
+    typed: "asyncio.Future[str]"
+
+
+class SecretPages:
+    """Pages with an address that only their reader knows. Each takes one secret and is gone."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[str, asyncio.Future[str]]] = {}  # path → what for, the secret
+        self._server: asyncio.Server | None = None
+
+    @contextlib.asynccontextmanager
+    async def page(self, purpose: str) -> AsyncIterator[Page]:
+        """A page for the length of the block."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, HOST, 0, limit=MOST)
+        path = f"/{secrets.token_urlsafe(24)}"
+        typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open[path] = (purpose, typed)
+        try:
+            yield Page(f"http://{self._address}{path}", typed)
+        finally:
+            self._open.pop(path, None)
+            typed.cancel()
+
+    async def close(self) -> None:
+        """Serves no page any more."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    @property
+    def _address(self) -> str:
+        assert self._server is not None, "it was started"
+        return f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(READ_SECONDS):
+                    status, body = await self._answer(reader)
+                page = (
+                    f"<!doctype html><meta charset=utf-8><title>Hermetic</title><style>{STYLE}</style>{body}".encode()
+                )
+                writer.write(f"HTTP/1.1 {status}\r\n{HEADERS}Content-Length: {len(page)}\r\n\r\n".encode() + page)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, str]:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        request, *lines = head.split("\r\n")
+        method, path, _ = request.split(" ", 2)
+        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        found = self._open.get(path)
+        if fields.get("host") != self._address:  # another name for this machine: a foreign page may have chosen it
+            return "421 Misdirected Request", "<p>Open the address as it was given.</p>"
+        if found is None:
+            return "404 Not Found", "<p>This page is not open any more.</p>"
+        purpose, typed = found
+        if method == "GET":
+            return "200 OK", _form(purpose)
+        if method != "POST" or fields.get("origin", f"http://{self._address}") != f"http://{self._address}":
+            return "403 Forbidden", "<p>Type it on the page itself.</p>"
+        body = await reader.readexactly(min(int(fields.get("content-length", "0")), MOST))
+        secret = parse_qs(body.decode(), keep_blank_values=True).get(FIELD, [""])[0]
+        if not secret:
+            return "200 OK", _form(purpose, "It is empty.")
+        self._open.pop(path, None)
+        if not typed.done():
+            typed.set_result(secret)
+        return "200 OK", "<p>Thank you. You can close this page.</p>"
+
+
+def _form(purpose: str, problem: str = "") -> str:
+    return (
+        f"<h1>A secret is needed</h1><p>{html.escape(purpose)}</p><p><strong>{html.escape(problem)}</strong></p>"
+        f"<form method=post><input type=password name={FIELD} autofocus autocomplete=off aria-label=Secret> "
+        "<button>Send</button></form><p>It goes to the program that waits for it, and to no model.</p>"
+    )

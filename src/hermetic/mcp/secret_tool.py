@@ -1,0 +1,54 @@
+"""The tool `type_secret`: the user types a secret into a process that waits for one. No model reads it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hermetic.contract.errors import UnknownProcess
+from hermetic.contract.tool import Fields, Tool
+from hermetic.tools.base.task import Task
+
+DESCRIPTION = """\
+Has the user type a secret (a password, a passphrase, a token) into a background process that waits for it. The user \
+types it on a page of their own machine; it is never part of the conversation. Use it whenever a program asks for a \
+secret; never ask for one in the conversation, and never pass one as an argument."""
+NO_PAGE = (
+    "this client cannot open a page for the user. Ask the user to type it in a terminal instead: hermetic secret {id}"
+)
+
+# (purpose, task) → the secret; None: the user did not type one
+AskSecret = Callable[[str, str], Awaitable[str | None]]
+
+
+class SecretArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `type_secret`."""
+
+    session_id: Annotated[str, Meta(description="The process, as terminal(background=true) or a yield named it.")]
+    reason: Annotated[str, Meta(description="What the secret is for, in one sentence for the user.")]
+
+
+def secret_tool(ask: AskSecret | None) -> Tool[SecretArguments]:
+    """The tool; without `ask` it says what the user can do instead."""
+
+    async def run(task: Task, asked: SecretArguments) -> Fields:
+        async with task.place() as environment:
+            try:
+                process = await environment.process(asked.session_id)
+            except UnknownProcess:
+                return {
+                    "status": "not_found",
+                    "error": f"no process {asked.session_id!r}; process(action='list') lists them",
+                }
+            if process.info.ending is not None:
+                return {"status": "exited", "error": "the process has ended; nothing reads a secret"}
+            if ask is None:
+                return {"status": "unavailable", "error": NO_PAGE.format(id=process.id)}
+            secret = await ask(f"{asked.reason} For the process {process.id}: {process.info.command[:200]}", task.id)
+            if secret is None:
+                return {"status": "declined", "error": "the user did not type it; do not ask again, go on without it"}
+            await process.write_secret(secret)
+            return {"status": "typed", "session_id": process.id, "error": None}
+
+    return Tool("type_secret", DESCRIPTION, SecretArguments, run, answers="{status: str, error?: str}")

@@ -1,0 +1,156 @@
+"""Approvals and secrets over MCP: asked through the client, in both protocol eras, and never through the model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types
+import pytest
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+from tests.mcp.clients import ERAS, answer, connected
+
+SECRET = "correct-horse-battery"
+
+
+RULES = """
+[[approvals.rules]]
+decision = "ask"
+command = ["rm"]
+reason = "removes files"
+matches = ["rm -rf x"]
+"""
+
+
+@pytest.fixture
+def asks(tmp_path: Path) -> dict[str, Any]:
+    """Options of a client whose user's settings ask before a file is removed."""
+    (settings := tmp_path / "config" / "hermetic").mkdir(parents=True)
+    (settings / "config.toml").write_text(RULES)
+    return {"variables": {"XDG_CONFIG_HOME": str(tmp_path / "config")}}
+
+
+class User:
+    """Answers forms by a list of replies, and types a secret on pages."""
+
+    def __init__(self, *replies: ElicitResult) -> None:
+        self.replies = list(replies)
+        self.forms: list[ElicitRequestFormParams] = []
+        self.pages: list[ElicitRequestURLParams] = []
+
+    async def __call__(self, _: Any, params: mcp_types.ElicitRequestParams) -> ElicitResult:
+        if isinstance(params, ElicitRequestFormParams):
+            self.forms.append(params)
+            return self.replies.pop(0)
+        self.pages.append(params)
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            page = await browser.get(params.url)
+            assert (page.status_code, "type=password" in page.text) == (200, True)
+            sent = await browser.post(params.url, data={"secret": SECRET})
+            assert sent.status_code == 200
+            assert (await browser.get(params.url)).status_code == 404
+        return ElicitResult(action="accept")
+
+
+def reply(answer: str, reason: str = "") -> ElicitResult:
+    return ElicitResult(action="accept", content={"answer": answer, "reason": reason})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_dangerous_command_runs_after_a_yes(era: str, tmp_path: Path, asks: dict[str, Any]) -> None:
+    user = User(reply("once"))
+    (doomed := tmp_path / "old").mkdir()
+    async with connected(era, elicitation_callback=user, **asks) as client:
+        done = await answer(client, "terminal", {"command": f"cd /; rm -rf {doomed} && echo gone"})
+        assert (done["output"], done["exit_code"]) == ("gone\n", 0)
+        assert not doomed.exists()
+    [form] = user.forms
+    assert f"rm -rf {doomed}" in form.message
+    assert "once" in form.requested_schema["properties"]["answer"]["enum"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("no", [reply("deny", "keep it"), ElicitResult(action="decline")])
+async def test_a_denied_command_is_blocked_and_not_asked_about_again(
+    era: str, no: ElicitResult, tmp_path: Path, asks: dict[str, Any]
+) -> None:
+    user = User(no)
+    (kept := tmp_path / "old").mkdir()
+    async with connected(era, elicitation_callback=user, **asks) as client:
+        for _ in range(2):
+            refused = await answer(client, "terminal", {"command": f"cd /; rm -rf {kept}"})
+            assert (refused["status"], refused["refused_by"]) == ("blocked", "user")
+            assert kept.exists()
+    assert len(user.forms) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_closed_question_allows_nothing_and_is_asked_again(
+    era: str, tmp_path: Path, asks: dict[str, Any]
+) -> None:
+    user = User(ElicitResult(action="cancel"), reply("once"))
+    (doomed := tmp_path / "old").mkdir()
+    async with connected(era, elicitation_callback=user, **asks) as client:
+        command = {"command": f"cd /; rm -rf {doomed}"}
+        assert (await answer(client, "terminal", command))["status"] == "blocked"
+        assert (await answer(client, "terminal", command))["exit_code"] == 0
+    assert len(user.forms) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_cannot_ask_is_refused_and_not_offered_to_ask(
+    era: str, tmp_path: Path, asks: dict[str, Any]
+) -> None:
+    async with connected(era, **asks) as client:
+        assert "request_approval" not in {tool.name for tool in (await client.list_tools()).tools}
+        refused = await answer(client, "terminal", {"command": f"cd /; rm -rf {tmp_path}"})
+        assert (refused["status"], refused["refused_by"]) == ("blocked", "nobody")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_script_is_asked_about_in_its_middle_and_runs_once(
+    era: str, tmp_path: Path, asks: dict[str, Any]
+) -> None:
+    user = User(reply("once"))
+    (doomed := tmp_path / "old").mkdir()
+    code = (
+        "from hermetic_tools import terminal\n"
+        f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
+        f"print(terminal(command='cd /; rm -rf {doomed} && echo gone')['output'])\n"
+    )
+    async with connected(era, elicitation_callback=user, **asks) as client:
+        done = await answer(client, "execute_code", {"code": code})
+        assert done["output"].strip() == "gone", done
+    assert (tmp_path / "runs").read_text() == "x"
+    assert len(user.forms) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp_path: Path) -> None:
+    user, seen = User(), tmp_path / "seen"
+    async with connected(era, elicitation_callback=user) as client:
+        command = f"read -rs -p 'Password: ' x; echo; echo \"$x\" > {seen}; echo got $x"
+        started = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
+        id = started["session_id"]
+        typed = await answer(client, "type_secret", {"session_id": id, "reason": "The database asks."})
+        assert typed["status"] == "typed", typed
+        ended = await answer(client, "process", {"action": "wait", "session_id": id})
+        assert ended["exit_code"] == 0
+        log = await answer(client, "process", {"action": "log", "session_id": id})
+    assert seen.read_text().strip() == SECRET
+    assert SECRET not in json.dumps([typed, ended, log, started])
+    [page] = user.pages
+    assert page.url.startswith("http://127.0.0.1:")
+    assert SECRET not in page.message
+
+
+async def test_a_repeated_request_with_a_foreign_state_starts_nothing(tmp_path: Path) -> None:
+    async with connected("auto") as client:
+        result = await client.session.call_tool(
+            "terminal", {"command": f"touch {tmp_path}/x"}, request_state="made up",
+            input_responses={"question": reply("once")}, allow_input_required=True,
+        )  # fmt: skip
+        assert isinstance(result, mcp_types.CallToolResult)
+        assert result.is_error
+    assert not (tmp_path / "x").exists()

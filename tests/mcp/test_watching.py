@@ -1,0 +1,131 @@
+"""Progress, logs and files as resources, subscriptions, long commands, in both protocol eras."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from mcp import Client, MCPError
+
+from tests.mcp.clients import ERAS, answer, connected, eventually
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_long_command_reports_its_output_as_it_comes(era: str, tmp_path: Path) -> None:
+    seen: list[str] = []
+    go = tmp_path / "go"
+
+    async def watch(_: float, __: float | None, message: str | None) -> None:
+        seen.append(message or "")
+        if "first" in "".join(seen):
+            go.touch()
+
+    async with connected(era) as client:
+        command = f"echo first; until [ -e {go} ]; do sleep 0.05; done; echo last"
+        done = await answer(client, "terminal", {"command": command}, progress_callback=watch)
+        assert done["output"] == "first\nlast\n"
+    assert "first" in "".join(seen)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_command_that_outlives_the_clients_patience_continues_as_a_process(era: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with connected(era, "--wait", "1") as client:
+        command = f"until [ -e {go} ]; do sleep 0.05; done; echo done"
+        for more in ({}, {"timeout": 100, "on_timeout": "kill"}):
+            held = await answer(client, "terminal", {"command": command, **more})
+            assert held["status"] == "yielded", held
+        waited = await answer(client, "process", {"action": "wait", "session_id": held["session_id"], "timeout": 90})
+        assert waited["status"] == "timeout"
+        script = await answer(client, "execute_code", {"code": "import time\ntime.sleep(1000)"})
+        assert script["status"] == "yielded", script
+        go.touch()
+        ended = await answer(client, "process", {"action": "wait", "session_id": held["session_id"]})
+        assert "done" in ended["output"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_log_of_a_background_server_is_a_resource(era: str, tmp_path: Path) -> None:
+    async with connected(era) as client:
+        assert (await client.list_resources()).resources == []
+        (tmp_path / "hello.txt").write_text("hi")
+        command = f"cd {tmp_path}; exec python3 -u -m http.server 0 --bind 127.0.0.1"
+        started = await answer(client, "terminal", {"command": command, "background": True})
+        await answer(client, "process", {
+            "action": "wait_for", "session_id": started["session_id"], "data": "Serving HTTP"
+        })  # fmt: skip
+        [listed] = (await client.list_resources()).resources
+        assert listed.uri == f"hermetic://logs/{started['session_id']}"
+        assert "Serving HTTP on 127.0.0.1" in text(await client.read_resource(listed.uri))
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_file_is_a_resource_and_a_protected_one_is_not(era: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("1|one\ntwo\n")
+    (tmp_path / ".env").write_text("TOKEN=abc")
+    (tmp_path / "dot.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(100))
+    async with connected(era) as client:
+        for _ in range(5):  # a client may read as often as it likes
+            assert text(await client.read_resource(f"hermetic://files{tmp_path}/notes.txt")) == "1|one\ntwo"
+        picture = (await client.read_resource(f"hermetic://files{tmp_path}/dot.png")).contents[0]
+        assert isinstance(picture, mcp_types.BlobResourceContents)
+        assert picture.mime_type == "image/png"
+        for missing in (
+            f"hermetic://files{tmp_path}/.env",
+            "hermetic://files/nowhere/at/all",
+            "hermetic://logs/x",
+            "a:b",
+        ):
+            with pytest.raises(MCPError):
+                await client.read_resource(missing)
+
+
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_subscriber_hears_of_new_output_and_of_a_changed_file(era: str, tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, mcp_types.ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+
+    (tmp_path / "notes.txt").write_text("one")
+    async with connected(era, message_handler=hear) as client:
+        command = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo new; sleep 1000"
+        started = await answer(client, "terminal", {"command": command, "background": True})
+        log, file = f"hermetic://logs/{started['session_id']}", f"hermetic://files{tmp_path}/notes.txt"
+        async with subscribed(client, era, [log, file], heard):
+            (tmp_path / "go").touch()
+            await eventually(lambda: log in heard)
+            (tmp_path / "notes.txt").write_text("two, and longer")
+            await eventually(lambda: file in heard)
+
+
+@asynccontextmanager
+async def subscribed(client: Client, era: str, uris: list[str], heard: list[str]) -> AsyncIterator[None]:
+    """Puts the URIs of updates into `heard`, in the way of the era."""
+    if era == "legacy":
+        for uri in uris:
+            await client.subscribe_resource(uri)
+        yield
+        for uri in uris:
+            await client.unsubscribe_resource(uri)
+        return
+
+    async def listen(subscription: Any) -> None:
+        async for event in subscription:
+            heard.append(event.uri)
+
+    async with client.listen(resource_subscriptions=uris) as subscription:
+        listening = asyncio.create_task(listen(subscription))
+        yield
+        listening.cancel()
+
+
+def text(result: mcp_types.ReadResourceResult) -> str:
+    [content] = result.contents
+    assert isinstance(content, mcp_types.TextResourceContents)
+    return content.text

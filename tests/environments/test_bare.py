@@ -13,7 +13,6 @@ import pytest
 import hermetic
 from hermetic.conformance.observing import alive, eventually, new_mark
 from hermetic.registry.records import Records, runtime_root
-from tests.environments.engines import ENGINES, ask, containers, need_engine
 from tests.environments.plugins import PLAIN, install
 from tests.environments.sshd import running
 from tests.programs import need, need_variable
@@ -259,52 +258,6 @@ def children(pid: int) -> list[int]:
 
 def _is_bash(pid: int) -> bool:
     return Path(f"/proc/{pid}/comm").read_text() == "bash\n"
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    need_engine(request.param)
-    return str(request.param)
-
-
-@pytest.mark.slow
-async def test_an_image_without_python_is_opened_in_bare_mode_and_goes_with_its_environment(engine: str) -> None:
-    async with hermetic.open(engine, image=need_variable("IMAGE_BARE")) as env:
-        info = await env.info()
-        assert "pty" in info.cannot
-        assert any("no python3" in sentence for sentence in info.weak)
-        await env.run("kept='two words'")
-        assert (await env.run('echo "$kept $PWD"; command -v python3')).output == "two words /root\n"
-        assert len(containers(engine, f"hermetic.id={env.id}")) == 1
-    assert containers(engine, f"hermetic.id={env.id}") == []
-
-
-@pytest.mark.slow
-async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
-    task = f"lost-{new_mark()}"  # the engine may be shared
-    env = await hermetic.open(engine, image=need_variable("IMAGE_BARE"), task=task)
-    running = asyncio.create_task(env.run("echo up; sleep 600"))
-    await eventually(lambda: _runs(env, 1))
-    ask(engine, ["rm", "-f", *containers(engine, f"hermetic.id={env.id}")])
-    async with asyncio.timeout(SECONDS):
-        assert isinstance((await running).ending, hermetic.Lost)
-    await env.close()
-    async with hermetic.open(engine, image=need_variable("IMAGE_BARE"), task=task) as again:
-        result = await again.run("echo anew")
-        assert result.output == "anew\n", result
-        await again.close(remove=True)
-
-
-@pytest.mark.slow
-async def test_a_container_goes_when_its_resident_is_killed(engine: str) -> None:
-    env = await hermetic.open(engine, image=need_variable("IMAGE_BARE"))
-    os.kill(resident_of(env), signal.SIGKILL)
-
-    async def is_gone() -> bool:
-        return containers(engine, f"hermetic.id={env.id}") == []
-
-    await eventually(is_gone, seconds=SECONDS)
-    await env.close()
 
 
 async def test_a_host_without_python_is_opened_in_bare_mode(tmp_path: Path) -> None:

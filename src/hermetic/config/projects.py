@@ -201,7 +201,7 @@ _RULES = (
         environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd
         environments.*.init_files environments.*.key environments.*.overlay environments.*.passthrough
         environments.*.persistent environments.*.port environments.*.profile environments.*.protect
-        environments.*.readable environments.*.settings environments.*.sync environments.*.user
+        environments.*.readable environments.*.runtime environments.*.settings environments.*.sync environments.*.user
         environments.*.volumes environments.*.workspace""",
     ),
 )

@@ -74,6 +74,8 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     make_cwd: bool = False  # cwd is made there where it is missing
     spool_name: str = ""  # the spool as people outside know it; empty: by its own path
     shared: tuple[str, ...] = ()  # directories there whose files outlive the resident
+    bash: str = ""  # the bash of its shells; empty: the one on PATH
+    runtime: str = "image"  # whose Python and bash are in use, as `info` reports it
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
 
@@ -166,6 +168,7 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     rss: int | None = None  # bytes
     python: str
     bash: str | None = None
+    runtime: str = "image"  # "image": Python and bash are the environment's own; else which are of the portable runtime
     weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
     cannot: tuple[str, ...] = ()  # what it cannot do at all: "pty", "waiting_for_input", "jobs", "scripts" …
     sessions: int

@@ -39,10 +39,10 @@ from hermetic.environments.profile import (
     resolve_mounts,
     select_profile,
 )
-from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
+from hermetic.environments.starting import StartFailed, start_resident
 from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import CONTAINER_SECONDS, PID_FILE, Watchdog, watchdog_argv
-from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
 from hermetic.link.readiness import refusal_frame
 from hermetic.registry.records import check_own
 

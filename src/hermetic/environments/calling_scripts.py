@@ -10,7 +10,7 @@ import re
 import shlex
 import zlib
 
-from hermetic.environments.starting import NO_PYTHON_CODE
+from hermetic.link.archive import NO_PYTHON_CODE
 
 MARK = "hermetic:answer:"
 END = "HERMETIC_END"  # of a script's input; "_" is no letter of base64

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -14,7 +13,6 @@ import msgspec
 from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, State, Unreachable
 from hermetic.contract.limits import CONTAINER_START, LOGIN
-from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import missing
 from hermetic.environments.child_environment import child_environment
@@ -44,8 +42,8 @@ from hermetic.environments.containers.options import (
     read_container_options,
 )
 from hermetic.environments.isolation.seccomp import docker_profile
-from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.profile import credential_notes
+from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.starting import StartFailed, start_resident, stderr_text
 from hermetic.environments.unix_socket import SocketBackend, connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
@@ -64,15 +62,9 @@ REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other cont
 LOOK_SECONDS = 6.0  # of a start, before its engine is checked
 SETTLE_SECONDS = 10.0  # for a cancelled start
 
-_NO_PYTHON = re.compile(r"python3\S*[ :].*(?:not found|no such file)|not found.*python3", re.IGNORECASE)
-
 
 class NoEngine(EnvironmentUnavailable):
     """The engine does not answer."""
-
-
-class NoPython(EnvironmentUnavailable):
-    """The image has no python3 for a resident."""
 
 
 class Docker(SocketBackend):
@@ -131,8 +123,6 @@ class Docker(SocketBackend):
             started = await start.run()
             self._stream = start.stream
             return started
-        except NoPython:
-            return await start.run_bare(msgspec.structs.replace(config, directory=directory, spool=spool))
         finally:
             os.close(hold)
             plan.profile.unlink(missing_ok=True)
@@ -157,7 +147,8 @@ class Docker(SocketBackend):
         if stream is not None or "bridge" not in record.place:
             return stream or await connect(record.socket)
         client = client_of(self.kind, record.place)
-        words = [client.program, "exec", "-i", record.place["container"], "python3", *PYTHON, BRIDGE, record.socket]
+        python = record.place.get("python", "python3")
+        words = [client.program, "exec", "-i", record.place["container"], python, *PYTHON, BRIDGE, record.socket]
         try:
             return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
         except (EnvironmentUnavailable, FileNotFoundError) as error:
@@ -168,8 +159,6 @@ class Docker(SocketBackend):
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the container has ended. Raises Unreachable when the engine does not answer."""
-        if is_bare(record) and not has_local_resident_ended(record):
-            return False
         return await client_of(self.kind, record.place).state(record.place["container"]) not in ALIVE
 
     async def is_paused(self, record: EnvironmentRecord) -> bool:
@@ -182,8 +171,6 @@ class Docker(SocketBackend):
             self._stream.close()
         name = record.place["container"]
         check_own(record, name, name.startswith(f"hermetic-{record.id}-"))
-        if is_bare(record):
-            await end_local_resident(record)
         await client_of(self.kind, record.place).remove(name)
         return f"killed and removed container {name}"
 
@@ -229,6 +216,7 @@ class ContainerStart:
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
         # Limits that its kernel cannot set; and blackhole routes if they fail, or if the engine is on another machine.
         self.without: set[str] = set() if self.sees_host else {BLACKHOLES}
+        self.choice = RuntimeChoice(plan.options.runtime, f"{client.place} {plan.options.image}")
         self.stream: socket.socket | None = None  # connected to the new resident, where this machine reaches it
 
     def __repr__(self) -> str:
@@ -253,40 +241,19 @@ class ContainerStart:
             finally:
                 os.close(errors)
 
-    async def run_bare(self, config: ResidentConfig) -> Started:
-        """A resident on this machine for a container without python3; the first bash is the main process."""
-        name, client = f"hermetic-{self.plan.id}-{secrets.token_hex(3)}", self.client
-        self.without.add(BLACKHOLES)  # there is no resident inside to put them up
-        words = self.plan.arguments(name, without=self.without, sees_host=self.sees_host, is_podman=client.is_podman)
-        words = ["run", "--interactive", "--sig-proxy=false", *words, "--workdir", str(self.plan.options.cwd)]
-        words += ["--entrypoint", BASH[0]]
-        words += [self.plan.options.image, *BASH[1:]]
-        try:
-            started = await start_bare(
-                [client.program, "exec", "-i", name, *BASH], config, environ={**os.environ, **client.environ},
-                keeper=client.run_argv(self.plan.directory, name, words),
-                cleanup_command=client.removal_argv(name), seconds=CONTAINER_START,
-            )  # fmt: skip
-        except BaseException as error:
-            with contextlib.suppress(EnvironmentUnavailable):
-                await client.remove(name)
-            if isinstance(error, EnvironmentUnavailable):
-                advice = f"image {self.plan.options.image!r} has no python3, and bare mode failed; use another"
-                raise NoPython(f"{advice}: {error}") from error
-            raise
-        place = {"container": name, "spec": spec_hash(self.plan.options), **client.place}
-        notes = (*self._network_notes(), *self._profile_notes())
-        return msgspec.structs.replace(started, place={**started.place, **place}, notes=notes)
-
     async def _once(self, name: str, errors: int) -> Started:
+        await self.choice.prepare()
+        self.plan.runtime = self.choice.mounts
         words = self.plan.arguments(
             name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman
         )
-        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", "python3"]
+        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", self.choice.python]
         words += [self.plan.options.image, *PYTHON, BOOT]
         fences = () if BLACKHOLES in self.without else self.plan.blackholes
         outside = os.stat("/proc/self/ns/net").st_ino
-        config = msgspec.structs.replace(self.config, fences=fences, outside=outside)
+        config = msgspec.structs.replace(
+            self.config, fences=fences, outside=outside, bash=self.choice.bash, runtime=self.choice.description
+        )
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         return await start_resident(
             self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
@@ -296,7 +263,8 @@ class ContainerStart:
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
         """The same with the socket's path, the record's fields and notes."""
-        place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place}
+        self.choice.remember()
+        place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place, **self.choice.place}
         path = str(self.plan.socket_directory / "s")
         # An engine in a virtual machine shows the socket here, and no process of this machine listens.
         with contextlib.suppress(OSError):
@@ -326,12 +294,12 @@ class ContainerStart:
     async def _adapt(self, error: EnvironmentUnavailable, said: str) -> None:
         """Changes the plan for another attempt. Raises the error for the caller if none can help."""
         image = self.plan.options.image
-        if _NO_PYTHON.search(said):
-            raise NoPython(f"image {image!r} has no python3, which the resident needs; use one that has") from error
         if trouble := await self.client.problem():
             raise EnvironmentUnavailable(trouble) from error
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
+            return
+        if isinstance(error, StartFailed) and self.choice.learn(error):
             return
         refused = error.error if isinstance(error, StartFailed) else ""
         if refused == "MissingDirectory" and not self.plan.mounts_cwd:

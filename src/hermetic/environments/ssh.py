@@ -24,9 +24,9 @@ from hermetic.environments.local_resident import end_local_resident, has_local_r
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
 from hermetic.environments.ssh_client import MARK, CallFailed, Target, client_environment, explain, run_there
-from hermetic.environments.starting import NO_PYTHON_CODE, StartFailed, start_resident
+from hermetic.environments.starting import StartFailed, start_resident
 from hermetic.environments.unix_socket import SocketBackend, connect
-from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
 from hermetic.registry.records import check_own, is_own_directory, runtime_root
 
 ANSWER = CONNECT + 5.0  # seconds for a quick call

@@ -28,7 +28,6 @@ MOST_STDERR = 4000  # bytes of error output that go into the error
 
 CLEANUP_SECONDS = 5.0  # for the watchdog of a program that failed
 EXIT_SECONDS = 1.0  # for a program that has closed its output to end
-NO_PYTHON_CODE = 97  # exit code of our own shell lines without python3
 
 Afterwards = Literal["ends", "is ended", "stays"]
 
@@ -84,7 +83,7 @@ async def start_resident(
             if isinstance(error, TimeoutError):
                 raise StartFailed(f"it was not ready within {seconds:g} s", stderr_text(stderr)) from None
             if isinstance(error, NotReady):
-                if pid is not None and afterwards == "ends":
+                if pid is not None and afterwards != "stays":
                     with suppress(TimeoutError):
                         async with asyncio.timeout(EXIT_SECONDS):
                             await ended(pid)

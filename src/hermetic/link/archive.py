@@ -13,6 +13,7 @@ from hermetic.resident.wire import frames
 
 PACKAGE = "hermetic_resident"
 
+NO_PYTHON_CODE = 97  # exit code where python3 is missing or older than 3.8
 GIVEN_SECONDS = 30  # for the archive and the configuration to arrive; a restarted container gets none
 
 # Reads the archive from standard input and runs it from memory: compiled modules where this Python has the same magic
@@ -21,6 +22,8 @@ GIVEN_SECONDS = 30  # for the archive and the configuration to arrive; a restart
 _BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
+if sys.version_info < (3, 8):
+    sys.exit({NO_PYTHON_CODE})
 _signal.signal(_signal.SIGALRM, lambda *_: posix._exit(1))
 _signal.alarm({GIVEN_SECONDS})
 stream = sys.stdin.buffer

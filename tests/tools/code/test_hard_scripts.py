@@ -445,12 +445,15 @@ async def test_progress_without_a_listener_and_odd_answers_pass(tmp_path: Path) 
         ), answer
 
 
-async def test_a_place_without_python_says_so(tmp_path: Path) -> None:
+async def test_a_script_runs_where_the_image_has_no_python(tmp_path: Path) -> None:
     need_engine("docker")
     async with scripting({"image": need_variable("IMAGE_BARE")}, "docker") as box:
-        answer = await box.code("print(1)")
-        assert (answer["status"], answer["tool_calls_made"], answer["duration_seconds"]) == ("error", 0, 0)
-        assert "no python3 in this place" in answer["error"]
+        answer = await box.code(
+            "import json, subprocess, sys\nfrom hermetic_tools import terminal\n"
+            "print(sys.executable, terminal('command -v python3 || echo none')['output'].strip())\n"
+            "print(subprocess.run(['bash', '-c', 'echo $BASH'], capture_output=True, text=True).stdout)"
+        )
+        assert answer["output"] == "/.hermetic/python/bin/python3 none\n/bin/bash\n\n", answer
 
 
 async def test_a_script_in_a_sandbox_reaches_the_tasks_place_by_its_tools(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from hermetic.environments.profile import (
     resolve_mounts,
     select_profile,
 )
+from hermetic.environments.runtime.choice import Mount
 
 MIB = 1 << 20
 # Capabilities of root inside, for installing packages. A user of a container with host mounts has none.
@@ -47,6 +48,7 @@ class ContainerPlan:
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
         self.shown = ProfileMounts()  # of a profile; set by `resolve_profile`
+        self.runtime: Sequence[Mount] = ()  # mounts of the portable runtime
         self.mounts_cwd = False  # the image has no such directory, and its user cannot make one
         self._temporary = Path(spool or directory)
 
@@ -219,6 +221,8 @@ class ContainerPlan:
             yield from ("--mount", _bind(str(self.socket_directory), RESIDENT) + restricted)
         else:
             yield from ("--tmpfs", f"{RESIDENT}:rw,nosuid,nodev,noexec,size={MIB},mode=1777")
+        for source, target in self.runtime:
+            yield from ("--mount", f"{_bind(source, target)},readonly")
         for volume in self._own_mounts():
             if sees_host:
                 yield from ("--mount", _bind(volume.source, volume.target))

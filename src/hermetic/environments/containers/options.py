@@ -49,6 +49,7 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
     profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
+    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
     extra_args: tuple[str, ...] = ()  # arguments for the engine's client, after all others
     lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE
     unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED

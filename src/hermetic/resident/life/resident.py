@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
 ADOPTION_SECONDS = 0.002  # between two checks of whether the parent of a fork has exited
+OLDEST_BASH = (4, 4)
+BASH_VERSION = b"@(#)Bash version "  # stands before its version in a bash
+BIN_BASH = "/bin/bash"  # where an opener puts its own if there is none
 EVENT_BYTES = 4096  # of one read from the event pipe, which holds sixteen times as much
 
 
@@ -71,6 +74,14 @@ class MissingDirectory(OSError):
     """The cwd is missing and cannot be created."""
 
 
+class NoBash(OSError):
+    """There is no bash on PATH."""
+
+
+class OldBash(OSError):
+    """The bash on PATH is too old for our sessions."""
+
+
 class Resident:
     hides = True  # commands run on the same machine
     is_ending = False
@@ -91,7 +102,8 @@ class Resident:
         self.init_files: list[str] = config.get("init_files", [])
         self.keep_path: bool = config.get("keep_path", False)
         self.login_timeout: float = config["login_timeout"]
-        self.bash: str = config.get("bash") or find_program("bash", self.environ.get("PATH") or os.defpath)
+        self.bash = find_bash(config.get("bash") or "", self.environ.get("PATH") or os.defpath)
+        self.runtime: str = config.get("runtime") or "image"
         self.label: str = config.get("label") or ""
         self.began = time.monotonic()
         self.descriptors_path = self._hide()
@@ -458,6 +470,19 @@ class Resident:
         ours |= self.scripts.pids()
         ours.add(self.holder)
         answer(any(pid not in ours for pid in self.everything()))
+
+
+def find_bash(chosen: str, path: str) -> str:
+    """The chosen bash, else the one on PATH. Raises NoBash, OldBash: an opener can bring one along."""
+    found = find_program("bash", path)
+    if not os.path.isabs(found) and chosen != BIN_BASH:
+        raise NoBash("no bash on PATH there, which is %s" % path)
+    if not chosen:
+        with open(found, "rb") as file:  # faster than running it
+            version = file.read().partition(BASH_VERSION)[2][:8].split(b".")
+        if len(version) > 1 and tuple(map(int, version[:2])) < OLDEST_BASH:
+            raise OldBash("%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1]))
+    return chosen or found
 
 
 def find_program(name: str, path: str) -> str:

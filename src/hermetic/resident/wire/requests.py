@@ -137,6 +137,7 @@ class Info(LifeRequest):
                 "rss": resident_memory(),
                 "python": sys.version.split()[0],
                 "bash": resident.bash,
+                "runtime": resident.runtime,
                 "weak": life.weak,
                 "cannot": list(resident.cannot),
                 "sessions": len(resident.sessions),

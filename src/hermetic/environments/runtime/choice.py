@@ -1,0 +1,115 @@
+"""Which of an environment's programs the portable runtime replaces: none, its Python, its bash, or both.
+
+The environment's own are tried first. A start that fails for want of one is repeated with the runtime, and what the
+image lacks is remembered for a day, so that the next start is the only one.
+"""
+
+import hashlib
+import time
+from typing import NamedTuple
+
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.runtime.store import ADVICE, Runtime, portable, runtime_at, runtime_cache
+from hermetic.environments.starting import StartFailed
+from hermetic.link.archive import NO_PYTHON_CODE
+
+PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"  # what an image can lack; NO_BASH: any bash at all
+NOT_FOUND_CODE = 127  # of an engine whose container has no such program
+REMEMBERED_SECONDS = 24 * 3600.0  # an image of the same name may change
+BIN_BASH = "/bin/bash"  # where scripts expect it
+
+
+class Mount(NamedTuple):
+    """A file or directory of this machine and its path inside, read-only."""
+
+    source: str
+    target: str
+
+
+class RuntimeChoice:
+    """The choice for one start, which learns from its failures.
+
+    `wanted` is "auto", "image", "portable" or the path of a runtime; `image` identifies what is started.
+    """
+
+    def __init__(self, wanted: str, image: str) -> None:
+        self.wanted, self.image = wanted, image
+        self.lacks = {PYTHON, BASH} if wanted not in ("auto", "image") else set()
+        self.runtime: Runtime | None = None
+        self._memory = runtime_cache() / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}.lacks"
+        if wanted == "auto":
+            self.lacks |= self._remembered()
+
+    def __repr__(self) -> str:
+        return f"<RuntimeChoice {self.wanted} for {self.image}: lacks {sorted(self.lacks)}>"
+
+    async def prepare(self) -> None:
+        """Finds or builds the runtime if something is lacking. Raises EnvironmentUnavailable."""
+        if self.lacks and self.runtime is None:
+            self.runtime = await (portable() if self.wanted in ("auto", "portable") else runtime_at(self.wanted))
+
+    def learn(self, error: StartFailed) -> bool:
+        """Whether the start failed for want of a program that the runtime has; the next attempt uses it then.
+
+        Raises EnvironmentUnavailable if the runtime may not be used, or does not run there.
+        """
+        if error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE):
+            lacks = {PYTHON}
+        else:
+            lacks = {"NoBash": {BASH, NO_BASH}, "OldBash": {BASH}}.get(error.error, set())
+        if not lacks or lacks <= self.lacks:
+            if PYTHON in self.lacks and not error.error:
+                raise EnvironmentUnavailable(f"the portable runtime does not run there; {ADVICE}. {error}") from error
+            return False
+        if self.wanted == "image":
+            what = " and ".join(sorted(lacks - {NO_BASH}))
+            raise EnvironmentUnavailable(f"no {what} there; use another image, or the option runtime='auto'") from error
+        self.lacks |= lacks
+        return True
+
+    def remember(self) -> None:
+        """Notes what the image lacks, after a start that succeeded."""
+        if self.wanted == "auto" and self.lacks != self._remembered():
+            self._memory.write_text("\n".join(sorted(self.lacks)))
+
+    def _remembered(self) -> set[str]:
+        try:
+            if time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
+                return set(self._memory.read_text().splitlines()) & {PYTHON, BASH, NO_BASH}
+        except OSError:
+            pass
+        return set()
+
+    @property
+    def python(self) -> str:
+        """The interpreter of the resident."""
+        return self.runtime.python if self.runtime is not None and PYTHON in self.lacks else "python3"
+
+    @property
+    def bash(self) -> str:
+        """The bash of the resident; empty: the one on PATH."""
+        if self.runtime is None or BASH not in self.lacks:
+            return ""
+        return BIN_BASH if NO_BASH in self.lacks else self.runtime.bash
+
+    @property
+    def mounts(self) -> list[Mount]:
+        """What has to be mounted; over /bin/bash only where the image has no bash."""
+        if self.runtime is None:
+            return []
+        own = Mount(self.runtime.directory, self.runtime.prefix)
+        bash = Mount(f"{self.runtime.directory}{self.runtime.bash.removeprefix(self.runtime.prefix)}", BIN_BASH)
+        return [own, bash] if NO_BASH in self.lacks else [own]
+
+    @property
+    def description(self) -> str:
+        """What is in use, as `info` reports it."""
+        if self.runtime is None:
+            return "image"
+        names = [name for name, what in (("python", PYTHON), ("bash", BASH)) if what in self.lacks]
+        return f"portable {' and '.join(names)}"
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Fields of a record: `hermetic gc` keeps the runtime while it is named there."""
+        return {} if self.runtime is None else {"runtime": self.runtime.digest, "python": self.python}

@@ -1,0 +1,148 @@
+"""Images that lack Python, bash or both: the portable runtime is mounted, and nothing of it shows to commands."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+import hermetic
+from hermetic.contract.environment import Started
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.docker import ContainerStart
+from hermetic.environments.runtime import store
+from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
+from tests.programs import need_variable
+
+pytestmark = pytest.mark.slow
+SECONDS = 60.0
+
+WHICH = {
+    "IMAGE_BASE": "image",
+    "IMAGE_NOPYTHON": "portable python",
+    "IMAGE_NOBASH": "portable bash",
+    "IMAGE_SCRATCH": "portable python and bash",
+    "IMAGE_MUSL": "portable python and bash",
+}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    need_engine(request.param)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("image", WHICH)
+async def test_only_what_an_image_lacks_is_brought_along(engine: str, image: str) -> None:
+    async with hermetic.open(engine, image=need_variable(image)) as env:
+        info = await env.info()
+        assert (info.runtime, info.weak, info.cannot) == (WHICH[image], (), ())
+        await env.run('kept="two words"')
+        has_python = image in ("IMAGE_BASE", "IMAGE_NOBASH")
+        assert (await env.run("command -v python3")).output == "/usr/bin/python3\n" * has_python
+        assert (await env.run('echo "$kept"')).output == "two words\n"
+
+
+async def test_a_known_image_is_started_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+
+    async def counted(self: ContainerStart, name: str, errors: int) -> Started:
+        starts.append(name)
+        return await once(self, name, errors)
+
+    once = ContainerStart._once
+    monkeypatch.setattr(ContainerStart, "_once", counted)
+    image = f"hermetic-test-unknown-{os.getpid()}"
+    ask(engine, ["tag", need_variable("IMAGE_SCRATCH"), image])
+    try:
+        for count in (3, 4):  # the image's own, with a Python, with both; then with both at once
+            async with hermetic.open(engine, image=image):
+                assert len(starts) == count
+    finally:
+        ask(engine, ["rmi", image])
+
+
+async def test_commands_see_nothing_of_the_runtime(engine: str) -> None:
+    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), cwd="/tmp") as env:
+        variables = (await env.run("export -p")).output
+        assert not [
+            line for line in variables.splitlines() if "/.hermetic" in line or " LD_" in line or " PYTHON" in line
+        ]
+        assert "/.hermetic" not in (await env.run("echo $PATH $SHELL $BASH $0")).output
+        shown = (
+            "busybox readlink /proc/$$/exe; cat /proc/$$/comm; bash -c 'echo $BASH; busybox readlink /proc/$$/exe; :'"
+        )
+        assert (await env.run(shown)).output.split() == ["/bin/bash", "bash", "/bin/bash", "/bin/bash"]
+        script = "printf '#!/bin/bash\\necho \"$BASH $1\"\\n' >s; busybox chmod +x s; ./s a; bash s b; bash -c './s c'"
+        assert (await env.run(script)).output == "/bin/bash a\n/bin/bash b\n/bin/bash c\n"
+
+
+async def test_characters_are_counted(engine: str) -> None:
+    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), env={"LC_ALL": "C.UTF-8"}) as env:
+        assert (await env.run("x=äö; echo ${#x}; bash -c 'x=äö; echo ${#x}'")).output == "2\n2\n"
+
+
+async def test_terminals_scripts_files_and_trees_work_there(engine: str) -> None:
+    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), cwd="/tmp") as env:
+        process = await env.start("[ -t 0 ] && echo tty; read x; echo got $x", pty=True)
+        await process.wait_for("tty", timeout=SECONDS)
+        await process.submit("line")
+        await process.wait_for("got line", timeout=SECONDS)
+        await env.write_file("/tmp/a", "one\ntwo\n")
+        await env.patch("/tmp/a", "two", "three")
+        assert await env.read_file("/tmp/a") == "one\nthree\n"
+        assert "three" in str(await env.search_files("thr", path="/tmp"))
+        ended = await env.run("busybox sleep 600 & (busybox sleep 601 &); busybox sleep 602", timeout=1)
+        assert isinstance(ended.ending, hermetic.TimedOut)
+        left = "for p in /proc/[0-9]*/cmdline; do read -rd '' line <$p; [ \"$line\" = busybox ] && echo $p; done"
+        assert (await env.run(left)).output == ""
+
+
+async def test_the_image_has_its_own_library_path(engine: str, tmp_path: Path) -> None:
+    image = f"hermetic-test-library-path-{os.getpid()}"
+    base = ask(engine, ["create", need_variable("IMAGE_SCRATCH"), "/bin/busybox"])
+    try:
+        change = ["--change", "ENV LD_LIBRARY_PATH=/broken", "--change", "ENV PYTHONHOME=/nowhere"]
+        ask(engine, ["commit", *change, base, image])
+        broken = "mkdir /broken; for n in libc.so.6 libm.so.6 libtinfo.so.6; do echo x >/broken/$n; done; "
+        async with hermetic.open(engine, image=image, env={"PATH": "/bin"}) as env:
+            broken = broken.replace("mkdir", "busybox mkdir")
+            said = await env.run(f"{broken} echo $LD_LIBRARY_PATH $PYTHONHOME; bash -c 'echo in'")
+            assert said.output == "/broken /nowhere\nin\n"
+    finally:
+        ask(engine, ["rm", base])
+        ask(engine, ["rmi", "-f", image])
+
+
+async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
+    env = await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
+    process = await env.start("echo up; busybox sleep 600")
+    await process.wait_for("up", timeout=SECONDS)
+    running = asyncio.create_task(env.run("busybox sleep 600"))
+    ask(engine, ["rm", "-f", *containers(engine, f"hermetic.id={env.id}")])
+    async with asyncio.timeout(SECONDS):
+        assert isinstance((await running).ending, hermetic.Lost)
+    await env.close()
+
+
+@pytest.mark.parametrize(("image", "lacking"), [("IMAGE_SCRATCH", "python3 >= 3.8"), ("IMAGE_NOBASH", "bash >= 4.4")])
+async def test_the_image_alone_can_be_asked_for(engine: str, image: str, lacking: str) -> None:
+    with pytest.raises(EnvironmentUnavailable, match=f"no {lacking} there; use another image, or the option runtime"):
+        await hermetic.open(engine, image=need_variable(image), runtime="image")
+    assert ours(engine) == []
+
+
+async def test_the_runtime_can_be_asked_for(engine: str) -> None:
+    async with hermetic.open(engine, image=need_variable("IMAGE_BASE"), runtime="portable") as env:
+        info = await env.info()
+        assert (info.runtime, info.bash) == ("portable python and bash", "/.hermetic/bin/bash")
+        assert (await env.run("bash -c 'echo $BASH'; command -v python3")).output == "/usr/bin/bash\n/usr/bin/python3\n"
+    runtime = await store.portable()
+    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), runtime=runtime.directory) as env:
+        assert (await env.info()).runtime == "portable python and bash"
+
+
+async def test_a_damaged_runtime_is_refused_before_anything_starts(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentUnavailable, match="holds no portable runtime"):
+        await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), runtime=str(tmp_path))
+    assert ours(engine) == []

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processes.job import Ending, StartOptions
-    from ..processes.output_log import OutputLog
     from ..processes.stdin_writer import StdinWriter
     from .resident import BareResident
     from .session import BareSession
@@ -216,16 +215,8 @@ class BareCommand(BareJob, Command):
 
     home: BareSession
 
-    def __init__(
-        self,
-        resident: BareResident,
-        number: int,
-        session: BareSession,
-        options: StartOptions,
-        out: OutputLog,
-        err: OutputLog | None,
-    ) -> None:
-        Command.__init__(self, resident, number, session, options, out, err)
+    def __init__(self, resident: BareResident, session: BareSession, options: StartOptions) -> None:
+        Command.__init__(self, resident, session, options)
 
     def take_input(self) -> int | None:
         """Its input, which is ours to close from now on."""
@@ -251,24 +242,10 @@ class BareCommand(BareJob, Command):
 class BareProcess(BareJob, Process):
     """A process of its own. It is sent in by its constructor."""
 
-    def __init__(
-        self,
-        resident: BareResident,
-        job_id: str,
-        number: int,
-        session: str,
-        text: bytes,
-        out: OutputLog,
-        err: OutputLog | None,
-        start: Start,
-        stdin_fd: int | None,
-        live: bool,
-    ) -> None:
-        Job.__init__(self, resident, job_id, number, session, text, out, err)
+    def __init__(self, resident: BareResident, options: StartOptions, start: Start) -> None:
+        Job.__init__(self, resident, options)
         self.cwd = start.cwd
-        self.input_identity = None
-        self.writer = None
-        self.send(start, stdin_fd, live)
+        self.send(start, options.stdin_fd, options.stdin == "pipe")
 
     def ended_there(self, ending: Ending) -> None:
         if self.writer is not None:

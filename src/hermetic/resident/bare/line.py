@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ..limits import BARE_COMPLAINT, BARE_STATE
-from ..processes.job import Drain
-from ..processes.process import Launch, spawn
+from ..processes.job import Drain, StartOptions
+from ..processes.process import spawn
 from ..processes.stdin_writer import StdinWriter
 
 TYPE_CHECKING = False
@@ -126,8 +126,9 @@ class Line:
             os.pipe2(os.O_CLOEXEC) for _ in range(3)
         ]
         try:
-            launch = Launch(program or resident.arm, resident.arm_environ, "/")
-            self.pid = spawn(launch, (read_in, write_out, write_err), False, resident)
+            options = StartOptions()
+            options.argv, options.environ = program or resident.arm, resident.arm_environ
+            self.pid = spawn(resident, options, 0, (read_in, write_out, write_err))
         except OSError:
             for fd in (fd for pair in pipes for fd in pair):
                 os.close(fd)

@@ -76,8 +76,7 @@ class BareResident(Resident):
         session = self.session(options.session)
         if options.cwd is not None:
             options.cwd = self.resolve_path(session, options.cwd)
-        err = self.new_log() if options.separate else None
-        return BareCommand(self, self.next_number(), session, options, self.new_log(), err)
+        return BareCommand(self, session, options)
 
     def resolve_path(self, session: Session, path: str) -> str:
         return os.path.normpath(os.path.join(session.cwd, self._from_home(path)))
@@ -98,24 +97,11 @@ class BareResident(Resident):
             place = session.cwd if options.cwd is None else self.resolve_path(session, options.cwd)
             environ = dict(exports, **(options.env or {}), PWD=place)
             start = Start(place, "ce", b"export " + assignments(environ), argv=tuple(map(os.fsencode, options.argv)))
-            err = self.new_log() if options.separate else None
             try:
-                job = BareProcess(
-                    self,
-                    job_id,
-                    self.next_number(),
-                    options.session,
-                    options.text,
-                    self.new_log(),
-                    err,
-                    start,
-                    stdin_fd,
-                    options.stdin == "pipe",
-                )
+                job = BareProcess(self, options, start)
             except OSError as error:
                 refuse("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
                 return
-            job.tag = options.tag
             self.coming[job_id] = job
             job.begun_listeners.append(lambda: self._begun(job))
             job.when_ended(lambda: self._never_begun(job))

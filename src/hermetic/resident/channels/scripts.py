@@ -19,8 +19,8 @@ from _socket import SHUT_WR
 from ..life.fast_stdlib import deque, signal
 from ..limits import SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER
 from ..processes import tree
-from ..processes.job import ending_of
-from ..processes.process import Launch, Process, spawn
+from ..processes.job import StartOptions, ending_of
+from ..processes.process import Process, spawn
 from ..processes.stdin_writer import StdinWriter
 from ..wire import stream
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ..life.loop import Timer, Watch
     from ..life.resident import Resident
-    from ..processes.output_log import OutputLog
+    from ..processes.process import Streams
 
 SHIMS = 16  # whose interpreters are remembered
 WARM = "warm"  # argument of an interpreter that is a parent
@@ -60,10 +60,8 @@ class ScriptOptions:
 
     def matches(self, other: ScriptOptions | None) -> bool:
         """Whether an interpreter that was started with the other options can serve."""
-        return other is not None and (self.argv, self.environ, self.modules) == (
-            other.argv,
-            other.environ,
-            other.modules,
+        return other is not None and all(
+            getattr(self, name) == getattr(other, name) for name in ("argv", "environ", "modules")
         )
 
 
@@ -79,24 +77,13 @@ class Script(Process):
     pid = 0  # until the parent reports it
     order: ScriptOptions | None = None  # of an interpreter behind a shim, until it reports its path
 
-    def __init__(
-        self,
-        resident: Resident,
-        job_id: str,
-        number: int,
-        session: str,
-        text: bytes,
-        out: OutputLog,
-        err: OutputLog | None,
-        launch: Launch,
-        parent: Parent | None = None,
-    ) -> None:
+    def __init__(self, resident: Resident, options: StartOptions, parent: Parent | None = None) -> None:
         self.parent = parent
-        super().__init__(resident, job_id, number, session, text, out, err, launch)
+        super().__init__(resident, options)
 
-    def _begin(self, launch: Launch, streams: tuple[int, int, int]) -> None:
+    def _begin(self, streams: Streams) -> None:
         if self.parent is None:
-            super()._begin(launch, streams)
+            super()._begin(streams)
         else:
             self.parent.fork(self, streams, self.process_tag)
 
@@ -119,9 +106,9 @@ class Script(Process):
         """Whether an idle fork can still take a script."""
         return self.input_open and not (self.pid and tree.is_gone(self.pid))
 
-    def _open_input(self, launch: Launch) -> int:
+    def _open_input(self) -> int:
         ours, theirs = stream.pair()
-        launch.opened.append(theirs)
+        self.opened.append(theirs)
         self.writer = StdinWriter(self.resident.loop, ours)
         self.exit_watch = self.resident.loop.watch(os.dup(ours), self._received)
         return theirs
@@ -171,10 +158,11 @@ class Script(Process):
         except OSError:  # no descriptor available
             return True
 
-    def adopt(self, job_id: str, session: str, text: bytes, cwd: str) -> None:
+    def adopt(self, options: StartOptions) -> None:
         """Takes over the identity of a script's job."""
         self.is_spare = False
-        self.id, self.session, self.text, self.cwd = job_id, session, text, cwd
+        self.id, self.session, self.tag, self.text = options.id, options.session, options.tag, options.text
+        self.options, self.cwd = options, options.cwd or "/"
         self.started, self._clock = time.time(), time.monotonic()
 
     def give(self, part: bytes) -> None:
@@ -208,8 +196,9 @@ class Parent:
         ours, theirs = stream.pair()
         unread, printed = os.pipe2(os.O_CLOEXEC)  # not seekable, as a script's output
         try:
-            launch = Launch([*order.argv, WARM], dict(order.environ), "/", number=resident.next_number())
-            self.pid = spawn(launch, (theirs, printed, printed), False, resident)
+            options = StartOptions()
+            options.argv, options.environ = [*order.argv, WARM], order.environ
+            self.pid = spawn(resident, options, resident.next_number(), (theirs, printed, printed))
         except OSError:
             os.close(ours)
             raise
@@ -222,7 +211,7 @@ class Parent:
         self._writer.write(struct.pack(">I", len(order.modules)) + order.modules)
         self._watch = resident.loop.watch(ours, self._receive)
 
-    def fork(self, script: Script, streams: tuple[int, int, int], tag: str) -> None:
+    def fork(self, script: Script, streams: Streams, tag: str) -> None:
         """Requests a fork with these standard streams; `script.forked(pid)` follows."""
         text = ("%s=%s" % (tree.TAG_VARIABLE, tag)).encode().ljust(REQUEST_BYTES, b"\0")
         self._control.sendmsg([text], [(stream.SOL_SOCKET, stream.SCM_RIGHTS, struct.pack("3i", *streams))])
@@ -290,32 +279,27 @@ class Scripts:
         """Pids of the parent and of the idle fork."""
         return {one.pid for one in (self.parent, self.spare) if one is not None}
 
-    def launch(
-        self, job_id: str, session: str, title: bytes, order: ScriptOptions, source: int, cwd: str, is_warm: bool
-    ) -> Script:
+    def launch(self, options: StartOptions, order: ScriptOptions, source: int, is_warm: bool) -> Script:
         """Starts a script. Raises OSError if the system refuses a process or descriptor."""
+        cwd = options.cwd or "/"
         order.resolve_shim(self.interpreters, cwd)
         job = self._take_spare(order) if is_warm else None
         if job is not None:
-            job.adopt(job_id, session, title, cwd)
+            job.adopt(options)
             job.give_script(os.fsencode(cwd), source)
         else:
-            job = self._start(job_id, session, title, cwd, order)
+            job = self._start(options, order)
             job.give_script(b"", source)
         if is_warm:
             started = job
             job.when_ended(lambda: self._prepare_after(started, order))
         return job
 
-    def _start(self, job_id: str, session: str, title: bytes, cwd: str, order: ScriptOptions) -> Script:
-        resident = self.resident
-        number = resident.next_number()
-        variables = dict(order.environ, PWD=cwd)
-        variables[tree.TAG_VARIABLE] = "%s.%d" % (resident.id, number)
+    def _start(self, options: StartOptions, order: ScriptOptions) -> Script:
         is_asked = order.shim is not None and order.shim not in self.interpreters
-        argv = [*order.argv, ASKED] if is_asked else order.argv
-        launch = Launch(argv, variables, cwd, number=number, stdin="pipe")
-        job = Script(resident, job_id, number, session, title, resident.new_log(), resident.new_log(), launch)
+        options.argv = [*order.argv, ASKED] if is_asked else order.argv
+        options.environ = dict(order.environ, PWD=options.cwd or "/")
+        job = Script(self.resident, options)
         job.order = order if is_asked else None
         job.give(order.modules)
         return job
@@ -348,9 +332,9 @@ class Scripts:
             self._restart_timer()
 
     def _fork_spare(self, parent: Parent) -> Script:
-        resident = self.resident
-        launch = Launch([], {}, "/", number=resident.next_number(), stdin="pipe")
-        job = Script(resident, "", launch.number, "", b"", resident.new_log(), resident.new_log(), launch, parent)
+        options = StartOptions()
+        options.separate = True
+        job = Script(self.resident, options, parent)
         job.is_spare = True
         return job
 

@@ -9,10 +9,7 @@ import _socket
 import os
 import struct
 
-try:
-    import ctypes
-except ImportError:  # Debian's python3-minimal
-    ctypes = None  # type: ignore[assignment]  # looked at before anything else
+from .fast_stdlib import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,12 @@ else:
     import _signal as signal
     from _collections import deque
 
-__all__ = ["deque", "pattern", "signal"]
+try:
+    import ctypes
+except ImportError:  # Debian's python3-minimal
+    ctypes = None  # type: ignore[assignment]  # looked at before its uses
+
+__all__ = ["ctypes", "deque", "pattern", "signal"]
 
 
 def pattern(text: bytes, dot_is_all: bool = False) -> re.Pattern[bytes]:

@@ -12,12 +12,7 @@ import os
 import struct
 import time
 
-from .fast_stdlib import signal
-
-try:
-    import ctypes
-except ImportError:  # Debian's python3-minimal
-    ctypes = None  # type: ignore[assignment]  # looked at before its one use
+from .fast_stdlib import ctypes, signal
 
 CLONE_FILES = 0x400
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 38

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 
-try:
-    import ctypes
-except ImportError:  # Debian's python3-minimal
-    ctypes = None  # type: ignore[assignment]  # looked at before its use
+from .fast_stdlib import ctypes
 
 CREATE_RULESET, RESTRICT_SELF = 444, 446  # the same on every architecture
 ABSTRACT_UNIX_SOCKET = 1

@@ -13,7 +13,7 @@ from ..wire import frames
 from ..wire.requests import Requests
 from .blackhole_routes import put_up
 from .directories import settle
-from .fast_stdlib import signal
+from .fast_stdlib import ctypes, signal
 from .guardian import guard, make_changes_whole, remove
 from .landlock import keep_own_sockets
 from .lease import Life
@@ -21,11 +21,6 @@ from .loop import Loop
 from .resident import Resident
 from .server import Server
 from .upkeep import Upkeep
-
-try:
-    import ctypes
-except ImportError:  # Debian's python3-minimal
-    ctypes = None  # type: ignore[assignment]  # looked at before its one use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

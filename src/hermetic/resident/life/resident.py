@@ -14,8 +14,7 @@ from ..processes.cgroup import MemoryKills
 from ..processes.descriptor_limit import ProcessTags
 from ..processes.job import advised
 from ..processes.leftovers import leftover_counts
-from ..processes.output_log import OutputLog
-from ..processes.process import Launch, Process
+from ..processes.process import Process
 from ..processes.process_quota import ProcessQuota
 from ..processes.retention import Retention
 from ..shells.command import Command
@@ -237,9 +236,6 @@ class Resident:
         return pid in self.loop.children
 
     # -- starting things
-    def new_log(self) -> OutputLog:
-        return OutputLog(self.spool)
-
     def spool_full(self, why: str) -> str:
         """The error message of a full spool: its path, and the remedy."""
         return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
@@ -249,8 +245,7 @@ class Resident:
         session = self.session(options.session)
         if options.cwd is not None:
             options.cwd = self.resolve_cwd(session, options.cwd)
-        err = self.new_log() if options.separate else None
-        return Command(self, self.next_number(), session, options, self.new_log(), err)
+        return Command(self, session, options)
 
     def run(self, command: Command) -> None:
         self.add(command)
@@ -261,16 +256,16 @@ class Resident:
         session = self.session(options.session)
         self.starting[options.id] = [answer]
 
-        def launch(exports: dict[str, str]) -> None:
+        def begin(exports: dict[str, str]) -> None:
             job, refusal = None, None
             try:
                 if options.id not in self.starting:
                     raise Refusal("Cancelled", "withdrawn before it began")
                 if options.is_stale(session):
                     raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
-                begin = self._launch if options.script is None else self._launch_script
-                job = begin(options, self.resolve_cwd(session, options.cwd), exports)
-                job.tag = options.tag
+                options.cwd = self.resolve_cwd(session, options.cwd)
+                launch = self._launch if options.script is None else self._launch_script
+                job = launch(options, exports)
                 self.add(job)
             except OSError as error:
                 refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
@@ -281,7 +276,7 @@ class Resident:
             for callback in self.starting.pop(options.id, []):
                 callback(job, refusal)
 
-        session.exports.request(launch)
+        session.exports.request(begin)
 
     def withdraw_start(self, job_id: str, answer: Begun) -> None:
         """Removes a waiter for a process start. Without waiters the process is not started."""
@@ -291,8 +286,7 @@ class Resident:
         if not waiting:
             self.starting.pop(job_id, None)
 
-    def _launch(self, options: StartOptions, cwd: str, exports: dict[str, str]) -> Process:
-        number = self.next_number()
+    def _launch(self, options: StartOptions, exports: dict[str, str]) -> Process:
         environ = dict(exports)
         if options.pty:
             if environ.get("TERM", "dumb") == "dumb":
@@ -300,16 +294,11 @@ class Resident:
             for name in ("PAGER", "GIT_PAGER"):
                 if environ.get(name) == "cat":
                     del environ[name]
-        environ.update(options.env or {})
-        environ["PWD"] = cwd
-        environ[tree.TAG_VARIABLE] = "%s.%d" % (self.id, number)
-        launch = Launch(list(options.argv), environ, cwd, number=number, stdin=options.stdin)
-        launch.pty, launch.rows, launch.cols = options.pty, options.rows, options.cols
-        launch.stdin_fd = options.stdin_fd
-        out, err = self.new_log(), self.new_log() if options.separate else None
-        return Process(self, options.id, number, options.session, options.text, out, err, launch)
+        environ.update(options.env or {}, PWD=options.cwd or "/")
+        options.environ = environ
+        return Process(self, options)
 
-    def _launch_script(self, options: StartOptions, cwd: str, exports: dict[str, str]) -> Process:
+    def _launch_script(self, options: StartOptions, exports: dict[str, str]) -> Process:
         """Starts a script: like a process, but of the session's variables it gets only the named ones."""
         script = options.script or {}
         modules = self.scripts.find(script["modules"])
@@ -319,9 +308,13 @@ class Resident:
         environ = {name: exports[name] for name in script["keep"] if name in exports}
         environ.update(options.env or {})
         interpreter = ScriptOptions(list(options.argv), environ, modules)
-        title = script["title"].encode("utf-8", "backslashreplace")
-        source, is_warm = options.stdin_fd, script["warm"]
-        return self.scripts.launch(options.id, options.session, title, interpreter, source, cwd, is_warm)
+        options.text, options.separate = script["title"].encode("utf-8", "backslashreplace"), True
+        source, options.stdin_fd = options.stdin_fd, None
+        try:
+            return self.scripts.launch(options, interpreter, source, script["warm"])
+        except OSError:
+            options.stdin_fd = source  # the caller closes it
+            raise
 
     def resolve_path(self, session: Session, path: str) -> str:
         """An absolute path: `~` is the session's HOME, and relative paths start at its cwd."""

@@ -9,10 +9,11 @@ import time
 
 from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE
 from ..wire.frames import wire_text
+from .output_log import OutputLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
     from ..life.loop import Loop, Watch
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ..life.server import Client
     from ..shells.session import Session
     from ..wire.frames import Fields
-    from .output_log import OutputLog
 
     Ending = list[Any]  # name and arguments
 
@@ -38,21 +38,6 @@ if TYPE_CHECKING:
 PIPE_BYTES = 65536
 FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
-
-
-class NullSink:
-    """Discards output of a forgotten job."""
-
-    total = 0
-
-    def __init__(self) -> None:
-        self.when_released: list[Callable[[], None]] = []
-
-    def append(self, data: bytes | memoryview) -> None:
-        pass
-
-    def is_held(self) -> bool:
-        return False
 
 
 class Drain:
@@ -91,12 +76,6 @@ class Drain:
             if count == PIPE_BYTES:
                 self._enlarge_pipe()
 
-    def discard(self) -> None:
-        """Keeps reading, and drops the data."""
-        self.log = NullSink()
-        self.read()
-        self.listen()
-
     def _pause(self) -> None:
         """Stops reading while a follower with `hold` is far behind: the program blocks on its full pipe."""
         if self.watch is not None:
@@ -133,7 +112,7 @@ class Drain:
 class StartOptions:
     """Options of a command or a process, as its request gave them."""
 
-    id = session = ""
+    id = session = tag = ""
     text = b""
     cwd: str | None = None  # None: the session's
     env: dict[str, str] | None = None  # added to the session's variables
@@ -143,11 +122,11 @@ class StartOptions:
     at: str | None = None  # cwd that it was judged by; None: any
 
     # Of a process:
-    argv: Sequence[str] = ()
+    argv: list[str] | tuple[str, ...] = ()
+    environ: Mapping[str, str] = {}  # all its variables; complete before it starts, as is `cwd`
     stdin = "null"
     pty = False
     rows, cols = 24, 80
-    tag = ""
     script: Fields | None = None
 
     def is_stale(self, session: Session) -> bool:
@@ -172,23 +151,16 @@ class Job:
     is_ending = False  # its end was requested: it must not begin any more
     forced: Ending | None = None  # ending set by a timeout, a cancel or a kill
     sweep: object | None = None  # not None: its tree is being ended
-    tag = ""  # label that its starter attached
     claimant: Client | None = None  # the connected client that reports on it
     has_yielded = False  # its time ran out and it goes on; it may not have begun yet
     _kept: tuple[int, int] | None = None
 
-    def __init__(
-        self,
-        resident: Resident,
-        job_id: str,
-        number: int,
-        session: str,
-        text: bytes,
-        out: OutputLog,
-        err: OutputLog | None,
-    ) -> None:
-        self.resident, self.id, self.number, self.session, self.text = resident, job_id, number, session, text
-        self.out, self.err = out, err
+    def __init__(self, resident: Resident, options: StartOptions) -> None:
+        self.resident, self.options, self.number = resident, options, resident.next_number()
+        self.id, self.session, self.text = options.id, options.session, options.text
+        self.tag = options.tag  # label that its starter attached
+        self.out = OutputLog(resident.spool)
+        self.err = OutputLog(resident.spool) if options.separate else None
         self.drains: list[Drain] = []
         self.started, self._clock = time.time(), time.monotonic()
         self.notes: list[str] = []
@@ -315,10 +287,11 @@ class Job:
 
     def close(self) -> None:
         """Drops its output. A child that still prints is read to nowhere: it must not get SIGPIPE."""
-        for drain in self.drains:
-            drain.discard()
         for log in self.logs():
             log.close()
+        for drain in self.drains:
+            drain.read()
+            drain.listen()
 
 
 def ending_of(status: int) -> Ending:

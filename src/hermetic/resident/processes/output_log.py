@@ -165,7 +165,9 @@ class OutputLog:
             self.masking.add(secret)
 
     def append(self, data: bytes | memoryview) -> None:
-        """Appends bytes. The owner of a view may reuse it afterwards."""
+        """Appends bytes; a closed log drops them. The owner of a view may reuse it afterwards."""
+        if self.is_closed:
+            return
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
             self._overwrite(self.total - len(before), before)

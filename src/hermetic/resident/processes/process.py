@@ -9,6 +9,7 @@ import struct
 from ..life.fast_stdlib import signal
 from ..limits import PENDING_INPUT
 from ..shells.login import prologue
+from . import tree
 from .job import Drain, Job, ending_of
 from .stdin_writer import InputClosed, StdinWriter
 from .waiting import identity_of
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
     from ..life.resident import Resident
     from ..shells.shell import Shell
-    from .output_log import OutputLog
+    from .job import StartOptions
+
+    Streams = tuple[int, int, int]
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 # Python ignores the first two, and an ignored signal stays ignored across exec.
@@ -32,58 +35,51 @@ class Process(Job):
 
     pid: int
 
-    def __init__(
-        self,
-        resident: Resident,
-        job_id: str,
-        number: int,
-        session: str,
-        text: bytes,
-        out: OutputLog,
-        err: OutputLog | None,
-        launch: Launch,
-    ) -> None:
-        super().__init__(resident, job_id, number, session, text, out, err)
-        self.pty, self.rows, self.cols = launch.pty, launch.rows, launch.cols
-        self.cwd = launch.cwd
-        self.writer: StdinWriter | None = None
-        self.input_identity: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
+    writer: StdinWriter | None = None
+    input_identity: tuple[int, int] | None = None  # device and inode of its terminal or input pipe
+
+    def __init__(self, resident: Resident, options: StartOptions) -> None:
+        super().__init__(resident, options)
+        self.pty, self.rows, self.cols, self.cwd = options.pty, options.rows, options.cols, options.cwd or ""
+        self.opened: list[int] = []  # to close after the fork
         try:
-            self._begin(launch, self._open_streams(launch))
+            self._begin(self._open_streams())
         except OSError:
             self._close_parents_ends()
             raise
         finally:
-            for fd in set(launch.opened):
+            for fd in self.opened:
                 os.close(fd)
-        if launch.stdin_fd is not None:
-            os.close(launch.stdin_fd)  # on failure the caller closes it
+        if options.stdin_fd is not None:
+            os.close(options.stdin_fd)  # on failure the caller closes it
         for drain in self.drains:
             drain.listen()
 
-    def _begin(self, launch: Launch, streams: tuple[int, int, int]) -> None:
-        self.pid = spawn(launch, streams, self.pty, self.resident)
+    def _begin(self, streams: Streams) -> None:
+        self.options.environ = dict(self.options.environ, **{tree.TAG_VARIABLE: self.process_tag})
+        self.pid = spawn(self.resident, self.options, self.number, streams)
+        self.options.environ = {}  # it would take memory as long as its job is known
         self.resident.loop.on_exit(self.pid, self._exited)
 
-    def _open_streams(self, launch: Launch) -> tuple[int, int, int]:
-        """Descriptors for the child's 0, 1, 2. `launch.opened` collects those to close after the fork."""
+    def _open_streams(self) -> Streams:
+        """Descriptors for the child's 0, 1, 2."""
         loop = self.resident.loop
         if self.pty:
             master, slave = os.openpty()
-            launch.opened.append(slave)
+            self.opened.append(slave)
             os.set_blocking(master, False)
-            set_size(master, launch.rows, launch.cols)
+            set_size(master, self.rows, self.cols)
             self.input_identity = identity_of(os.fstat(slave))
             self.drains.append(Drain(loop, master, self.out))
             self.writer = StdinWriter(loop, os.dup(master))
-            if launch.stdin_fd is not None:
-                self._type(launch.stdin_fd)
+            if self.options.stdin_fd is not None:
+                self._type(self.options.stdin_fd)
             return slave, slave, slave
-        read_in = self._open_input(launch)
+        read_in = self._open_input()
         outs = []
         for log in self.logs():
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
-            launch.opened.append(write_end)
+            self.opened.append(write_end)
             os.set_blocking(read_end, False)
             self.drains.append(Drain(loop, read_end, log))
             outs.append(write_end)
@@ -94,13 +90,13 @@ class Process(Job):
         self.write(os.pread(source, PENDING_INPUT, 0), lambda error: None)
         self.close_input()
 
-    def _open_input(self, launch: Launch) -> int:
-        if launch.stdin_fd is not None:
-            return launch.stdin_fd
-        if launch.stdin != "pipe":
+    def _open_input(self) -> int:
+        if self.options.stdin_fd is not None:
+            return self.options.stdin_fd
+        if self.options.stdin != "pipe":
             return self.resident.null
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        launch.opened.append(read_end)
+        self.opened.append(read_end)
         self.writer = StdinWriter(self.resident.loop, write_end)
         self.input_identity = identity_of(os.fstat(read_end))
         return read_end
@@ -151,35 +147,16 @@ class Process(Job):
             self.rows, self.cols = rows, cols
 
 
-class Launch:
-    """What a fork needs to start a process: plain data, complete before the fork."""
-
-    pty = False
-    rows, cols = 24, 80
-    stdin_fd: int | None = None
-
-    def __init__(
-        self,
-        argv: list[str],
-        environ: dict[str, str],
-        cwd: str,
-        stdin: str = "pipe",
-        number: int = 0,
-    ) -> None:
-        self.argv, self.environ, self.cwd, self.number = argv, environ, cwd, number
-        self.stdin = stdin
-        self.opened: list[int] = []  # descriptors to close after the fork
-
-
 def set_size(fd: int, rows: int, cols: int) -> None:
     fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
 
-def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: bool, resident: Resident) -> int:
+def spawn(resident: Resident, options: StartOptions, number: int, streams: Streams) -> int:
     """Forks and execs. A program that cannot start ends as in a shell: 127 or 126 and a line on stderr."""
-    if launch.argv[0] == resident.bash and not controlling_terminal and min(streams) > 2:
+    program, cwd = options.argv[0], options.cwd or "/"
+    if program == resident.bash and not options.pty and min(streams) > 2:
         try:
-            return spawn_without_copy(launch, streams, resident)
+            return spawn_without_copy(resident, options, number, streams)
         except (OSError, NotImplementedError):
             pass  # the fork below reports the error, or works without the missing C function
     pid = os.fork()
@@ -188,33 +165,33 @@ def spawn(launch: Launch, streams: tuple[int, int, int], controlling_terminal: b
     status = 127
     try:
         prepare_child(streams, resident)
-        if controlling_terminal:
-            fcntl.ioctl(0, TIOCSCTTY, 0)
-        resident.process_tags.set(launch.number)
-        os.chdir(launch.cwd)
-        os.execvpe(launch.argv[0], launch.argv, launch.environ)
+        if options.pty:
+            fcntl.ioctl(0, TIOCSCTTY, 0)  # its controlling terminal
+        resident.process_tags.set(number)
+        os.chdir(cwd)
+        os.execvpe(program, options.argv, options.environ)
     except FileNotFoundError:
-        os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(launch.argv[0]))
+        os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(program))
     except BaseException as error:  # the child must never return into the parent's loop
         status = 126
-        os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(launch.argv[0]), str(error).encode("utf-8", "replace")))
+        os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(program), str(error).encode("utf-8", "replace")))
     finally:
         os._exit(status)
 
 
-def spawn_without_copy(launch: Launch, streams: tuple[int, int, int], resident: Resident) -> int:
+def spawn_without_copy(resident: Resident, options: StartOptions, number: int, streams: Streams) -> int:
     """The same with posix_spawn, for a program in the page cache: copies no memory, but waits for the exec.
 
     Inherited settings are changed here and restored. Raises OSError and NotImplementedError.
     """
     try:
-        os.chdir(launch.cwd)
+        os.chdir(options.cwd or "/")
         resident.limits.restore()
-        resident.process_tags.set(launch.number)
+        resident.process_tags.set(number)
         return os.posix_spawn(
-            launch.argv[0],
-            launch.argv,
-            launch.environ,
+            options.argv[0],
+            options.argv,
+            options.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
             setsid=True,
             setsigmask=(),
@@ -247,7 +224,7 @@ def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd
     return pid
 
 
-def prepare_child(streams: tuple[int, int, int], resident: Resident) -> None:
+def prepare_child(streams: Streams, resident: Resident) -> None:
     """In the forked child: a new kernel session, and the descriptors, signals and limits that programs expect."""
     os.setsid()
     signal.set_wakeup_fd(-1)

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..life.resident import Resident
     from ..processes.job import Ending, StartOptions
-    from ..processes.output_log import OutputLog
     from .session import Session
     from .shell import Shell
 
@@ -107,17 +106,9 @@ class Command(Job):
     traps_fd: int | None = None  # the shell writes its traps there
     status_before_trap: int | None = None  # while its EXIT trap runs
 
-    def __init__(
-        self,
-        resident: Resident,
-        number: int,
-        session: Session,
-        options: StartOptions,
-        out: OutputLog,
-        err: OutputLog | None,
-    ) -> None:
-        super().__init__(resident, options.id, number, session.name, options.text, out, err)
-        self.home, self.options = session, options
+    def __init__(self, resident: Resident, session: Session, options: StartOptions) -> None:
+        super().__init__(resident, options)
+        self.home = session
         self.descriptors: list[int] = []
 
     @property

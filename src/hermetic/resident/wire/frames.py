@@ -78,13 +78,7 @@ class FrameReader:
 
 def _frame(packed: bytes, body: bytes) -> Frame:
     header = unpack(packed)
-    if not (
-        type(header) is list
-        and len(header) == 3
-        and type(header[0]) is int
-        and type(header[1]) is int
-        and type(header[2]) is dict
-    ):
+    if type(header) is not list or [*map(type, header)] != [int, int, dict]:
         raise FrameError("header is not [kind, id, fields]")
     return header[0], header[1], header[2], body
 
@@ -195,30 +189,12 @@ def unpack(data: bytes) -> Any:
     return value
 
 
-_SCALARS = {
-    0xCA: struct.Struct(">f"),
-    0xCB: struct.Struct(">d"),
-    0xCC: struct.Struct(">B"),
-    0xCD: struct.Struct(">H"),
-    0xCE: struct.Struct(">I"),
-    0xCF: struct.Struct(">Q"),
-    0xD0: struct.Struct(">b"),
-    0xD1: struct.Struct(">h"),
-    0xD2: struct.Struct(">i"),
-    0xD3: struct.Struct(">q"),
-}
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+_SCALARS = {0xCA + at: struct.Struct(">" + layout) for at, layout in enumerate("fdBHIQbhiq")}
 _SIZED = {
-    0xC4: (struct.Struct(">B"), "bin"),
-    0xC5: (struct.Struct(">H"), "bin"),
-    0xC6: (struct.Struct(">I"), "bin"),
-    0xD9: (struct.Struct(">B"), "str"),
-    0xDA: (struct.Struct(">H"), "str"),
-    0xDB: (struct.Struct(">I"), "str"),
-    0xDC: (struct.Struct(">H"), "array"),
-    0xDD: (struct.Struct(">I"), "array"),
-    0xDE: (struct.Struct(">H"), "map"),
-    0xDF: (struct.Struct(">I"), "map"),
+    first + at: (struct.Struct(">" + layout), kind)
+    for first, kind, layouts in ((0xC4, "bin", "BHI"), (0xD9, "str", "BHI"), (0xDC, "array", "HI"), (0xDE, "map", "HI"))
+    for at, layout in enumerate(layouts)
 }
 
 

@@ -93,6 +93,7 @@ def test_an_environment_and_a_process_are_described(task: str) -> None:
     id = hermetic("run", "-d", "--task", task, "--", "cat").stdout.decode().strip()
     environment = json.loads(hermetic("inspect", task).stdout)
     assert (environment["state"], environment["kind"], environment["info"]["task"]) == ("alive", "local", task)
+    assert "token" not in environment
     assert [process["id"] for process in environment["processes"]] == [id]
     process = json.loads(hermetic("inspect", id).stdout)
     assert (process["environment"], process["state"]) == (environment["id"], "running")

@@ -11,9 +11,9 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from hermetic.cli.command import FAILED, INTERRUPTED, Command
+from hermetic.cli.command import FAILED, Command
 from hermetic.cli.copying import LogCopy, pieces
-from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
 from hermetic.cli.lookup import add_in_option, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line
@@ -39,9 +39,9 @@ def _attach(arguments: argparse.Namespace) -> int:
     shown: list[str] = []
     try:
         return run_interruptibly(lambda interrupts: _show(arguments, interrupts, shown))
-    except Interrupted as error:
+    except Stopped as error:
         if not shown or error.signal != signal.SIGINT:
-            return INTERRUPTED
+            raise
         return detached(shown[0])
 
 

@@ -68,10 +68,7 @@ def _code(arguments: argparse.Namespace) -> int:
         raise InvalidArgument("--timeout is seconds above zero", argument="timeout")
     if arguments.calls is not None and arguments.calls < 0:
         raise InvalidArgument("--calls is a count, 0 or more", argument="calls")
-    try:
-        answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
-    except Interrupted:
-        return INTERRUPTED
+    answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
     if arguments.json:
         print_json(answer)
     elif answer.get("error") and STDERR not in answer["output"]:  # else the script has printed the error

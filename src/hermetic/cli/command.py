@@ -36,13 +36,30 @@ class Parser(argparse.ArgumentParser):
         sys.exit(report_error(f"{message}; `{self.prog} --help` tells more", BAD_USAGE))
 
 
+Declare = Callable[[argparse.ArgumentParser], object]
+
+
 class Command(NamedTuple):
     """One command: its description, its arguments and its function, which returns the exit code."""
 
     description: str
-    declare: Callable[[argparse.ArgumentParser], object]
+    declare: Declare
     run: Callable[[argparse.Namespace], int]
     usage: str | None = None
+    failed: int = FAILED  # exit code when an environment or the output fails
+
+
+def option(*names: str, **settings: Any) -> Declare:
+    """Declares one argument, as `add_argument` does."""
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+def takes(*declares: Declare) -> Declare:
+    """Declares several arguments."""
+    return lambda parser: [declare(parser) for declare in declares]
+
+
+JSON = option("--json", action="store_true", help="as JSON")
 
 
 def report_output_error(error: OSError, code: int) -> int:

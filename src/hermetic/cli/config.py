@@ -5,24 +5,17 @@ from typing import Any
 
 import msgspec
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import JSON, Command, option, takes
 from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
 
 
-def _config_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directory", metavar="DIRECTORY", nargs="?", help="where; the current one unless said otherwise"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
-def _config(arguments: argparse.Namespace) -> int:
+def _config(given: argparse.Namespace) -> int:
     """Prints the settings; passwords are not shown."""
-    settings = load(arguments.directory)
+    settings = load(given.directory)
     listed = _listed(settings)
-    if arguments.json:
+    if given.json:
         sources = {name: settings.places.get(name) for name in listed}
         print_json({"settings": listed, "places": sources, "notes": settings.notes})
         return 0
@@ -51,5 +44,9 @@ def _shown(value: Any) -> str:
 
 
 COMMANDS = {
-    "config": Command("The settings that hold here, and where each comes from.", _config_arguments, _config),
+    "config": Command(
+        "The settings that hold here, and where each comes from.",
+        takes(option("directory", metavar="DIRECTORY", nargs="?", help="instead of the current one"), JSON),
+        _config,
+    ),
 }

@@ -9,9 +9,9 @@ import tarfile
 import tempfile
 from typing import IO, NamedTuple
 
-from hermetic.cli.command import INTERRUPTED, Command
+from hermetic.cli.command import Command
 from hermetic.cli.copying import feed
-from hermetic.cli.interrupts import Interrupted, run_interruptibly
+from hermetic.cli.interrupts import run_interruptibly
 from hermetic.cli.lookup import attached
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line
@@ -40,8 +40,6 @@ def _main(arguments: argparse.Namespace) -> int:
         raise InvalidArgument("one of SOURCE and TARGET is in an environment: TASK:PATH", argument="source")
     try:
         return run_interruptibly(lambda _: _copy(source, target))
-    except Interrupted:
-        return INTERRUPTED
     except OSError as error:
         raise ExecutionError(f"{error.filename or arguments.source}: {error.strerror}") from None
 

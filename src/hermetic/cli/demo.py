@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import Command, option, takes
 from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, slow_start
 from hermetic.cli.report import one_line, span
 from hermetic.contract.command import Result
@@ -17,32 +17,26 @@ from hermetic.contract.errors import ExecutionError
 from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
 
-
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    parser.add_argument("--no-prompt", action="store_true", help="leave after the scripted part")
-
-
 HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
 
 
-def _demo(arguments: argparse.Namespace) -> int:
+def _demo(given: argparse.Namespace) -> int:
     """Runs the scripted steps, then a prompt where a terminal is attached."""
     with asyncio.Runner() as runner:
-        environment, seconds = runner.run(_open(arguments))
+        environment, seconds = runner.run(_open(given))
         try:
             runner.run(Tour(environment, seconds, color=sys.stdout.isatty()).tell())
-            if sys.stdin.isatty() and sys.stdout.isatty() and not arguments.no_prompt:
+            if sys.stdin.isatty() and sys.stdout.isatty() and not given.no_prompt:
                 _take_commands(runner, environment)
         finally:
             runner.run(environment.close())
     return 0
 
 
-async def _open(arguments: argparse.Namespace) -> tuple[Environment, float]:
+async def _open(given: argparse.Namespace) -> tuple[Environment, float]:
     clock = asyncio.get_running_loop().time
     began = clock()
-    chosen = choose(arguments)
+    chosen = choose(given)
     with option_errors(), slow_start(chosen.kind, chosen.options):
         environment = await open_environment(chosen.kind, **chosen.options)
     DenyRules(chosen.settings).guard_environment(environment)
@@ -170,6 +164,8 @@ class Tour:
 
 COMMANDS = {
     "demo": Command(
-        "Opens an environment, runs commands in it and tells what happened; then takes yours.", _demo_arguments, _demo
+        "Opens an environment, runs commands in it and tells what happened; then takes yours.",
+        takes(add_environment_options, option("--no-prompt", action="store_true", help="leave after the tour")),
+        _demo,
     ),
 }

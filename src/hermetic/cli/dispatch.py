@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from hermetic.cli.command import (
     BAD_USAGE,
     BROKEN_PIPE,
-    FAILED,
     INTERRUPTED,
     Command,
     Parser,
@@ -86,14 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InvalidArgument, ConfigError) as error:
         return report_error(error, BAD_USAGE)
     except ExecutionError as error:
-        return report_error(error, FAILED)
-    except KeyboardInterrupt:
+        return report_error(error, command.failed)
+    except KeyboardInterrupt:  # also Stopped
         return INTERRUPTED
     except BrokenPipeError:
         discard_output()  # its reader is gone
         return BROKEN_PIPE
     except OSError as error:
-        return report_output_error(error, FAILED)
+        return report_output_error(error, command.failed)
     return code
 
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 
-from hermetic.cli.command import FAILED, Command
+from hermetic.cli.command import FAILED, JSON, Command
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.environment import Finding
 from hermetic.contract.errors import ConfigError, ExecutionError
@@ -17,11 +17,6 @@ from hermetic.environments.checkup import probe
 from hermetic.fleet.opening import open as open_environment
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records, runtime_root
-
-
-def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
 
 NEEDED = frozenset({"python", "bash", "runtime directory", "local"})
 
@@ -163,7 +158,5 @@ async def _kind(kind: str) -> Check:
 
 
 COMMANDS = {
-    "doctor": Command(
-        "Tries what Hermetic needs and says what works here, what not, and what to do.", _doctor_arguments, _doctor
-    ),
+    "doctor": Command("Tries what Hermetic needs and says what works here, what not, and what to do.", JSON, _doctor),
 }

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -14,6 +14,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
+    """A signal came while a write was blocked."""
+
+
+class Stopped(KeyboardInterrupt):
     """A signal ended the work; cancelled tasks have been cleaned up."""
 
     def __init__(self, signal: int) -> None:
@@ -26,7 +30,6 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._is_writing = False
-        self._is_notified = False
         self.signal = 0  # the first one received
         self._cancel: Callable[[], object] | None = None
 
@@ -35,43 +38,49 @@ class Interrupts:
         view = memoryview(data)
         self._is_writing = True
         try:
-            while view and not self._is_notified:
+            while view and not self.signal:
                 view = view[os.write(fd, view) :]
         finally:
             self._is_writing = False
 
-    def watch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+    def watch(self, task: "asyncio.Task[Any]") -> None:
         """From now on, a signal cancels this task."""
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self._is_notified:
+        self._cancel = lambda: task.get_loop().call_soon_threadsafe(task.cancel)
+        if self.signal:
             self._cancel()
 
     def take(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler. Only the first signal counts: cancellation ends in bounded time."""
-        if self._is_notified:
+        if self.signal:
             return
-        self._is_notified, self.signal = True, number
+        self.signal = number
         if self._cancel is not None:
             self._cancel()
         if self._is_writing:
-            raise Interrupted(number)
+            raise Interrupted
 
 
 def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
-    """What `main` returns. Raises Interrupted when a signal cancelled it."""
+    """What `main` returns. Raises Stopped when a signal cancelled it."""
     interrupts = Interrupts()
 
     async def watched() -> T:
         task = asyncio.current_task()
         assert task is not None
-        interrupts.watch(asyncio.get_running_loop(), task)
+        interrupts.watch(task)
         return await main(interrupts)
 
-    with _handled(interrupts.take), asyncio.Runner() as runner:
-        try:
+    # A signal that the parent ignores (nohup) stays ignored.
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    earlier = {number: signal.signal(number, interrupts.take) for number in caught}
+    try:
+        with asyncio.Runner() as runner:
             return runner.run(watched())
-        except asyncio.CancelledError:
-            raise Interrupted(interrupts.signal) from None
+    except (asyncio.CancelledError, Interrupted):
+        raise Stopped(interrupts.signal) from None
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
@@ -81,15 +90,3 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
     return task.result()
-
-
-@contextmanager
-def _handled(take: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    # A signal that the parent ignores (nohup) stays ignored.
-    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    earlier = {number: signal.signal(number, take) for number in caught}
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)

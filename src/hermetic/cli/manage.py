@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermetic.cli.command import BAD_USAGE, FAILED, INTERRUPTED, Command, report_error
+from hermetic.cli.command import BAD_USAGE, FAILED, Command, report_error
 from hermetic.cli.copying import LogCopy
-from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, run_interruptibly
 from hermetic.cli.lookup import (
     KnownEnvironment,
     KnownProcess,
@@ -25,7 +25,6 @@ from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
 from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import KILL_GRACE
-from hermetic.contract.process import ProcessInfo
 from hermetic.environments import catalog
 from hermetic.environments.unix_socket import is_listened_in
 from hermetic.fleet.garbage import collect, collect_some, end_damaged
@@ -66,21 +65,10 @@ async def _list_processes(wanted: str | None) -> tuple[list[KnownProcess], list[
 
 def _process_row(found: KnownProcess) -> tuple[str, ...]:
     info, environment = found.info, found.environment
-    return (
-        info.id,
-        environment.task or environment.id,
-        str(info.pid or "-"),
-        _process_state(info),
-        age(info.started),
-        size(info.out + (info.err or 0)),
-        info.command,
-    )
-
-
-def _process_state(info: ProcessInfo) -> str:
-    if info.ending is None:
-        return info.state
-    return f"{info.ending}, {info.left} left" if info.left else str(info.ending)
+    ended = f"{info.ending}, {info.left} left" if info.left else str(info.ending)
+    state = info.state if info.ending is None else ended
+    name, output = environment.task or environment.id, size(info.out + (info.err or 0))
+    return (info.id, name, str(info.pid or "-"), state, age(info.started), output, info.command)
 
 
 def _process_data(found: KnownProcess) -> dict[str, object]:
@@ -152,11 +140,9 @@ def _environment_row(seen: EnvironmentRow) -> tuple[str, ...]:
 
 def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
     record = seen.known.record
-    return {
-        "id": record.id, "kind": record.kind, "task": record.task, "created": record.created,
-        "options": record.options, "alive": seen.info is not None, "state": state_of(seen),
-        "info": seen.info, "disk_bytes": seen.disk, "notes": record.notes,
-    }  # fmt: skip
+    shown = {name: getattr(record, name) for name in ("id", "kind", "task", "created", "options")}
+    answer = {"alive": seen.info is not None, "state": state_of(seen), "info": seen.info, "disk_bytes": seen.disk}
+    return {**shown, **answer, "notes": record.notes}
 
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,10 +157,7 @@ def _logs_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _logs(arguments: argparse.Namespace) -> int:
     """Prints the log."""
-    try:
-        dropped = run_interruptibly(lambda interrupts: _print_log(arguments, interrupts))
-    except Interrupted:
-        return INTERRUPTED
+    dropped = run_interruptibly(lambda interrupts: _print_log(arguments, interrupts))
     if dropped:
         sys.stderr.write(f"hermetic: {dropped} bytes fell out of the log's cap and are not shown\n")
     return 0

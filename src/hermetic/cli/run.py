@@ -1,6 +1,6 @@
 """`hermetic run` and `hermetic shell`: one command, its output live, its exit code ours.
 
-A command runs in a session, as a process with live input, on our terminal, in the background, or for JSON.
+A command runs in a session, as a process with live input, on our terminal, or in the background.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from hermetic.cli.attach import detached, show_process
-from hermetic.cli.command import BAD_USAGE, INTERRUPTED, Command, report_error, report_output_error
+from hermetic.cli.command import BAD_USAGE, Command, report_error
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
 from hermetic.cli.opening import (
@@ -29,7 +29,7 @@ from hermetic.cli.opening import (
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, TimedOut
-from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.errors import InvalidArgument, NotPermitted
 from hermetic.fleet.opening import LivesOtherwise
 from hermetic.fleet.opening import open as open_environment
 from hermetic.session.arguments import check_positive
@@ -85,6 +85,7 @@ def _add_place_options(parser: argparse.ArgumentParser) -> None:
 
 
 STDOUT, STDERR = 1, 2
+RESULT_FIELDS = "exit_code ending output stderr truncated total_bytes stderr_bytes duration cwd notes log"  # as JSON
 
 SHELL = 'exec "$BASH" -i'  # in a directory and with variables as the task's session has them
 
@@ -117,18 +118,8 @@ def _main(arguments: argparse.Namespace) -> int:
     log_progress()
     try:
         return run_interruptibly(lambda interrupts: _run(arguments, interrupts))
-    except Interrupted:
-        return INTERRUPTED
     except LivesOtherwise as error:
         return report_error(_task_differs(arguments, error), BAD_USAGE)
-    except (InvalidArgument, ConfigError):
-        raise
-    except ExecutionError as error:
-        return report_error(error, NOT_DONE)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return report_output_error(error, NOT_DONE)
 
 
 async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
@@ -219,11 +210,9 @@ async def _choose(
         return await start_in_background(environment, wanted, as_json=arguments.json)
     if arguments.tty:
         return await run_on_terminal(environment, wanted, interrupts)
-    if arguments.json:
-        return await run_for_json(environment, wanted)
-    if arguments.task is None and (arguments.separate or has_input()):
+    if arguments.task is None and not arguments.json and (arguments.separate or has_input()):
         return await run_as_process(environment, wanted, interrupts)
-    return await run_in_session(environment, wanted, interrupts)
+    return await run_in_session(environment, wanted, interrupts, as_json=arguments.json)
 
 
 async def start_in_background(environment: Environment, wanted: RunRequest, *, as_json: bool) -> Outcome:
@@ -302,10 +291,12 @@ async def _feed(process: Process, refused: list[NotPermitted]) -> None:
         await process.kill()
 
 
-async def run_in_session(environment: Environment, wanted: RunRequest, interrupts: Interrupts) -> Outcome:
-    """Runs it in a shell that keeps its state. No output is lost: a slow reader makes the command wait.
+async def run_in_session(
+    environment: Environment, wanted: RunRequest, interrupts: Interrupts, *, as_json: bool
+) -> Outcome:
+    """Runs it in a shell that keeps its state, and prints its output live, or its result as JSON.
 
-    Its input is read to the end before it starts.
+    Its input is read to the end before it starts. No output is lost: a slow reader makes the command wait.
     """
     written = 0
 
@@ -314,52 +305,19 @@ async def run_in_session(environment: Environment, wanted: RunRequest, interrupt
         interrupts.write(STDOUT, data)
         written += len(data)
 
-    result = await environment.run(
-        wanted.command,
-        timeout=wanted.timeout,
-        cwd=wanted.cwd,
-        env=wanted.env,
-        separate=wanted.separate,
-        stdin=await _read_input(),
-        limit=0,
-        on_output=None if wanted.separate else write,
-    )
-    if wanted.separate:
-        dropped = await _copy_streams(environment, result, interrupts)
+    stdin = b"".join([piece async for piece in pieces(0)]) if has_input() else None
+    is_streamed = not as_json and not wanted.separate
+    streams: dict[str, Any] = {} if as_json else {"limit": 0, "on_output": write if is_streamed else None}
+    result = await environment.run(**wanted._asdict(), stdin=stdin, **streams)
+    dropped = 0
+    if as_json:
+        shown = {name: getattr(result, name) for name in RESULT_FIELDS.split()}
+        print_json({**shown, "environment": environment.id, "task": environment.task})
     else:
-        dropped = result.total_bytes - written
-    _report_timeout(result.ending)
-    return _outcome(result, _report_dropped(dropped))
-
-
-async def run_for_json(environment: Environment, wanted: RunRequest) -> Outcome:
-    """Runs it and prints its result as one JSON object."""
-    result = await environment.run(
-        wanted.command,
-        timeout=wanted.timeout,
-        cwd=wanted.cwd,
-        env=wanted.env,
-        separate=wanted.separate,
-        stdin=await _read_input(),
-    )
-    print_json(
-        {
-            "exit_code": result.exit_code,
-            "ending": result.ending,
-            "output": result.output,
-            "stderr": result.stderr,
-            "truncated": result.truncated,
-            "total_bytes": result.total_bytes,
-            "stderr_bytes": result.stderr_bytes,
-            "duration": result.duration,
-            "cwd": result.cwd,
-            "notes": result.notes,
-            "log": result.log,
-            "environment": environment.id,
-            "task": environment.task,
-        }
-    )
-    return _outcome(result, ())
+        dropped = result.total_bytes - written if is_streamed else await _copy_streams(environment, result, interrupts)
+        _report_timeout(result.ending)
+    lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
+    return result.exit_code, (*lost, *result.notes, *_report_dropped(dropped))
 
 
 async def _wait(process: Process, copying: Sequence[Coroutine[Any, Any, Ending]], timeout: float | None) -> Ending:
@@ -384,12 +342,6 @@ async def _ends(tasks: list["asyncio.Task[Ending]"]) -> Ending:
     return next(iter([task.result() for task in done]))
 
 
-async def _read_input() -> bytes | None:
-    if not has_input():
-        return None
-    return b"".join([piece async for piece in pieces(0)])
-
-
 async def _copy_streams(environment: Environment, result: Result, interrupts: Interrupts) -> int:
     """Writes both streams of an ended command; returns how many bytes were dropped."""
     if isinstance(result.ending, Lost):
@@ -405,11 +357,6 @@ async def _copy_streams(environment: Environment, result: Result, interrupts: In
 
 def _writer(interrupts: Interrupts, fd: int) -> Callable[[bytes], None]:
     return lambda data: interrupts.write(fd, data)
-
-
-def _outcome(result: Result, more: tuple[str, ...]) -> Outcome:
-    lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
-    return result.exit_code, (*lost, *result.notes, *more)
 
 
 def _report_timeout(ending: Ending) -> None:
@@ -428,6 +375,6 @@ def _report_dropped(count: int) -> tuple[str, ...]:
 
 
 COMMANDS = {
-    "run": Command(ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…"),
-    "shell": Command(ABOUT_SHELL, _shell_arguments, _main),
+    "run": Command(ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…", failed=NOT_DONE),
+    "shell": Command(ABOUT_SHELL, _shell_arguments, _main, failed=NOT_DONE),
 }

@@ -5,12 +5,8 @@ import json
 import os
 import sys
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import JSON, Command
 from hermetic.contract import VERSION
-
-
-def _version_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _version(arguments: argparse.Namespace) -> int:
@@ -24,5 +20,5 @@ def _version(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "version": Command("The version of Hermetic and of the Python it runs on.", _version_arguments, _version),
+    "version": Command("The version of Hermetic and of the Python it runs on.", JSON, _version),
 }

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from hermetic.cli.command import FAILED, INTERRUPTED, Command
-from hermetic.cli.interrupts import Interrupted, run_interruptibly
+from hermetic.cli.command import FAILED, Command
+from hermetic.cli.interrupts import run_interruptibly
 from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
@@ -24,10 +24,7 @@ def _wait_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _wait(arguments: argparse.Namespace) -> int:
     """The exit code of the process."""
-    try:
-        return run_interruptibly(lambda _: _wait_for(arguments))
-    except Interrupted:
-        return INTERRUPTED
+    return run_interruptibly(lambda _: _wait_for(arguments))
 
 
 async def _wait_for(arguments: argparse.Namespace) -> int:
@@ -72,6 +69,7 @@ async def _describe(within: str | None, name: str) -> object:
 
 async def _describe_environment(known: KnownEnvironment) -> object:
     record = msgspec.to_builtins(known.record)
+    del record["token"]  # a client with it is let in
     if known.environment is None:
         return {**record, "state": known.state, "problem": known.problem}
     info, processes = await asyncio.gather(known.environment.info(), known.environment.processes())
@@ -86,10 +84,7 @@ def _events_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _events(arguments: argparse.Namespace) -> int:
     """Prints events until Ctrl-C or the end of the environments."""
-    try:
-        return run_interruptibly(lambda _: _print_events(arguments))
-    except Interrupted:
-        return INTERRUPTED
+    return run_interruptibly(lambda _: _print_events(arguments))
 
 
 async def _print_events(arguments: argparse.Namespace) -> int:

@@ -23,14 +23,13 @@ from hermetic import blocking, toolbox
 from hermetic.fleet import fleet, opening
 from hermetic.registry.records import runtime_root
 from hermetic.session import environment, process, session
-from hermetic.toolbox.tools import Tools
 
 FACES: list[tuple[type, type]] = [
     (session.Session, blocking.Session),
     (environment.Environment, blocking.Environment),
     (process.Process, blocking.Process),
     (fleet.Fleet, blocking.Fleet),
-    (Tools, blocking.Toolbox),
+    (toolbox.Toolbox, blocking.Toolbox),
 ]
 
 
@@ -68,18 +67,7 @@ def test_both_faces_have_the_same_signatures(ours: type, theirs: type) -> None:
 
 def test_a_fleet_and_a_toolbox_are_made_with_the_same_options() -> None:
     assert parameters(blocking.Fleet.__init__) == parameters(fleet.Fleet.__init__)
-    assert parameters(blocking.Toolbox.__init__) == parameters(Tools.__init__)
-
-
-def test_a_toolbox_that_is_loaded_later_has_the_same_signatures() -> None:
-    def shape(function: Callable[..., object]) -> list[tuple[object, ...]]:
-        return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
-
-    ours, theirs = public(Tools), public(toolbox.Toolbox)
-    assert ours.keys() == theirs.keys()
-    for name, function in [*ours.items(), ("__init__", Tools.__init__)]:
-        if not isinstance(function, property):
-            assert shape(getattr(toolbox.Toolbox, name)) == shape(function), name
+    assert parameters(blocking.Toolbox.__init__) == parameters(toolbox.Toolbox.__init__)
 
 
 def test_a_toolbox_without_await(tmp_path: Path) -> None:

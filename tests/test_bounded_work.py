@@ -25,12 +25,11 @@ from hermetic.policy.evaluator import Evaluator
 from hermetic.policy.shell import Shell
 from hermetic.redaction.redactor import Redactor
 from hermetic.session.screen import LAST, Screen, TooMuch
+from hermetic.tools.base.show import settle, strip
 from hermetic.tools.edits.diff import unified_diff
 from hermetic.tools.edits.replacing import replace
 from hermetic.tools.edits.v4a import parse
 from hermetic.tools.files.documents import as_text
-from hermetic.tools.terminal.ansi import Stripper, strip
-from hermetic.tools.terminal.overwriting import settle
 from tests.bounds import cost_of, pauses
 from tests.boxes import opened
 from tests.sizes import is_full, scale
@@ -471,7 +470,6 @@ READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
     "screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 16_000).encode()),
     "large screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 1_000).encode(), 500, 500),
     "ansi": lambda chance: lambda: (strip(text := repeated(chance, CONTROLS, 60_000)), settle(text)),
-    "ansi in pieces": lambda chance: lambda: [Stripper().feed(repeated(chance, CONTROLS, 60_000))],
     "docx": lambda chance: lambda: read_document("a.docx", docx(repeated(chance, MARKUP, 200_000))),
     "xlsx": lambda chance: (
         lambda: read_document("a.xlsx", xlsx(repeated(chance, CELLS, 100_000), f"<si><t>{'x' * 5000}</t></si>"))

@@ -5,15 +5,12 @@ import msgspec
 from hermetic.contract.notice import Notice
 from hermetic.tools.base.task import ToolLimits
 from hermetic.tools.code.arguments import CodeArguments, CodeLimits, CodeOptions
-from hermetic.tools.files.arguments import (
-    PatchArguments,
-    ReadFileArguments,
-    SearchFilesArguments,
-    WriteFileArguments,
-)
-from hermetic.tools.process.arguments import ProcessArguments
-from hermetic.tools.process.tool import ACTIONS
-from hermetic.tools.terminal.arguments import TerminalArguments
+from hermetic.tools.files.patch import PatchArguments
+from hermetic.tools.files.read import ReadFileArguments
+from hermetic.tools.files.search import SearchFilesArguments
+from hermetic.tools.files.write import WriteFileArguments
+from hermetic.tools.process.tool import ACTIONS, ProcessArguments
+from hermetic.tools.terminal.tool import TerminalArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (

@@ -19,8 +19,7 @@ from hermetic.contract.approval import ApprovalRequest, Denial
 from hermetic.contract.errors import ExecutionError, InvalidArgument, NotPermitted, UnknownApproval
 from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
-from hermetic.toolbox import Toolbox
-from hermetic.tools.base.task import refusal
+from hermetic.toolbox import Toolbox, refusal
 from tests.scenarios.approval_talks import BAD, DEMANDED, TALKS, Say, Talk
 
 

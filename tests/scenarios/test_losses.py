@@ -18,7 +18,7 @@ from hermetic.environments.containers.client import PROGRAMS, SETTINGS
 from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.keeping import activity_of, record_of
 from hermetic.toolbox import Toolbox
-from hermetic.tools.base.history import MOST_TASKS, Histories, History
+from hermetic.tools.base.task import MOST_TASKS, Histories, History
 from tests.boxes import Box, appears, everywhere, opened, place
 
 
@@ -300,9 +300,9 @@ def test_a_note_names_a_few_of_many_processes() -> None:
     history = History()
     history.meet("r1", "/", separate_files=False)
     for number in range(25):
-        history.started(f"proc_{number}", "x" * 500)
+        history.started[f"proc_{number}"] = "x" * 500
     assert history.meet("r2", "/", separate_files=False)
-    (note,) = history.take_notes()
+    (note,) = history.notes
     assert "and 15 more" in note
     assert len(note) < 1500
 

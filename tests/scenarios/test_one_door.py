@@ -27,7 +27,6 @@ from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.session import Session
 from hermetic.toolbox import Toolbox
-from hermetic.toolbox.tools import Tools
 from hermetic.tools.base.task import Task
 from hermetic.tools.process.tool import ACTIONS
 
@@ -133,8 +132,8 @@ CLI_LOOKS = {"ps", "logs", "kill", "envs", "rm", "gc", "policy", "config", "doct
 CLI_ACTS = {"run", "code", "attach", "secret", "demo"}
 # What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
 TASK = {
-    "id", "caller", "is_scripted", "door", "watcher", "show", "limits", "interrupted", "place", "within", "decide",
-    "has_outside", "history", "interruptible", "alive",
+    "id", "caller", "is_scripted", "gate", "notices", "show", "limits", "interrupted", "environment", "decide",
+    "outside", "history", "interruptible", "alive",
 }  # fmt: skip
 # What the package offers besides values and errors. Environments of a fleet and those that are opened without a policy
 # are for callers that are trusted.
@@ -199,7 +198,7 @@ def test_every_public_name_is_in_the_table(face: type, known: Collection[str]) -
 
 
 def test_so_is_what_a_tool_gets_and_what_the_package_offers() -> None:
-    task = Tools()._task("t")
+    task = Toolbox()._make().task("t")
     assert public(Task) | {name for name in vars(task) if not name.startswith("_")} == TASK
     offered = {name: getattr(hermetic, name) for name in hermetic.__all__ if name != "blocking"}
     assert {name for name, one in offered.items() if inspect.isfunction(one)} == FUNCTIONS
@@ -209,7 +208,7 @@ def test_so_is_what_a_tool_gets_and_what_the_package_offers() -> None:
 
 
 def test_so_is_every_tool_action_command_and_request() -> None:
-    assert set(Tools()._tools) - TOOLS.keys() == set()
+    assert set(Toolbox()._make().tools) - TOOLS.keys() == set()
     assert set(ACTIONS) - TYPING.keys() - NOT_TYPING == set()
     assert set(COMMANDS) == CLI_LOOKS | CLI_ACTS
     assert set(requests.OPERATIONS) - set().union(*OPERATIONS.values()) == set()

@@ -2,26 +2,26 @@
 
 from typing import Any
 
+from hermetic import toolbox
 from hermetic.approvals.approvals import Approvals
 from hermetic.blocking.face import Closing, Face, Stream, close, does, made_like, waits
 from hermetic.blocking.faces import Fleet, fleet_of
 from hermetic.blocking.portal import Portal
 from hermetic.contract.notice import Notice
-from hermetic.toolbox.tools import Tools
 
 
 class Notices(Stream[Notice]):
     """Notices of background processes as they come; iterate over it, then `close` it, or use `with`."""
 
 
-class Toolbox(Face[Tools], Closing):
+class Toolbox(Face[toolbox.Toolbox], Closing):
     """What models call. Threads may share it. See `hermetic.Toolbox`."""
 
-    @made_like(Tools)
+    @made_like(toolbox.Toolbox)
     def __init__(self, **options: Any) -> None:
         portal = Portal()
         try:
-            super().__init__(portal, portal.do(Tools, **options))
+            super().__init__(portal, portal.do(toolbox.Toolbox, **options))
         except BaseException:
             portal.close()
             raise
@@ -37,13 +37,13 @@ class Toolbox(Face[Tools], Closing):
         """Pending requests, and what was allowed before; all but `attend` may be called from any thread."""
         return self._held.approvals
 
-    register = does(Tools.register)
-    schemas = does(Tools.schemas)
-    forget_reads = does(Tools.forget_reads)
-    call = waits(Tools.call)
-    running = waits(Tools.running)
-    kill_all = waits(Tools.kill_all)
-    recover = waits(Tools.recover)
+    register = does(toolbox.Toolbox.register)
+    schemas = does(toolbox.Toolbox.schemas)
+    forget_reads = does(toolbox.Toolbox.forget_reads)
+    call = waits(toolbox.Toolbox.call)
+    running = waits(toolbox.Toolbox.running)
+    kill_all = waits(toolbox.Toolbox.kill_all)
+    recover = waits(toolbox.Toolbox.recover)
 
     def interrupt(self, task_id: str | None = None) -> None:
         """Interrupts the task's waiting calls, or those of all tasks; from any thread."""

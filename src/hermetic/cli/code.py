@@ -25,7 +25,7 @@ from hermetic.config import Settings, load
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
 from hermetic.toolbox import Toolbox
-from hermetic.toolbox.tools import code_options
+from hermetic.toolbox.parts import code_options
 from hermetic.tools.code.answer import STDERR
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 

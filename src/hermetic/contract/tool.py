@@ -27,14 +27,23 @@ IS_SILENT: ContextVar[bool] = ContextVar("IS_SILENT", default=False)
 Dispatch = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
+class Interrupted(Exception):
+    """The call was interrupted before it had a result."""
+
+
 class Tool(Generic[A]):
     """One definition gives the validation, the schema in every form, and the documentation."""
 
     def __init__(
-        self, name: str, description: str | Callable[[], str], arguments: type[A],
-        run: Callable[[Any, A], Awaitable[Fields]], *, missing: Callable[[], str | None] | None = None,
+        self,
+        name: str,
+        description: str | Callable[[], str],
+        arguments: type[A],
+        run: Callable[[Any, A], Awaitable[Fields]],
+        *,
+        missing: Callable[[], str | None] | None = None,
         answers: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`missing` says why it cannot be used now, or None: it is then not offered. It is asked often, so it is quick.
 
         A description that depends on what else there is is a function. `answers` is the shape of its answer for scripts
@@ -48,7 +57,7 @@ class Tool(Generic[A]):
             raise ConfigError(f"tool {name} has no description; say what it does and when to use it", setting=name)
         if not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
             raise ConfigError(f"the arguments of tool {name} must be one msgspec.Struct", setting=name)
-        self.missing = missing or _nothing_missing
+        self.missing = missing
         self.name = name
         self._description = description
         self.arguments = arguments
@@ -118,10 +127,6 @@ class Tool(Generic[A]):
             return json.loads(value)
         except (ValueError, RecursionError):
             return value
-
-
-def _nothing_missing() -> None:
-    return None
 
 
 def _takes_text(schema: Fields) -> bool:

@@ -1,15 +1,32 @@
-"""The tools by name, for many tasks. `tools` does the work; it is imported when a toolbox is first used.
+"""The tools by name, for many tasks: JSON in, JSON text out, never an exception for what a model can act on.
 
-Its import and that of the policy take longer than an event loop may be held: a running loop gets it from a thread.
+`parts` has what a toolbox works with. Its import and that of the policy take longer than an event loop may be held:
+a running loop gets it from a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermetic.contract.tool import DEFAULT_TASK
+import msgspec
+
+from hermetic.contract.errors import (
+    ApprovalRequired,
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    NotInstalled,
+    NotPermitted,
+    UnknownProcess,
+    Unreachable,
+)
+from hermetic.contract.notice import read_wishes
+from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.session.callbacks import in_thread
@@ -23,15 +40,18 @@ if TYPE_CHECKING:
     from hermetic.contract.notice import Notice
     from hermetic.contract.tool import Fields, Form, Tool
     from hermetic.fleet.fleet import Fleet
-    from hermetic.toolbox import tools
-    from hermetic.toolbox.tools import Tools
-    from hermetic.tools.base.task import ToolLimits
+    from hermetic.session.environment import Environment
+    from hermetic.toolbox import parts
+    from hermetic.toolbox.parts import Parts
+    from hermetic.tools.base.notices import Sink
+    from hermetic.tools.base.task import Task, ToolLimits
     from hermetic.tools.code.arguments import CodeOptions
     from hermetic.tools.code.tool import Printed
-    from hermetic.tools.process.notices import Sink
     from hermetic.tools.terminal.sudo import AskPassword
 else:
-    tools = Lazy("hermetic.toolbox.tools")
+    parts = Lazy("hermetic.toolbox.parts")
+
+_log = logging.getLogger("hermetic.toolbox")
 
 
 class Toolbox:
@@ -49,79 +69,188 @@ class Toolbox:
     """
 
     def __init__(
-        self, *, environment: str | None = None, options: Mapping[str, Any] | None = None,
-        policy: Policy | None = None, approver: Approver | None = None, reviewer: Reviewer | None = None,
+        self,
+        *,
+        environment: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        policy: Policy | None = None,
+        approver: Approver | None = None,
+        reviewer: Reviewer | None = None,
         limits: ToolLimits | None = None,
-        sudo_password: str | None = None, ask_password: AskPassword | None = None, redact: bool | None = None,
-        on_notice: Sink | None = None, webhook: str | None = None, on_activity: Callable[[str], object] | None = None,
-        code: CodeOptions | None = None, on_progress: Callable[[str, str], object] | None = None,
-        on_script_output: Printed | None = None, settings: Settings | None = None,
-    ) -> None:  # fmt: skip
-        self._arguments: dict[str, Any] = {
-            "environment": environment, "options": options, "policy": policy, "approver": approver,
-            "reviewer": reviewer, "limits": limits, "sudo_password": sudo_password, "ask_password": ask_password,
-            "redact": redact, "on_notice": on_notice, "webhook": webhook, "on_activity": on_activity, "code": code,
-            "on_progress": on_progress, "on_script_output": on_script_output, "settings": settings,
-        }  # fmt: skip
-        self._made: Tools | None = None
+        sudo_password: str | None = None,
+        ask_password: AskPassword | None = None,
+        redact: bool | None = None,
+        on_notice: Sink | None = None,
+        webhook: str | None = None,
+        on_activity: Callable[[str], object] | None = None,
+        code: CodeOptions | None = None,
+        on_progress: Callable[[str, str], object] | None = None,
+        on_script_output: Printed | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
+        self._made: Parts | None = None  # with the first use
+        self._running: dict[str, set[Task]] = {}  # calls by task id
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._kind = environment or (settings.environment.kind if settings else "local")
-        if is_loaded(tools) or not _is_loop_running():
-            self._tools()
+        if is_loaded(parts) or not _is_loop_running():
+            self._make()
         elif self._kind not in catalog.KINDS:
             catalog.find(self._kind)
 
     def __repr__(self) -> str:
-        return repr(self._made) if self._made is not None else "<Toolbox that was not used yet>"
+        return f"<Toolbox in {self._kind}{'' if self._made else ', not used yet'}>"
 
     @property
     def fleet(self) -> Fleet:
         """Its environments, one per task."""
-        return self._tools().fleet
+        return self._make().fleet
 
     @property
     def approvals(self) -> Approvals:
         """Pending approval requests, and granted approvals."""
-        return self._tools().approvals
+        return self._make().approvals
 
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
         """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
-        self._tools().register(tool, replace=replace)
+        made = self._make()
+        if tool.name in made.tools and not replace:
+            raise ConfigError(f"there is a tool {tool.name!r}; pass replace=True to put this one in its place")
+        made.tools[tool.name] = tool
+        made.own -= {tool.name}
 
     def schemas(self, form: Form = "openai") -> list[Fields]:
         """Schemas of all tools for a model's API."""
-        return self._tools().schemas(form)
+        if form not in ("openai", "anthropic", "mcp"):
+            raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
+        return [tool.schema(form) for tool in self._make().usable()]
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = DEFAULT_TASK) -> str:
         """The answer as JSON text."""
-        return await (self._made or await self._loaded()).call(name, arguments, task_id=task_id)
+        made = self._made or await self._loaded()
+        for _ in range(2):  # callbacks that are due, such as an answer to an approval request, run first
+            await asyncio.sleep(0)
+        task = made.task(task_id)
+        answer = await self._run(name, arguments, task)
+        if task.history.notes and isinstance(answer.get("notes", []), list | tuple):
+            answer = {**answer, "notes": [*answer.get("notes", []), *task.history.notes]}
+            task.history.notes.clear()
+        text = _as_json(answer)
+        if name in made.own:  # their answers have bounds of their own
+            return text
+        try:
+            return text if (kept := await parts.keep_long(task, text)) is None else _as_json(kept)
+        except (Interrupted, ExecutionError) as error:
+            why = f"the answer has {len(text):,} characters, too many, and could not be kept: {error or 'interrupted'}"
+            return _as_json({**_failed(why), "output": text[: parts.PREVIEW]})
+
+    async def _call_from_script(self, task_id: str, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._run(name, arguments, self._make().task(task_id, is_scripted=True))
+
+    async def _run(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+        """The tool's answer; meanwhile the call can be interrupted."""
+        tools = self._make().tools
+        tool = tools.get(name)
+        if tool is None:
+            return _failed(f"there is no tool {name!r}; there are {', '.join(tools)}")
+        if tool.missing is not None and (missing := tool.missing()):
+            return _failed(f"the tool {name} cannot be used now: {missing}", "disabled")
+        self._loop = asyncio.get_running_loop()
+        running = self._running.setdefault(task.id, set())
+        running.add(task)
+        try:
+            return await tool.run(task, tool.read(arguments))
+        except Exception as error:  # also of registered tools: the model gets an answer in any case
+            return self._error(tool, task, error)
+        finally:
+            running.discard(task)
+            if not running:
+                self._running.pop(task.id, None)
+
+    def _error(self, tool: Tool[Any], task: Task, error: Exception) -> Fields:
+        """The answer of a call that failed."""
+        if isinstance(error, NotPermitted):
+            return refusal(error)
+        if isinstance(error, NotInstalled):
+            return _failed(f"the environment cannot be used on this machine: {error}", "disabled")
+        if isinstance(error, EnvironmentUnavailable):
+            if isinstance(error, Unreachable) or not self._make().is_lost(task.id):
+                return _failed(f"the environment is not available: {error}")
+            return _failed(f"the environment was lost during this call: {parts.after_loss(error)}")
+        if isinstance(error, ConfigError):
+            return _failed(str(error), "disabled")
+        if isinstance(error, Interrupted):
+            return _failed("interrupted by the user before anything was done", "interrupted") | {"exit_code": 130}
+        if isinstance(error, ExecutionError | OSError):
+            return _failed(str(error))
+        _log.error("the tool %s failed", tool.name, exc_info=error)
+        return _failed(f"the tool {tool.name} failed: {type(error).__name__}: {error}")
 
     def interrupt(self, task_id: str | None = None) -> None:
         """Interrupts the task's calls, or those of all tasks; from any thread."""
-        if self._made is not None:
-            self._made.interrupt(task_id)
+        for id in list(self._running) if task_id is None else [task_id]:
+            for task in list(self._running.get(id, ())):
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(task.interrupted.set)
 
     def forget_reads(self, task_id: str = DEFAULT_TASK) -> None:
         """Forgets what the task's model has read, after its context was cut."""
-        self._tools().forget_reads(task_id)
+        self._make().files.forget_calls(task_id)
 
     def notices(self, task_id: str | None = None) -> AsyncIterator[Notice]:
         """Notices of background processes, as they come."""
-        return self._tools().notices(task_id)
+        return self._make().notices.stream(task_id)
 
     async def running(self, task_id: str = DEFAULT_TASK, *, since: float = 0.0) -> list[str]:
         """Session ids of running processes that the task's tools started, `since` that time."""
-        return await (await self._loaded()).running(task_id, since=since)
+        made = await self._loaded()
+        # No environment is opened for this.
+        if made.is_lost(task_id) or await made.borrow(task_id).unopened() is not None:
+            return []
+        async with made.borrow(task_id) as environment:
+            known = [info for info in await environment.processes() if info.is_running and info.started >= since]
+            return [info.id for info in known if read_wishes(info.tag) or info.left]
 
     async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
         """Kills the processes that the tools started, of one task or of all open ones; returns how many.
 
-        With `since`, seconds as `time.time()` counts them, only what began then or later, by the clock of its place.
+        With `since`, seconds as `time.time()` counts them, only those that began then or later, by the clock of their
+        environment.
         """
-        return await (await self._loaded()).kill_all(task_id, since=since)
+        tasks = (await self._loaded()).fleet.tasks if task_id is None else [task_id]
+        counts = await asyncio.gather(*(self._kill_task(id, since) for id in tasks), return_exceptions=True)
+        for count in counts:
+            if isinstance(count, BaseException):
+                raise count
+        return sum(count for count in counts if isinstance(count, int))
+
+    async def _kill_task(self, task_id: str, since: float) -> int:
+        if not (running := await self.running(task_id, since=since)):
+            return 0
+        made = self._make()
+        async with made.borrow(task_id) as environment:
+            killed = await asyncio.gather(*(self._kill(environment, id) for id in running))
+        for id in running:
+            made.histories.of(task_id).started.pop(id, None)
+        return sum(killed)
+
+    async def _kill(self, environment: Environment, id: str) -> bool:
+        """False when it ended by itself and is forgotten."""
+        made = self._make()
+        try:
+            process = await environment.process(id)
+            await process.kill(made.limits.kill_grace)
+        except UnknownProcess:
+            return False
+        await made.notices.amend(process, ended_by="kill_all")
+        return True
 
     async def recover(self, *task_ids: str) -> None:
         """Resumes notices for processes of an earlier caller."""
-        await (await self._loaded()).recover(*task_ids)
+        made = await self._loaded()
+        for task_id in task_ids:
+            async with made.borrow(task_id):
+                pass
 
     async def close(self, *, remove: bool = False) -> None:
         """Closes everything. The task "default" ends, others live on by their lease, unless `remove=True`."""
@@ -135,20 +264,20 @@ class Toolbox:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _loaded(self) -> Tools:
-        if self._made is None and not is_loaded(tools):
+    async def _loaded(self) -> Parts:
+        if self._made is None and not is_loaded(parts):
             await in_thread(partial(_load, self._kind))
-        return self._tools()
+        return self._make()
 
-    def _tools(self) -> Tools:
+    def _make(self) -> Parts:
         if self._made is None:
-            self._made = tools.Tools(**self._arguments)
+            self._made = parts.Parts(self._call_from_script, **self._arguments)
         return self._made
 
 
 def _load(kind: str) -> None:
     """Imports what a toolbox of this kind begins with."""
-    load(tools)
+    load(parts)
     catalog.find(kind)
     catalog.find("sandbox")
 
@@ -159,3 +288,26 @@ def _is_loop_running() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def refusal(error: NotPermitted) -> Fields:
+    """The answer of a tool that was not allowed to begin."""
+    if isinstance(error, ApprovalRequired):
+        return _failed(str(error), "approval_required") | {
+            "approval_id": error.request,
+            "command": error.command,
+            "description": error.description,
+            "pattern_key": error.pattern_key,
+        }
+    return _failed(str(error), "blocked") | ({"refused_by": error.by} if error.by else {})
+
+
+def _failed(message: str, status: str = "error") -> Fields:
+    return {"output": "", "exit_code": -1, "status": status, "error": message}
+
+
+def _as_json(answer: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(answer).decode()
+    except UnicodeEncodeError:  # a lone surrogate of the caller's, which no JSON text can hold
+        return json.dumps(answer)

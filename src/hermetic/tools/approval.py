@@ -1,4 +1,4 @@
-"""The tool by which a script or a model asks once for many acts of one kind."""
+"""The request_approval tool: one question for many acts of one kind."""
 
 from typing import Annotated
 
@@ -26,17 +26,21 @@ class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
     """Asks, and answers when the user has."""
-    await task.decide(
-        lambda place: task.door.batch(
-            task.id, place, count=asked.count, under=asked.under, words=asked.command, why=asked.reason
+    if (gate := task.gate) is not None:
+        words, why = asked.command, asked.reason
+        await task.decide(
+            lambda place: gate.batch(task.id, place, count=asked.count, under=asked.under, words=words, why=why)
         )
-    )
     return {"status": "approved", "count": asked.count, "error": None}
 
 
 def approval_tool(approvals: Approvals) -> Tool[ApprovalArguments]:
     """The tool; it is offered where somebody can be asked."""
     return Tool(
-        "request_approval", DESCRIPTION, ApprovalArguments, request_approval, answers="{status: str, error?: str}",
+        "request_approval",
+        DESCRIPTION,
+        ApprovalArguments,
+        request_approval,
+        answers="{status: str, error?: str}",
         missing=lambda: None if approvals.can_ask and approvals.settings.mode != "deny" else "nobody can be asked",
-    )  # fmt: skip
+    )

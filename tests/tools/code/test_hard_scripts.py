@@ -344,7 +344,7 @@ async def test_a_broken_connection_costs_the_call_under_way_and_no_more(tmp_path
     async with scripting(here(tmp_path)) as box:
 
         async def breaks(task: Task, asked: EchoArguments) -> Fields:
-            async with task.place() as environment:
+            async with task.environment() as environment:
                 connection = environment._link._connection
                 assert connection is not None
                 assert connection._transport is not None

@@ -15,10 +15,9 @@ import pytest
 from hermetic.contract import limits
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.notice import Notice
-from hermetic.tools.process.following import nothing
-from hermetic.tools.process.notices import Notices
+from hermetic.tools.base.notices import Notices, nothing
+from hermetic.tools.base.show import Show
 from hermetic.tools.process.webhook import Webhook
-from hermetic.tools.terminal.format import Showing
 from tests.boxes import everywhere, opened, place
 from tests.programs import need
 
@@ -317,7 +316,7 @@ async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -
 
 
 async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.tools.process.watching.NOTICE_MATCHES", 1)
+    monkeypatch.setattr("hermetic.tools.base.watching.NOTICE_MATCHES", 1)
     async with opened(tmp_path) as box:
         await box.terminal("echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"])
         async with asyncio.timeout(20):
@@ -353,7 +352,7 @@ async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: P
 
 
 async def test_what_falls_out_of_a_full_queue_is_counted() -> None:
-    queue = Notices(Showing())
+    queue = Notices(Show())
     for number in range(limits.NOTICES + 5):
         queue.tell(Notice(kind="progress", task_id="a", text=str(number)), nothing)
     queue.tell(Notice(kind="progress", task_id="b", text="b"), nothing)
@@ -386,7 +385,7 @@ def tell(queue: Notices, task: str, place: Frozen | None = None) -> None:
 
 
 async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_in_a_stream() -> None:
-    queue, place = Notices(Showing()), Frozen()
+    queue, place = Notices(Show()), Frozen()
     tell(queue, "frozen", place)
     tell(queue, "quick")
     stream = queue.stream()
@@ -415,7 +414,7 @@ async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_befor
                 came.clear()
                 await came.wait()
 
-    queue, place = Notices(Showing(), [sink]), Frozen()
+    queue, place = Notices(Show(), [sink]), Frozen()
     tell(queue, "frozen", place)
     tell(queue, "quick")
     await until(2)
@@ -431,7 +430,7 @@ async def test_a_place_that_answers_slowly_is_told_of_in_the_end() -> None:
         await asyncio.sleep(1.5)
         return True
 
-    queue = Notices(Showing())
+    queue = Notices(Show())
     queue.tell(Notice(kind="progress", task_id="slow", text="slow"), nothing, give)
     async with asyncio.timeout(20):
         assert (await anext(queue.stream())).text == "slow"
@@ -447,7 +446,7 @@ async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
         if len(got) == 2:
             second.set()
 
-    queue, place = Notices(Showing(), [sink]), Frozen()
+    queue, place = Notices(Show(), [sink]), Frozen()
     queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)
     queue.tell(Notice(kind="progress", task_id="quick", text="quick"), nothing)
     async with asyncio.timeout(20):
@@ -458,8 +457,8 @@ async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
 
 
 async def test_closing_does_not_wait_for_ever_for_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.tools.process.notices.CLOSING", 0.1)
-    queue, place = Notices(Showing()), Frozen()
+    monkeypatch.setattr("hermetic.tools.base.notices.CLOSING", 0.1)
+    queue, place = Notices(Show()), Frozen()
     queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)
     stream = queue.stream()
     assert (await anext(stream)).text == "frozen"

@@ -10,7 +10,7 @@ from hermetic.contract.limits import (
     NOTICE_STRIKES,
     NOTICE_TEXT,
 )
-from hermetic.tools.process.watching import Breaker, Match, Watch
+from hermetic.tools.base.watching import Breaker, Match, Watch
 
 GAP = NOTICE_GAP
 

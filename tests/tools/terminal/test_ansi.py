@@ -1,6 +1,5 @@
-"""Control sequences are taken out of text for models, whole or in pieces, and nothing else is."""
+"""Control sequences are removed from text for models, and nothing else is."""
 
-import itertools
 import re
 import time
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.tools.terminal.ansi import LONGEST_HELD, Stripper, strip
+from hermetic.tools.base.show import strip
 from tests.sizes import scale
 
 FORMS = {
@@ -46,14 +45,6 @@ def test_every_form_is_taken_out_and_its_neighbours_stay(sequence: str) -> None:
     assert strip(f"α{sequence}[0;1m β") == "α[0;1m β"
 
 
-@pytest.mark.parametrize("sequence", FORMS.values(), ids=FORMS)
-def test_a_form_may_be_divided_anywhere(sequence: str) -> None:
-    for at in range(1, len(sequence)):
-        stripper = Stripper()
-        pieces = [stripper.feed("α" + sequence[:at]), stripper.feed(sequence[at:] + "β"), stripper.finish()]
-        assert "".join(pieces) == "αβ", at
-
-
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -81,28 +72,12 @@ PIECES = st.one_of(st.sampled_from([*FORMS.values(), "\x1b", "\x1b]", "\x9d", "\
 
 
 @settings(max_examples=scale(5000), deadline=None)
-@given(st.lists(PIECES, max_size=12).map("".join), st.lists(st.integers(0, 60), max_size=6))
-def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int]) -> None:
-    stripper = Stripper()
-    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    fed = [stripper.feed(text[start:end]) for start, end in itertools.pairwise(borders)]
-    assert "".join(fed) + stripper.finish() == strip(text)
-
-
-@settings(max_examples=scale(5000), deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_nothing_that_steers_a_terminal_is_left_and_lines_stay_countable(text: str) -> None:
     left = strip(text)
     assert not re.search(r"[\x1b\x80-\x9f]", left)
     assert left.count("\n") == text.count("\n")
     assert [char for char in left if char not in text] == []
-
-
-def test_what_is_held_back_is_bounded() -> None:
-    stripper = Stripper()
-    given_back = "".join(stripper.feed("\x1b]0;" if at == 0 else "x" * 1000) for at in range(200))
-    assert len(given_back) + LONGEST_HELD >= 199_000
-    assert given_back.startswith("0;xxx")
 
 
 @pytest.mark.parametrize(
@@ -114,13 +89,4 @@ def test_what_is_held_back_is_bounded() -> None:
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
     begun = time.process_time()
     strip(text)
-    Stripper().feed(text)
     assert time.process_time() - begun < 5  # about 0.2 s on an idle core
-
-
-def test_single_characters_of_a_long_string_take_linear_time() -> None:
-    begun = time.process_time()
-    stripper = Stripper()
-    for char in "\x1b]0;" + "x" * 100_000:
-        stripper.feed(char)
-    assert time.process_time() - begun < 5  # about 0.1 s on an idle core

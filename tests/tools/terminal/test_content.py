@@ -3,7 +3,7 @@
 import pytest
 
 from hermetic.redaction.patterns import Content
-from hermetic.tools.terminal.content import content_of_command, content_of_file
+from hermetic.tools.base.show import content_of_command, content_of_file
 
 
 @pytest.mark.parametrize(

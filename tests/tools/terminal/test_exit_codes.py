@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.tools.terminal.exit_codes import exit_code_meaning
-from hermetic.tools.terminal.invocations import invocations, last_invocation
+from hermetic.tools.base.invocations import invocations, last_invocation
+from hermetic.tools.terminal.advice import exit_code_meaning
 from tests.programs import need
 from tests.sizes import scale
 

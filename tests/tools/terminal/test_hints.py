@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermetic.tools.terminal.hints import foreground_hint
+from hermetic.tools.terminal.advice import foreground_hint
 
 
 @pytest.mark.parametrize(

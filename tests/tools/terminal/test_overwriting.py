@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermetic.tools.terminal.ansi import strip
-from hermetic.tools.terminal.overwriting import settle
+from hermetic.tools.base.show import settle, strip
 from tests.sizes import scale
 
 

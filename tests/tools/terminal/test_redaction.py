@@ -16,7 +16,7 @@ from hermetic.redaction import tokens
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
 from hermetic.redaction.patterns import PATTERNS, Content, lower
 from hermetic.redaction.redactor import MARK, Redactor, hidden_in
-from hermetic.tools.terminal.content import content_of_command
+from hermetic.tools.base.show import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
 from tests.sizes import scale

@@ -1,17 +1,18 @@
-"""What a tool works with: one caller's place, and the ways in and out of it."""
+"""One caller of the tools: its environment, its limits, its interruption, and what it relies on from call to call."""
 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from hermetic.approvals.context import PolicyContext
-from hermetic.contract.approval import Judged
-from hermetic.contract.errors import ApprovalRequired, InvalidArgument, NotPermitted
+from hermetic.approvals.gate import PolicyGate
+from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import (
     ACTIVITY,
     FOREGROUND,
@@ -22,46 +23,23 @@ from hermetic.contract.limits import (
     RUNNING,
     TOOL_COMMAND,
 )
-from hermetic.contract.process import ProcessInfo, Shown
+from hermetic.contract.tool import Interrupted
 from hermetic.session.environment import Environment
-from hermetic.session.process import Process
-from hermetic.tools.base.history import History
+from hermetic.tools.base.notices import Notices
+from hermetic.tools.base.show import Show
+
+MOST_TASKS = 4096  # histories that are kept, those used last
+MOST_NAMED = 10  # processes in a note
+SHOWN_COMMAND = 60  # characters
+
+AFTER_LOSS = (
+    "the environment is gone with its shell's state and all that ran in it, and whether this call "
+    "had an effect is not known. The next call starts a new environment: look at the files first, "
+    "then set up what you need again"
+)
 
 T = TypeVar("T")
-
-
-class Interrupted(Exception):
-    """Somebody ended the call before it had anything to answer."""
-
-
-class Interruption(asyncio.Event):
-    """Set when somebody ends a call. It costs a waiting call no task of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.callbacks: set[Callable[[], object]] = set()  # each is called once, and taken out before that
-
-    def set(self) -> None:
-        """Wakes all that wait, and runs the callbacks."""
-        super().set()
-        callbacks, self.callbacks = self.callbacks, set()
-        for callback in callbacks:
-            callback()
-
-
-class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Time and size limits of the tools."""
-
-    foreground: float = FOREGROUND  # seconds
-    longest_foreground: float = LONGEST_FOREGROUND  # seconds
-    output: int = MODEL_OUTPUT  # characters
-    command: int = TOOL_COMMAND  # characters
-    running: int = RUNNING  # processes of one task
-    read: int = READ_CHARACTERS  # characters of a file
-    kill_grace: float = KILL_GRACE  # seconds
-
-
-Judge = Callable[[Environment | PolicyContext], Awaitable[None]]
+Judge = Callable[[Environment | PolicyContext], Awaitable[object]]
 
 
 class Borrowing(Protocol):
@@ -75,190 +53,183 @@ class Borrowing(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
 
-Opener = Callable[[], Borrowing]
+Borrow = Callable[[], Borrowing]
 
 
-class Gate(Protocol):
-    """Decides what may be done; raises NotPermitted before anything is created."""
+class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Time and size limits of the tools."""
 
-    async def command(
-        self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
-        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-        outside: bool = False,
-    ) -> Judged | None:  # fmt: skip
-        """May this text run in a shell there? The state of the session by which it was judged."""
+    foreground: float = FOREGROUND  # seconds
+    longest_foreground: float = LONGEST_FOREGROUND  # seconds
+    output: int = MODEL_OUTPUT  # characters
+    command: int = TOOL_COMMAND  # characters
+    running: int = RUNNING  # processes of one task
+    read: int = READ_CHARACTERS  # characters of a file
+    kill_grace: float = KILL_GRACE  # seconds
 
-    async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
-        """May this be typed into that process?"""
-
-    async def write(self, task: str, paths: Sequence[str], environment: Environment | PolicyContext) -> None:
-        """May these files, by their whole paths, be written, changed or deleted there?"""
-
-    async def code(self, task: str, source: str, environment: Environment | PolicyContext) -> None:
-        """May this Python text run there?"""
-
-    async def batch(
-        self, task: str, environment: Environment | PolicyContext, *, count: int, under: str = "",
-        words: Sequence[str] = (), why: str = "",
-    ) -> None:  # fmt: skip
-        """May so many files below a directory be changed, or so many runs of one program begin?"""
-
-    async def meet(self, environment: Environment) -> None:
-        """An environment was opened; what it begins with is nobody's doing."""
+    def waiting(self, timeout: float | None) -> tuple[float, str]:
+        """How long a call with this timeout waits, and a note where that is less. Raises InvalidArgument."""
+        if timeout is None:
+            return self.foreground, ""
+        if not timeout > 0:
+            raise InvalidArgument(
+                f"timeout must be seconds above zero, not {timeout:g}; leave it out for {self.foreground:g}",
+                argument="timeout",
+            )
+        most = max(self.longest_foreground, self.foreground)
+        if timeout <= most:
+            return timeout, ""
+        return most, f"a timeout of {timeout:g} s is more than the {most:g} s that a call may wait; used that"
 
 
-class OpenGate:
-    """Lets everything through: for callers that are trusted."""
+class Interruption(asyncio.Event):
+    """Set when a call is interrupted. A waiting call needs no task of its own."""
 
-    async def command(
-        self, task: str, text: str, environment: Environment | PolicyContext, *, session: str = "",
-        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
-        outside: bool = False,
-    ) -> Judged | None:  # fmt: skip
-        """Anything may, whatever the session has become."""
-        return None
+    def __init__(self) -> None:
+        super().__init__()
+        self.callbacks: set[Callable[[], object]] = set()  # each is removed, then called once
 
-    async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
-        """Anything may."""
-
-    async def write(self, task: str, paths: Sequence[str], environment: Environment | PolicyContext) -> None:
-        """Anything may."""
-
-    async def code(self, task: str, source: str, environment: Environment | PolicyContext) -> None:
-        """Anything may."""
-
-    async def batch(
-        self, task: str, environment: Environment | PolicyContext, *, count: int, under: str = "",
-        words: Sequence[str] = (), why: str = "",
-    ) -> None:  # fmt: skip
-        """Anything may."""
-
-    async def meet(self, environment: Environment) -> None:
-        """Nothing is looked at."""
+    def set(self) -> None:
+        """Wakes all waiters, and runs the callbacks."""
+        super().set()
+        callbacks, self.callbacks = self.callbacks, set()
+        for callback in callbacks:
+            callback()
 
 
-class Watcher(Protocol):
-    """Sees to what was wished to be told of processes."""
+class History:
+    """A task's last environment, its shell's directory there, the processes started, and notes not yet delivered."""
 
-    def follow(self, process: Process) -> None:
-        """From now on, by what its tag says."""
+    def __init__(self) -> None:
+        self.resident = ""  # of that environment; "" before the first call
+        self.cwd = ""  # of its shell, after the last command
+        self.started: dict[str, str] = {}  # process → command
+        self.notes: list[str] = []  # for the next answer
 
-    async def told(self, process: Process) -> None:
-        """The caller has learned of its end otherwise."""
+    def __repr__(self) -> str:
+        return f"<History in {self.resident or 'no environment'}: {len(self.started)} processes>"
 
-    async def amend(self, process: Process, **changes: Any) -> None:
-        """Changes what is remembered with a process, if it is one of ours."""
+    def meet(self, resident: str, start: str, *, separate_files: bool) -> bool:
+        """Records this call's environment, whose sessions begin in `start`; True if it replaces another one."""
+        before, self.resident = self.resident, resident
+        if before in ("", resident):
+            return False
+        self.notes.append(self._loss(start, separate_files))
+        self.cwd, self.started = "", {}
+        return True
 
-    def attended(self, id: str) -> AbstractContextManager[None]:
-        """While this block may tell of the process's end itself, nobody else does."""
+    def _loss(self, start: str, separate_files: bool) -> str:
+        was = f" ({self.cwd})" if self.cwd else ""
+        lost = [
+            "shell variables, functions and aliases",
+            f"the shell's directory{was}: it is {start} now",
+            *(["files that were only inside it"] if separate_files else []),
+        ]
+        named = [f"{id} ({command[:SHOWN_COMMAND]})" for id, command in self.started.items()]
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        processes = f"background processes: {', '.join(named[:MOST_NAMED])}{more}"
+        lost.append(processes if named else "everything that ran in it")
+        return f"The environment of this task ended, and a new one was started in its place. Lost: {'; '.join(lost)}."
 
 
-class Show(Protocol):
-    """A text that a command printed, as a model may see it: no escape sequences, no secrets."""
+class Histories:
+    """Histories by task, a bounded number of them."""
 
-    def __call__(self, text: str, command: str) -> str:
-        """The text that this command printed; of a command itself with "" in its place."""
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, History] = OrderedDict()
 
-    def join(self, before: str, text: str) -> str:
-        """The text without the rest of a secret that began in what stands before it."""
+    def __repr__(self) -> str:
+        return f"<Histories of {len(self._of)} tasks>"
 
-    def unfinished(self, text: str) -> int:
-        """How many characters at its end may be the start of a secret that goes on."""
-
-    def screen(self, shown: Shown, command: str) -> list[str]:
-        """The rows of a terminal that this command draws on."""
-
-    def file(self, text: str, path: str) -> str:
-        """Lines of a file with this name: without secrets, all else as it is."""
-
-    def hidden(self, text: str) -> list[str]:
-        """The marks in a text that stand for secrets: whoever writes it does not know them."""
+    def of(self, task: str) -> History:
+        """The task's history, made with its first call."""
+        history = self._of[task] = self._of.get(task) or History()
+        self._of.move_to_end(task)
+        while len(self._of) > MOST_TASKS:
+            self._of.popitem(last=False)
+        return history
 
 
 class Task:
-    """One caller's place. Tools get it with every call."""
+    """One caller's environment and what tools need besides. Tools get it with every call."""
 
     def __init__(
-        self, id: str, *, place: Opener, door: Gate, watcher: Watcher, show: Show, limits: ToolLimits,
-        activity: Callable[[str], object] | None = None, caller: str = "", is_scripted: bool = False,
-        outside: Opener | None = None, history: History | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        *,
+        borrow: Borrow,
+        gate: PolicyGate | None,
+        notices: Notices,
+        show: Show,
+        limits: ToolLimits,
+        history: History,
+        activity: Callable[[str], object] | None = None,
+        caller: str = "",
+        is_scripted: bool = False,
+        outside: Borrow | None = None,
+    ) -> None:
         self.id = id
-        self.history = history or History()
-        self._outside = outside  # the place around its sandbox
-        self.caller = caller  # which toolbox this is
-        self.is_scripted = is_scripted  # a script calls, not a model: what guards a model from repeating itself is off
-        self._place = place
-        self.door = door
-        self.watcher = watcher
+        self.gate = gate  # None: everything is allowed
+        self.notices = notices
         self.show = show
         self.limits = limits
+        self.history = history
+        self.caller = caller  # which toolbox this is
+        self.is_scripted = is_scripted  # a script calls, not a model: repeated calls are allowed
         self.interrupted = Interruption()
+        self.outside = outside  # borrows the environment around its sandbox; None: there is no sandbox
+        self._borrow = borrow
         self._activity = activity
 
     def __repr__(self) -> str:
         return f"<Task {self.id!r}>"
 
-    def place(self, judge: Judge | None = None, *, outside: bool = False) -> AbstractAsyncContextManager[Environment]:
-        """Its environment for a block, opened where it is not. Raises Interrupted.
-
-        `judge` is asked first, and for a new environment before it is opened: what it refuses costs nothing.
-        """
-        return self.within(self._opener(outside), judge)
-
     @asynccontextmanager
-    async def within(self, opener: Opener, judge: Judge | None) -> AsyncIterator[Environment]:
-        """The same for any place."""
-        borrowing = opener()
-        is_judged = judge is not None and await self._judged_unopened(borrowing, judge)
-        environment = await self.interruptible(borrowing.__aenter__())
+    async def environment(self, judge: Judge | None = None, borrow: Borrow | None = None) -> AsyncIterator[Environment]:
+        """Its environment, or one borrowed otherwise, for a block; opened if necessary. Raises Interrupted.
+
+        `judge` decides first, and for a new environment before it is opened: what it refuses costs nothing.
+        """
+        borrowing = (borrow or self._borrow)()
+        environment = await self.interruptible(self._enter(borrowing, None if self.gate is None else judge))
         try:
-            if is_judged:
-                await self.interruptible(self.door.meet(environment))
-            elif judge is not None:
-                await self._judged(judge, environment)
             yield environment
         finally:
             await borrowing.__aexit__(None, None, None)
 
-    async def decide(self, judge: Judge) -> None:
-        """Asks the judge about its place as it is, which is not opened for it."""
-        borrowing = self._place()
-        spot = await self.interruptible(borrowing.unopened())
-        if spot is not None:
-            await self._judged(judge, spot)
-            return
-        async with borrowing as environment:
-            await self._judged(judge, environment)
-
-    async def _judged_unopened(self, borrowing: Borrowing, judge: Judge) -> bool:
-        """Whether the place does not live, neither before nor after the judge was asked about it."""
-        spot = await self.interruptible(borrowing.unopened())
-        if spot is None:
-            return False
-        await self._judged(judge, spot)
-        return await self.interruptible(borrowing.unopened()) is not None
-
-    async def _judged(self, judge: Judge, place: Environment | PolicyContext) -> None:
-        """Somebody may be asked, which takes its time."""
-        if self._activity is None:
-            await self.interruptible(judge(place))
-            return
+    async def _enter(self, borrowing: Borrowing, judge: Judge | None) -> Environment:
+        """The borrowed environment, once the judge has allowed the call; a person may have to be asked."""
+        if judge is None:
+            return await borrowing.__aenter__()
         async with self.alive():
-            await self.interruptible(judge(place))
+            unopened = await borrowing.unopened()
+            if unopened is not None:
+                await judge(unopened)
+                unopened = await borrowing.unopened()  # None: another call has opened it meanwhile
+            environment = await borrowing.__aenter__()
+            try:
+                if unopened is None:
+                    await judge(environment)
+                elif self.gate is not None:
+                    await self.gate.meet(environment)
+            except BaseException:
+                await borrowing.__aexit__(None, None, None)
+                raise
+            return environment
 
-    @property
-    def has_outside(self) -> bool:
-        """Whether it works in a sandbox that somebody may let it out of."""
-        return self._outside is not None
-
-    def _opener(self, outside: bool) -> Opener:
-        if outside and self._outside is None:
-            raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
-        return self._place if self._outside is None or not outside else self._outside
+    async def decide(self, judge: Judge) -> None:
+        """Asks the judge about the environment as it is. It is not opened for that."""
+        borrowing = self._borrow()
+        unopened = await self.interruptible(borrowing.unopened())
+        async with self.alive():
+            if unopened is not None:
+                await self.interruptible(judge(unopened))
+                return
+            async with borrowing as environment:
+                await self.interruptible(judge(environment))
 
     async def interruptible(self, work: Awaitable[T]) -> T:
-        """What the work gives. Raises Interrupted, the work cancelled, when somebody ends the call first."""
+        """The result of the work. Raises Interrupted, the work cancelled, if the call is interrupted first."""
         if self.interrupted.is_set():
             if inspect.iscoroutine(work):
                 work.close()  # it never begins
@@ -275,41 +246,29 @@ class Task:
             raise
         finally:
             interruption.callbacks.discard(cancel)
-        if interruption.is_set():  # and yet it has come to its end
+        if interruption.is_set():  # it was cancelled, and completed all the same
             current.uncancel()
         return result
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:
-        """Gives a sign of life now and then while the block waits."""
+        """Reports activity at intervals while the block waits."""
         if self._activity is None:
             yield
             return
-        loop, tell = asyncio.get_running_loop(), self._activity
+        loop, report = asyncio.get_running_loop(), self._activity
         timer: asyncio.TimerHandle
 
-        def sign() -> None:
+        def tick() -> None:
             nonlocal timer
-            timer = loop.call_later(ACTIVITY, sign)
+            timer = loop.call_later(ACTIVITY, tick)
             try:
-                tell(self.id)
-            except Exception:
-                logging.getLogger(__name__).exception("on_activity failed; it is called again in %g s", ACTIVITY)
+                report(self.id)
+            except Exception:  # the caller's own function: the call goes on without it
+                logging.getLogger(__name__).exception("on_activity failed; next call in %g s", ACTIVITY)
 
-        timer = loop.call_later(ACTIVITY, sign)
+        timer = loop.call_later(ACTIVITY, tick)
         try:
             yield
         finally:
             timer.cancel()
-
-
-def refusal(error: NotPermitted) -> Mapping[str, Any]:
-    """The answer of a tool that was not allowed to begin."""
-    if isinstance(error, ApprovalRequired):
-        return {
-            "output": "", "exit_code": -1, "status": "approval_required", "error": str(error),
-            "approval_id": error.request, "command": error.command, "description": error.description,
-            "pattern_key": error.pattern_key,
-        }  # fmt: skip
-    by = {"refused_by": error.by} if error.by else {}
-    return {"output": "", "exit_code": -1, "status": "blocked", "error": str(error), **by}

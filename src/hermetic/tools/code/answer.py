@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Cancelled, Exited, Lost, OutOfMemory, Signalled, TimedOut, Yielded
 from hermetic.contract.tool import Fields
-from hermetic.tools.base.history import AFTER_LOSS
+from hermetic.tools.base.task import AFTER_LOSS
 from hermetic.tools.code.arguments import CodeLimits
 from hermetic.tools.code.output import Printed, shown
 from hermetic.tools.code.serving import Calls

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -16,7 +15,7 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
-from hermetic.tools.base.task import Judge, Opener, Task
+from hermetic.tools.base.task import Borrow, Task
 from hermetic.tools.code.answer import answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
@@ -38,7 +37,7 @@ class CodeMode:
     def __init__(
         self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
         call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
-        tell: Callable[[str, str], object], apart: Callable[[str], Opener], printed: Printed | None = None,
+        tell: Callable[[str, str], object], apart: Callable[[str], Borrow], printed: Printed | None = None,
     ) -> None:  # fmt: skip
         self._options = options
         self._tools = tools
@@ -72,7 +71,9 @@ class CodeMode:
         """Runs the script; the answer says how it ended and what it printed."""
         try:
             _check(asked)
-            async with self._place(task, lambda place: task.door.code(task.id, asked.code, place)) as environment:
+            gate = task.gate
+            judge = None if gate is None else lambda place: gate.code(task.id, asked.code, place)
+            async with task.environment(judge, self._borrow(task)) as environment:
                 return await self._run(task, asked, environment)
         except (NotPermitted, EnvironmentUnavailable):
             raise
@@ -81,8 +82,9 @@ class CodeMode:
                 "status": "error", "output": "", "error": str(error), "tool_calls_made": 0, "duration_seconds": 0.0,
             }  # fmt: skip
 
-    def _place(self, task: Task, judge: Judge | None = None) -> AbstractAsyncContextManager[Environment]:
-        return task.within(self._apart(task.id), judge) if self._options.isolated else task.place(judge)
+    def _borrow(self, task: Task) -> Borrow | None:
+        """How the environment of its scripts is borrowed; None: it is the task's own."""
+        return self._apart(task.id) if self._options.isolated else None
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
         self._prepare()
@@ -160,7 +162,7 @@ class CodeMode:
     async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
-        task.history.started(process.id, "a script of execute_code")
+        task.history.started[process.id] = "a script of execute_code"
         await process.set_tag(write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded")))
         going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
         self._going_on.add(going_on)
@@ -168,7 +170,10 @@ class CodeMode:
 
     async def _go_on(self, task: Task, process: Process, bridge: Bridge, is_over: asyncio.Event) -> None:
         try:
-            async with self._place(task), asyncio.TaskGroup() as group:  # nobody closes it meanwhile
+            async with (
+                task.environment(borrow=self._borrow(task)),
+                asyncio.TaskGroup() as group,
+            ):  # nobody closes it meanwhile
                 ending = group.create_task(_end_when(is_over, process))
                 await process.wait()
                 ending.cancel()

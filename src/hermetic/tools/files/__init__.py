@@ -1,4 +1,4 @@
-"""The file tools: read, write, search and patch the files of a task's place, made fit for a model.
+"""The file tools: read, write, search and patch files of a task's environment, made fit for a model.
 
-How a file is read or changed there is the resident's; what a text becomes by an edit is in `edits/`.
+The resident reads and changes the files. What a text becomes by an edit is in `edits/`.
 """

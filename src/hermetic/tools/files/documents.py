@@ -20,7 +20,7 @@ MOST_OF_A_TOKEN = 1 << 20  # bytes of a tag or a comment; the parser begins anew
 MOST_OF_A_CELL = 1 << 18  # bytes of a source or an output of a notebook that are shown
 CUT = "… [cut: the document has more text than is shown; use a program]"
 
-_ENDINGS = (".ipynb", ".docx", ".xlsx")
+DOCUMENT_ENDINGS = (".ipynb", ".docx", ".xlsx")  # of files that are shown as text though they are none
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main "
 _MARKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n"}
@@ -30,11 +30,6 @@ _BROKEN = (ValueError, KeyError, IndexError, RecursionError, EOFError, OSError, 
 
 class _Full(Exception):
     """The text, or the work for it, has reached its bound."""
-
-
-def is_document(path: str) -> bool:
-    """True for files that are shown as text though they are none."""
-    return path.lower().endswith(_ENDINGS)
 
 
 def as_text(path: str, data: bytes) -> str:

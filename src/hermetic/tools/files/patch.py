@@ -4,8 +4,12 @@ import shlex
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Annotated, Literal
 
-from hermetic.contract.edits import Change, Patched
+import msgspec
+from msgspec import Meta
+
+from hermetic.contract.edits import Change
 from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, NotPermitted
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
 from hermetic.contract.tool import Fields, Tool
@@ -14,20 +18,50 @@ from hermetic.tools.base.task import Task
 from hermetic.tools.edits.encoding import decode
 from hermetic.tools.edits.planning import paths_of
 from hermetic.tools.edits.v4a import parse
-from hermetic.tools.files.arguments import PATCH_ANSWERS, PATCH_DESCRIPTION, PatchArguments
-from hermetic.tools.files.checking import fault, lint, looks_numbered
-from hermetic.tools.files.memory import FileMemory, place_of
-from hermetic.tools.files.named import NamedFiles
-from hermetic.tools.files.protected import read_bounds, write_bounds
+from hermetic.tools.files.access import FileMemory, WriteJudge, write_bounds
+from hermetic.tools.files.write import fault, lint, looks_numbered
 
+DESCRIPTION = """\
+Changes parts of files. mode="replace": old_string, which must stand in one place of the file at path unless \
+replace_all, becomes new_string; give a few lines around it, without line numbers. White space, quotes and a line \
+between may differ a little. mode="patch": a patch for many files, all of it or nothing:
+*** Begin Patch
+*** Update File: a.py
+@@ def f():
+ a line that stays
+-a line that goes
++a line that comes
+*** Add File: b.txt
++its text
+*** Delete File: c.txt
+*** Move File: d.txt -> e.txt
+*** End Patch
+Use it instead of sed. The answer holds a unified diff, or says what stands nearest to a text that is not there."""
+ANSWERS = (
+    "{success: bool, diff?: str, files_modified?: list[str], files_created?: list[str], files_deleted?: list[str], "
+    "lint?: dict, error?: str}"
+)
 AGAIN = (
     "{count} edits of {path} in a row did not fit it: read it again with read_file before the next one, then copy a "
     "few lines exactly, or write the whole file with write_file"
 )
-
-
 HIDDEN = "not shown: read_file does not show this file either"
 UNFIT = "the edit does not fit ({reason}); the content of this file is not shown, so ask the user how the line reads"
+
+
+class PatchArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `patch`."""
+
+    mode: Annotated[
+        Literal["replace", "patch"], Meta(description="Replace a text in one file, or apply a patch to many.")
+    ] = "replace"
+    path: Annotated[
+        str | None, Meta(description="replace: the file; relative to the shell's directory, ~/ at home.")
+    ] = None
+    old_string: Annotated[str | None, Meta(description="replace: the text as it stands in the file.")] = None
+    new_string: Annotated[str | None, Meta(description="replace: the text to put there; empty to delete.")] = None
+    replace_all: Annotated[bool, Meta(description="replace: change all places, not the only one.")] = False
+    patch: Annotated[str | None, Meta(description="patch: the text from *** Begin Patch to *** End Patch.")] = None
 
 
 class PatchTool:
@@ -42,30 +76,50 @@ class PatchTool:
         """What was changed, or why nothing was."""
         wanted = _wanted(asked)
         try:
-            files = NamedFiles(task, _named(wanted), self._bounds)
+            # A malformed patch is refused before an environment is opened.
+            paths = paths_of(parse(wanted["patch"])) if "patch" in wanted else [wanted["path"]]
         except EditRefused as error:
             return self._refused(task, error, task.show(str(error), ""))
-        async with task.place(files) as environment, AsyncExitStack() as locks:
-            overseer = _Overseer(self._memory, files, environment, locks)
+        judge = WriteJudge(task, paths, self._bounds)
+        async with task.environment(judge) as environment, AsyncExitStack() as locks:
+            overseer = _Overseer(self._memory, judge, environment, locks)
             try:
                 done = await environment.patch(**wanted, bounds=self._bounds, oversight=overseer)
             except EditRefused as error:
                 named = [path for path in (error.path or asked.path,) if path]
-                is_hidden = await _is_hidden(environment, named)
-                told = UNFIT.format(reason=error.reason) if is_hidden else task.show(str(error), _reading(named))
-                return self._refused(task, error, told, *named)
+                if await self._is_hidden(environment, named):
+                    return self._refused(task, error, UNFIT.format(reason=error.reason), *named)
+                return self._refused(task, error, task.show(str(error), _reading(named)), *named)
             except (OSError, FileChanged) as error:
                 return {"success": False, "error": str(error)}
             for written in done.written:
-                self._memory.wrote(task.id, place_of(environment), written.path, written.signature)
+                system = self._memory.system_of(environment)
+                self._memory.wrote(task.id, system, written.path, written.signature)
             names = (*done.modified, *done.created, *done.deleted)
-            diff = HIDDEN if await _is_hidden(environment, names) else task.show(done.diff, _reading(names))
+            is_hidden = await self._is_hidden(environment, names)
         for path in names:
             self._misses.pop((task.id, path), None)
-        return _answer(done, diff, overseer.lint)
+        diff = HIDDEN if is_hidden else task.show(done.diff, _reading(names))
+        answer: Fields = {"success": True, "diff": diff, "files_modified": list(done.modified)}
+        if done.created:
+            answer["files_created"] = list(done.created)
+        if done.deleted:
+            answer["files_deleted"] = list(done.deleted)
+        if done.strategy:
+            answer |= {"strategy": done.strategy, "lines": list(done.lines)}
+        return answer | ({"lint": overseer.lint} if overseer.lint else {})
 
-    def _refused(self, task: Task, error: EditRefused, told: str, path: str = "") -> Fields:
-        answer: Fields = {"success": False, "error": told, "reason": error.reason}
+    async def _is_hidden(self, environment: Environment, paths: Sequence[str]) -> bool:
+        """Whether read_file does not show one of the files."""
+        try:
+            for path in paths:
+                await environment.file_status(path, missing=True, bounds=self._memory.read_bounds)
+        except NotPermitted:
+            return True
+        return False
+
+    def _refused(self, task: Task, error: EditRefused, why: str, path: str = "") -> Fields:
+        answer: Fields = {"success": False, "error": why, "reason": error.reason}
         if error.reason in ("missing", "ambiguous") and path:
             key = (task.id, path)
             count = self._misses.pop(key, 0) + 1
@@ -78,20 +132,21 @@ class PatchTool:
 
 
 class _Overseer:
-    """Asks the door, keeps others off the files, and sees that no file is broken."""
+    """Oversees an edit: asks the gate, locks the files, and refuses to break their syntax."""
 
-    def __init__(self, memory: FileMemory, named: NamedFiles, environment: Environment, locks: AsyncExitStack) -> None:
-        self._memory, self._named, self._environment, self._locks = memory, named, environment, locks
+    def __init__(self, memory: FileMemory, judge: WriteJudge, environment: Environment, locks: AsyncExitStack) -> None:
+        self._memory, self._judge, self._environment, self._locks = memory, judge, environment, locks
         self.lint: Fields = {}
 
     async def allow(self, paths: Sequence[str]) -> None:
         """Raises NotPermitted."""
-        await self._named.allow(paths, self._environment)
+        await self._judge.allow(paths, self._environment)
         await self._locks.aclose()
-        await self._locks.enter_async_context(self._memory.working_on(place_of(self._environment), paths))
+        system = self._memory.system_of(self._environment)
+        await self._locks.enter_async_context(self._memory.working_on(system, paths))
 
     def check(self, changes: Sequence[Change]) -> None:
-        """Raises EditRefused for one that breaks a file which was whole."""
+        """Raises EditRefused for a change that breaks a valid file."""
         self.lint = {}
         for change in changes:
             new = _text(change.after)
@@ -118,36 +173,8 @@ def _wanted(asked: PatchArguments) -> Fields:
             "new_string looks like what read_file shows, with line numbers and bars; give the text without them",
             argument="new_string",
         )
-    return {
-        "path": asked.path, "old_string": asked.old_string, "new_string": asked.new_string,
-        "replace_all": asked.replace_all,
-    }  # fmt: skip
-
-
-def _named(wanted: Fields) -> list[str]:
-    """The files that an edit names. Raises EditRefused for a patch that is none."""
-    return paths_of(parse(wanted["patch"])) if "patch" in wanted else [wanted["path"]]
-
-
-def _answer(done: Patched, diff: str, lint: Fields) -> Fields:
-    answer: Fields = {"success": True, "diff": diff, "files_modified": list(done.modified)}
-    if done.created:
-        answer["files_created"] = list(done.created)
-    if done.deleted:
-        answer["files_deleted"] = list(done.deleted)
-    if done.strategy:
-        answer |= {"strategy": done.strategy, "lines": list(done.lines)}
-    return answer | ({"lint": lint} if lint else {})
-
-
-async def _is_hidden(environment: Environment, paths: Sequence[str]) -> bool:
-    """Whether one of the files is of those that read_file does not show."""
-    try:
-        for path in paths:
-            await environment.file_status(path, missing=True, bounds=read_bounds())
-    except NotPermitted:
-        return True
-    return False
+    names = ("path", "old_string", "new_string", "replace_all")
+    return {name: getattr(asked, name) for name in names}
 
 
 def _reading(paths: Sequence[str]) -> str:
@@ -163,5 +190,5 @@ def _text(content: bytes | None) -> str | None:
 
 
 def patch_tool(memory: FileMemory, root: str | None) -> Tool[PatchArguments]:
-    """The tool, with what its toolbox remembers and the directory that it must not leave, if there is one."""
-    return Tool("patch", PATCH_DESCRIPTION, PatchArguments, PatchTool(memory, root).run, answers=PATCH_ANSWERS)
+    """The tool, with the toolbox's memory of files and the directory that it must not leave, if there is one."""
+    return Tool("patch", DESCRIPTION, PatchArguments, PatchTool(memory, root).run, answers=ANSWERS)

@@ -5,6 +5,10 @@ import difflib
 import posixpath
 from functools import partial
 from itertools import accumulate
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import FilePage
@@ -12,70 +16,90 @@ from hermetic.contract.limits import LARGE_FILE, LONG_LINE, READ_LINES
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Task
-from hermetic.tools.files.arguments import READ_ANSWERS, READ_DESCRIPTION, ReadFileArguments
-from hermetic.tools.files.documents import as_text, is_document
-from hermetic.tools.files.kinds import BINARY_ENDINGS, image_type
-from hermetic.tools.files.memory import FileMemory, place_of
-from hermetic.tools.files.named import NamedFiles
-from hermetic.tools.files.protected import read_bounds
+from hermetic.tools.files.access import FileMemory, check_unopened
+from hermetic.tools.files.documents import DOCUMENT_ENDINGS, as_text
 
+DESCRIPTION = """\
+Reads a text file by lines, with their numbers: `12|text`. Use it instead of cat, head, tail and sed. A page holds 500 \
+lines unless limit says otherwise; total_lines says how many there are, and next_offset where the next page begins. \
+Notebooks, docx and xlsx files are shown as text. The numbers and bars are not part of the file."""
+ANSWERS = (
+    "{content: str, total_lines?: int, file_size?: int, truncated?: bool, next_offset?: int, hint?: str, error?: str}"
+)
 UNCHANGED = "unchanged since you read these lines before; they are above"
-ASKED_AGAIN = "these lines have been read three times and have not changed; use what you have"
+READ_THRICE = "these lines have been read three times and have not changed; use what you have"
 REFUSED = "refused: these lines were read again and again and have not changed; use what you have, or read other lines"
+DIRECTORY = "{} is a directory; list it with the terminal tool, or use search_files"
+DEVICE = "{} is a device, a socket or a pipe, not a file; read it with a command that has a timeout"
+
+BINARY_ENDINGS = frozenset(
+    str.split("""
+    .pdf .zip .gz .bz2 .xz .zst .7z .rar .tar .tgz .jar .war .whl .exe .dll .so .dylib .o .a .lib
+    .bin .class .pyc .pyo .wasm .png .jpg .jpeg .gif .bmp .webp .ico .tiff .mp3 .mp4 .wav .ogg
+    .flac .avi .mov .mkv .webm .ttf .otf .woff .woff2 .eot .sqlite .sqlite3 .db .doc .xls .ppt .pptx
+    .odt .ods .parquet .npy .npz .pt .onnx
+    """)
+)
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"BM": "image/bmp",
+    b"II*\0": "image/tiff",
+    b"MM\0*": "image/tiff",
+    b"\0\0\1\0": "image/x-icon",
+}
+
+
+class ReadFileArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `read_file`."""
+
+    path: Annotated[str, Meta(description="The file; a relative path starts at the shell's directory, ~/ at home.")]
+    offset: Annotated[int, Meta(description="Number of the first line, from 1.", ge=1)] = 1
+    limit: Annotated[int, Meta(description="How many lines, at most 2000.", ge=1)] = 500
 
 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:
-    """What the lines are, or why there are none."""
-    limit, bounds = min(asked.limit, READ_LINES), read_bounds()
-    async with task.place(NamedFiles(task, [asked.path], bounds, writes=False)) as environment:
-        path = asked.path
-        if is_document(path):
-            return await task.interruptible(_document(task, environment, asked, limit))
+    """The lines of a page, or why there are none."""
+    path, limit, bounds = asked.path, min(asked.limit, READ_LINES), memory.read_bounds
+    async with task.environment(partial(check_unopened, [path], bounds)) as environment:
         try:
-            page = await task.interruptible(
-                environment.read_lines(
-                    path,
-                    asked.offset,
-                    limit,
-                    width=4 * LONG_LINE,
-                    budget=4 * task.limits.read,
-                    bounds=bounds,
-                )
+            if path.lower().endswith(DOCUMENT_ENDINGS):
+                return await task.interruptible(_document(memory, task, environment, asked, limit))
+            reading = environment.read_lines(
+                path, asked.offset, limit, width=4 * LONG_LINE, budget=4 * task.limits.read, bounds=bounds
             )
+            page = await task.interruptible(reading)
         except FileNotFoundError:
-            return await _missing(environment, path)
+            return await _missing(memory, environment, path)
         except IsADirectoryError:
-            return _failed(f"{path} is a directory; list it with the terminal tool, or use search_files")
+            return _failed(DIRECTORY.format(path))
         if page.status.kind != "file":
-            return _other(page, path)
+            return _failed((DIRECTORY if page.status.kind == "directory" else DEVICE).format(path))
         if page.is_binary or posixpath.splitext(path.lower())[1] in BINARY_ENDINGS:
             return _binary(page, path)
-        status, place = page.status, place_of(environment)
-        memory.saw(task.id, place, status.path, status.signature)
+        status, system = page.status, memory.system_of(environment)
+        memory.saw(task.id, system, status.path, status.signature)
         if not task.is_scripted:
-            question = ("read_file", place, status.path, asked.offset, limit)
-            repeats = memory.repeats(task.id, question, status.signature)
-            if repeats:
+            call = ("read_file", system, status.path, asked.offset, limit)
+            if repeats := memory.repeats(task.id, call, status.signature):
                 return _repeated(page, repeats)
         return _shown(task, page)
 
 
-def _other(page: FilePage, path: str) -> Fields:
-    if page.status.kind == "directory":
-        return _failed(f"{path} is a directory; list it with the terminal tool, or use search_files")
-    return _failed(f"{path} is a device, a socket or a pipe, not a file; read it with a command that has a timeout")
-
-
 def _repeated(page: FilePage, repeats: int) -> Fields:
-    answer: Fields = {
-        "content": "", "status": "unchanged", "hint": UNCHANGED, "total_lines": page.total,
-        "file_size": page.status.size, "truncated": False,
-    }  # fmt: skip
-    if repeats == 2:
-        answer["_warning"] = ASKED_AGAIN
-    elif repeats > 2:
+    if repeats > 2:
         return _failed(REFUSED) | {"status": "refused"}
-    return answer
+    answer: Fields = {
+        "content": "",
+        "status": "unchanged",
+        "hint": UNCHANGED,
+        "total_lines": page.total,
+        "file_size": page.status.size,
+        "truncated": False,
+    }
+    return answer | ({"_warning": READ_THRICE} if repeats == 2 else {})
 
 
 def _shown(task: Task, page: FilePage) -> Fields:
@@ -84,13 +108,27 @@ def _shown(task: Task, page: FilePage) -> Fields:
     lines = _fitting(_numbered(page, text), task.limits.read)
     last = page.first + len(lines) - 1
     answer: Fields = {
-        "content": "\n".join(lines), "total_lines": page.total, "file_size": page.status.size,
-        "truncated": last < page.total, "is_binary": False, "is_image": False,
-    }  # fmt: skip
+        "content": "\n".join(lines),
+        "total_lines": page.total,
+        "file_size": page.status.size,
+        "truncated": last < page.total,
+        "is_binary": False,
+        "is_image": False,
+    }
     if page.first > page.total:
         hint = f"the file has {page.total} lines" if page.total else "the file is empty"
         return answer | {"truncated": False, "hint": hint}
-    return answer | _reading_on(page, last) | ({"encoding": page.encoding} if page.encoding != "utf-8" else {})
+    if page.encoding != "utf-8":
+        answer["encoding"] = page.encoding
+    if last < page.total:
+        answer["next_offset"] = last + 1
+        answer["hint"] = f"read on with offset={last + 1}; there are {page.total} lines"
+        is_cut = last < page.first + page.lines - 1 or page.lines == 0
+        answer["truncated_by"] = "characters" if is_cut else "lines"
+        if page.status.size > LARGE_FILE:
+            large = f". The file is large ({page.status.size} bytes): search_files finds the lines you need"
+            answer["hint"] += large
+    return answer
 
 
 def _numbered(page: FilePage, text: str) -> list[str]:
@@ -115,36 +153,31 @@ def _fitting(lines: list[str], most: int) -> list[str]:
     return lines[: max(1, sum(end <= most for end in ends))]
 
 
-def _reading_on(page: FilePage, last: int) -> Fields:
-    if last >= page.total:
-        return {}
-    more: Fields = {"next_offset": last + 1, "hint": f"read on with offset={last + 1}; there are {page.total} lines"}
-    if last < page.first + page.lines - 1 or page.lines == 0:
-        more["truncated_by"] = "characters"
-    else:
-        more["truncated_by"] = "lines"
-    if page.status.size > LARGE_FILE:
-        more["hint"] += f". The file is large ({page.status.size} bytes): search_files finds the lines you need"
-    return more
-
-
 def _binary(page: FilePage, path: str) -> Fields:
-    image = image_type(page.head)
+    head = page.head
+    image = next((kind for start, kind in _IMAGES.items() if head.startswith(start)), None)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        image = "image/webp"
     what = f"an image ({image})" if image else "a binary file"
     answer = {
-        "content": "", "total_lines": 0, "file_size": page.status.size, "truncated": False, "is_binary": True,
-        "is_image": image is not None, "error": f"{path} is {what}, not text; use a program that reads it",
-    }  # fmt: skip
+        "content": "",
+        "total_lines": 0,
+        "file_size": page.status.size,
+        "truncated": False,
+        "is_binary": True,
+        "is_image": image is not None,
+        "error": f"{path} is {what}, not text; use a program that reads it",
+    }
     return answer | ({"mime_type": image} if image else {})
 
 
-async def _document(task: Task, environment: Environment, asked: ReadFileArguments, limit: int) -> Fields:
+async def _document(
+    memory: FileMemory, task: Task, environment: Environment, asked: ReadFileArguments, limit: int
+) -> Fields:
     """A notebook or office document, as text."""
     try:
-        content = await environment.read_content(asked.path, bounds=read_bounds())
-        lines = await asyncio.to_thread(_lines_of, asked.path, content.data)
-    except FileNotFoundError:
-        return await _missing(environment, asked.path)
+        content = await environment.read_content(asked.path, bounds=memory.read_bounds)
+        lines = await asyncio.to_thread(lambda: as_text(asked.path, content.data).split("\n"))
     except InvalidArgument as error:
         return _failed(str(error))
     shown = lines[asked.offset - 1 : asked.offset - 1 + limit]
@@ -154,14 +187,10 @@ async def _document(task: Task, environment: Environment, asked: ReadFileArgumen
     return _shown(task, page) | {"converted": True}
 
 
-def _lines_of(path: str, data: bytes) -> list[str]:
-    return as_text(path, data).split("\n")
-
-
-async def _missing(environment: Environment, path: str) -> Fields:
+async def _missing(memory: FileMemory, environment: Environment, path: str) -> Fields:
     folder, name = posixpath.split(path)
     try:
-        names = await environment.list_names(folder or ".", bounds=read_bounds())
+        names = await environment.list_names(folder or ".", bounds=memory.read_bounds)
     except OSError:
         return _failed(f"{path} does not exist, nor does its directory")
     close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
@@ -175,5 +204,5 @@ def _failed(message: str) -> Fields:
 
 
 def read_file_tool(memory: FileMemory) -> Tool[ReadFileArguments]:
-    """The tool, with what its toolbox remembers."""
-    return Tool("read_file", READ_DESCRIPTION, ReadFileArguments, partial(read_file, memory), answers=READ_ANSWERS)
+    """The tool, with the toolbox's memory of files."""
+    return Tool("read_file", DESCRIPTION, ReadFileArguments, partial(read_file, memory), answers=ANSWERS)

@@ -3,17 +3,25 @@
 import posixpath
 from functools import partial
 from itertools import groupby
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from hermetic.contract.files import Findings, Found
 from hermetic.contract.limits import GROUPED_MATCHES, MATCH_LINE, SEARCH
 from hermetic.contract.tool import Fields, Tool
 from hermetic.tools.base.task import Task
-from hermetic.tools.files.arguments import SEARCH_ANSWERS, SEARCH_DESCRIPTION, SearchFilesArguments
-from hermetic.tools.files.memory import FileMemory, place_of
-from hermetic.tools.files.protected import read_bounds
+from hermetic.tools.files.access import FileMemory
 
+DESCRIPTION = """\
+Searches files below a directory: target="content" for lines that match a regular expression, target="files" for files \
+whose name matches a glob. Hidden files and what .gitignore and .ignore files leave out are not searched. Use it \
+instead of grep, rg and find."""
+ANSWERS = (
+    "{total_count: int, matches?: list[{path: str, line: int, content: str}], matches_text?: str, files?: list[str], "
+    "counts?: dict[str, int], truncated?: bool, next_offset?: int, error?: str}"
+)
 SPARE = 40  # characters of an answer around each result
 REPEATED = "the same search was made three times and found the same; use what you have"
 REFUSED = (
@@ -21,33 +29,50 @@ REFUSED = (
 )
 
 
+class SearchFilesArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `search_files`."""
+
+    pattern: Annotated[str, Meta(description="A regular expression for one line, or a glob for names such as *.py.")]
+    target: Annotated[
+        Literal["content", "files"], Meta(description="Whether lines in files or names of files are looked for.")
+    ] = "content"
+    path: Annotated[str, Meta(description="The directory or file to search.")] = "."
+    file_glob: Annotated[str | None, Meta(description="Only files whose name matches this glob, such as *.py.")] = None
+    limit: Annotated[int, Meta(description="Most results in the answer.", ge=1)] = 50
+    offset: Annotated[int, Meta(description="How many results to leave out, to read on.", ge=0)] = 0
+    output_mode: Annotated[
+        Literal["content", "files_only", "count"],
+        Meta(description="Lines that match, only the files they are in, or how many there are in each file."),
+    ] = "content"
+    context: Annotated[int, Meta(description="Lines to show before and after each match.", ge=0)] = 0
+
+
 async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArguments) -> Fields:
-    """What was found."""
-    async with task.place() as environment, task.alive():
+    """The tool's answer: what was found."""
+    async with task.environment() as environment, task.alive():
+        searching = environment.search_files(
+            asked.pattern,
+            asked.path,
+            target=asked.target,
+            output_mode=asked.output_mode,
+            glob=asked.file_glob,
+            limit=asked.limit,
+            offset=asked.offset,
+            context=asked.context,
+            timeout=SEARCH,
+            bounds=memory.read_bounds,
+        )
         try:
-            found = await task.interruptible(
-                environment.search_files(
-                    asked.pattern,
-                    asked.path,
-                    target=asked.target,
-                    output_mode=asked.output_mode,
-                    glob=asked.file_glob,
-                    limit=asked.limit,
-                    offset=asked.offset,
-                    context=asked.context,
-                    timeout=SEARCH,
-                    bounds=read_bounds(),
-                )
-            )
+            found = _fitting(await task.interruptible(searching), task.limits.read)
         except FileNotFoundError:
             return {"total_count": 0, "error": f"{asked.path} does not exist; name a directory or file that does"}
         except TimeoutError as error:
             return {"total_count": 0, "error": f"ended after {SEARCH:g} s: {error}"}
-        found = _fitting(found, task.limits.read)
         answer = _answer(task, asked, found)
         if task.is_scripted:
             return answer
-        repeats = memory.repeats(task.id, ("search_files", place_of(environment), asked), repr(found))
+        call = ("search_files", memory.system_of(environment), asked)
+        repeats = memory.repeats(task.id, call, repr(found))
     if repeats > 2:
         return {"total_count": found.total, "status": "refused", "error": REFUSED}
     return answer | ({"_warning": REPEATED} if repeats == 2 else {})
@@ -119,6 +144,5 @@ def _path(asked: SearchFilesArguments, path: str) -> str:
 
 
 def search_files_tool(memory: FileMemory) -> Tool[SearchFilesArguments]:
-    """The tool, with what its toolbox remembers."""
-    run = partial(search_files, memory)
-    return Tool("search_files", SEARCH_DESCRIPTION, SearchFilesArguments, run, answers=SEARCH_ANSWERS)
+    """The tool, with the toolbox's memory of files."""
+    return Tool("search_files", DESCRIPTION, SearchFilesArguments, partial(search_files, memory), answers=ANSWERS)

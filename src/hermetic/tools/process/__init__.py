@@ -1,1 +1,1 @@
-"""The process tool: what runs in the background, seen and steered, and what is told of it."""
+"""The process tool: background processes listed, read, awaited, ended and typed into; webhooks for their notices."""

@@ -1,26 +1,14 @@
-"""A process's output as a model reads it: the end of it, what is new, or some of its lines."""
+"""A process's output as a model reads it: what is new, or some of its lines."""
 
 import codecs
 from collections import deque
 from typing import NamedTuple
 
 from hermetic.session.process import Process
-from hermetic.tools.base.task import Show
+from hermetic.tools.base.notices import MARGIN
+from hermetic.tools.base.show import Show
 
 MOST_LINE = 2000  # characters of one line
-MARGIN = 1024  # bytes before the part that is shown: a secret that reaches into it is known as a whole
-
-
-async def tail(process: Process, characters: int, show: Show) -> str:
-    """The last characters of the output so far, as a model may see them."""
-    total = process.info.out
-    most = 4 * characters + MARGIN
-    chunk = await process.read(max(0, total - most), limit=most)
-    text = chunk.data.decode("utf-8", "replace")
-    shown = show(text, process.info.command)
-    if process.info.ending is None:
-        shown = shown[: len(shown) - show.unfinished(shown)]
-    return shown[-characters:]
 
 
 class News(NamedTuple):

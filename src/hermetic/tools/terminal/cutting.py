@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from hermetic.session.excerpt import HEAD_PART
-from hermetic.tools.terminal.overwriting import settle
+from hermetic.tools.base.show import settle
 
 _SMUGGLED = re.compile("[\udc80-\udcff]")  # bytes that are no UTF-8
 

@@ -1,12 +1,14 @@
-"""The terminal tool: what a model asks for, run in the task's place, and the answer it gets."""
+"""The terminal tool: a command in the task's shell, in a terminal of its own or in the background."""
 
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.approval import Judged
@@ -21,27 +23,243 @@ from hermetic.contract.errors import (
 )
 from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import NotifyOptions, write_wishes
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Interrupted, Tool
 from hermetic.session.environment import Environment
-from hermetic.session.keeping import activity_of
+from hermetic.session.judged import judged_again
+from hermetic.session.keeping import activity_of, as_judged
 from hermetic.session.process import Process
-from hermetic.tools.base.history import AFTER_LOSS
-from hermetic.tools.base.task import Interrupted, Task
-from hermetic.tools.terminal.arguments import ANSWERS, DESCRIPTION, TerminalArguments
-from hermetic.tools.terminal.attempts import Attempts
+from hermetic.session.session import Session
+from hermetic.tools.base.task import AFTER_LOSS, Task
+from hermetic.tools.terminal.advice import exit_code_meaning, foreground_hint, sandbox_hint
 from hermetic.tools.terminal.cutting import cut_output
-from hermetic.tools.terminal.exit_codes import exit_code_meaning
-from hermetic.tools.terminal.hints import foreground_hint, sandbox_hint
-from hermetic.tools.terminal.sudo import SudoDesks, sudo_hint, told
+from hermetic.tools.terminal.sudo import SudoAnswers, sudo_hint
 
+DESCRIPTION = """\
+Runs a command in the task's shell and returns its output and exit code. The shell keeps its state between calls: \
+directory, variables, functions, background jobs; files persist too.
+
+A command that outlives its timeout is not lost: it goes on as a process, and the result has its session_id for the \
+process tool. Start servers, watchers and other long work with background=true, then use the process tool (poll, log, \
+wait, write, kill …). Programs that need a terminal (editors, pagers, REPLs, prompts) need pty=true; look at them with \
+the process tool's screen and type with keys. Use workdir for a directory that holds for this command alone."""
+ANSWERS = (
+    "{output: str, exit_code: int | None, error: str | None, ending: str, duration: float, log: str, "
+    "total_bytes?: int, notes?: list[str]}"
+)
 ROWS, COLS = 30, 120
-RAW = 4  # bytes of output that are looked at for each character that is shown: some are escape sequences
-SPARE = 256  # bytes of a tag for what is remembered later
+RAW = 4  # bytes of output that are read for each character that is shown: some are escape sequences
+SPARE = 256  # bytes of a tag for what is recorded later
 INTERRUPTED = "interrupted by the user; the command and all it started were ended"
 
+T = TypeVar("T")
 
-async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fields:
-    """Runs what was asked for."""
+
+class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `terminal`."""
+
+    command: Annotated[str, Meta(description="The command, as text for bash.")]
+    background: Annotated[bool, Meta(description="Start it as a process and return at once with its session_id.")] = (
+        False
+    )
+    timeout: Annotated[
+        float | None, Meta(description="Seconds to wait for a foreground command; default 180, at most 600.")
+    ] = None
+    on_timeout: Annotated[
+        Literal["yield", "kill"],
+        Meta(description="What becomes of a command that outlives its timeout: it goes on as a process, or is ended."),
+    ] = "yield"
+    workdir: Annotated[str | None, Meta(description="Directory for this command alone.")] = None
+    stdin: Annotated[str | None, Meta(description="Text the command reads as its standard input.")] = None
+    environment: Annotated[
+        dict[str, str] | None, Meta(description="Variables for this command alone, besides the shell's own.")
+    ] = None
+    outside: Annotated[
+        bool, Meta(description="Only where commands run in a sandbox: ask the user to let this one run outside of it.")
+    ] = False
+    pty: Annotated[bool, Meta(description="Give it a terminal of 30 rows and 120 columns.")] = False
+    notify_on_complete: Annotated[
+        bool, Meta(description="Background only: you are told once when it ends, with the end of its output.")
+    ] = False
+    watch_patterns: Annotated[
+        list[str] | None,
+        Meta(description="Background only: you are told of lines that contain one of these texts, now and then."),
+    ] = None
+    check_interval: Annotated[
+        float | None, Meta(description="Background only: seconds between two reports while it runs; at least 30.")
+    ] = None
+
+
+class Run:
+    """One call of the tool, from its judgement to its answer."""
+
+    def __init__(self, task: Task, asked: TerminalArguments) -> None:
+        self._task = task
+        self._asked = asked
+        self._judged: Judged | None = None
+        self._is_judged = False
+
+    async def judge(self, place: Environment | PolicyContext) -> None:
+        """Remembers the state of the session by which the command was judged. Raises NotPermitted."""
+        task, asked = self._task, self._asked
+        if task.gate is not None:
+            self._judged = await task.gate.command(
+                task.id,
+                asked.command,
+                place,
+                stdin=asked.stdin,
+                env=asked.environment,
+                cwd=asked.workdir,
+                outside=asked.outside,
+            )
+        self._is_judged = True
+
+    async def _begin(self, environment: Environment, act: Callable[[Session], Awaitable[T]]) -> T:
+        """The result of `act` with a session in the judged state; judged again if it changed. Raises NotPermitted."""
+
+        async def attempt() -> T:
+            if not self._is_judged:
+                await self._task.interruptible(self.judge(environment))
+            self._is_judged = False
+            return await act(as_judged(environment, self._judged))
+
+        return await judged_again(attempt)
+
+    async def foreground(self, environment: Environment, variables: dict[str, str]) -> Fields:
+        """The answer of a command that the call waits for."""
+        task, asked = self._task, self._asked
+        timeout, note = task.limits.waiting(asked.timeout)
+        env = {**variables, **(asked.environment or {})} or None
+        async with task.alive():
+            if asked.pty:
+                answer = await self._in_terminal(environment, timeout, env)
+            else:
+                run = partial(
+                    Session.run,
+                    command=asked.command,
+                    timeout=timeout,
+                    on_timeout=asked.on_timeout,
+                    cwd=asked.workdir,
+                    stdin=asked.stdin,
+                    env=env,
+                    limit=RAW * task.limits.output,
+                    cancel=task.interrupted,
+                )
+                answer = await self._answer(await self._begin(environment, run))
+        if note:
+            answer["timeout_note"] = note
+        if hint := foreground_hint(asked.command):
+            answer["hint"] = hint
+            if not asked.outside:
+                await _note_left(task, environment, answer["log"])
+        if task.outside and not asked.outside and (hint := sandbox_hint(answer["exit_code"], answer["output"])):
+            answer["hint"] = hint
+        for name in ("notify_on_complete", "watch_patterns", "check_interval"):
+            if getattr(asked, name):
+                answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
+        return answer
+
+    async def _answer(self, result: Result) -> Fields:
+        task, asked = self._task, self._asked
+        if not asked.outside and result.cwd:
+            task.history.cwd = result.cwd
+        is_yielded = isinstance(result.ending, Yielded)
+        data, total = result.data, result.total_bytes
+        if is_yielded:
+            data, total = _whole(task, data, total)
+        answer: Fields = {
+            "output": _shown(task, asked.command, data, result.omitted, total, result.log) if total else "",
+            **ending_fields(result.ending, asked.command),
+            "duration": round(result.duration, 3),
+            "log": result.log,
+        }
+        if result.omitted is not None:
+            answer["total_bytes"] = result.total_bytes
+        if result.notes:
+            answer["notes"] = list(result.notes)
+        if is_yielded:
+            answer |= await _yielded(task, result.process, result.waiting_for_input)
+        return answer
+
+    async def _in_terminal(self, environment: Environment, timeout: float, env: dict[str, str] | None) -> Fields:
+        """The answer of a foreground command that has a terminal."""
+        task, asked = self._task, self._asked
+        wishes = NotifyOptions(task=task.id, caller=task.caller, origin="foreground")
+        process = await self._start(environment, env, wishes, pty=True)
+        try:
+            ending = await self._ending(process, timeout)
+        except asyncio.CancelledError:
+            await process.kill()
+            raise
+        answer = await _printed(task, process)
+        if ending is None:
+            return answer | await _yielded(task, process, (await process.status()).waiting_for_input)
+        await process.set_tag(write_wishes(msgspec.structs.replace(wishes, told=True)))
+        answer |= ending_fields(ending, asked.command)
+        return answer | {"pty_note": "it ran beside the session: a cd or variable of its own is not kept"}
+
+    async def _ending(self, process: Process, timeout: float) -> Ending | None:
+        """How the process ended within its time; None when it may go on."""
+        task, asked = self._task, self._asked
+        typing = asyncio.ensure_future(process.write(asked.stdin)) if asked.stdin else None
+        try:
+            async with asyncio.timeout(timeout):
+                return await task.interruptible(process.wait())
+        except Interrupted:
+            await process.kill()
+            return Cancelled()
+        except TimeoutError:
+            if asked.on_timeout == "yield":
+                return None
+            await process.kill()
+            return TimedOut(timeout)
+        finally:
+            if typing is not None:  # input that it has not read by now is dropped
+                typing.cancel()
+                await asyncio.wait([typing])
+                if not typing.cancelled():
+                    typing.exception()
+
+    async def _start(
+        self, environment: Environment, env: dict[str, str] | None, wishes: NotifyOptions, **options: Any
+    ) -> Process:
+        start = partial(
+            Session.start,
+            command=self._asked.command,
+            id=f"proc_{secrets.token_hex(6)}",
+            rows=ROWS,
+            cols=COLS,
+            cwd=self._asked.workdir,
+            env=env,
+            tag=write_wishes(wishes),
+            **options,
+        )
+        return await self._begin(environment, start)
+
+    async def background(self, environment: Environment, variables: dict[str, str]) -> Fields:
+        """The answer of a command that goes on as a process."""
+        task, asked = self._task, self._asked
+        wishes, extra = _wishes(task, asked)
+        env = {**variables, **(asked.environment or {})} or None
+        if (await environment.info()).processes >= task.limits.running:
+            raise InvalidArgument(
+                f"{task.limits.running} processes run already; end some with process(action='kill') first",
+                argument="background",
+            )
+        stdin = "pipe" if asked.stdin is None else asked.stdin
+        try:
+            process = await self._start(environment, env, wishes, pty=asked.pty, stdin=stdin)
+        except (InvalidArgument, NotPermitted):
+            raise
+        except ExecutionError as error:
+            return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
+        task.notices.follow(process)
+        task.history.started[process.id] = task.show(asked.command, "")
+        answer = {"output": "Background process started", "session_id": process.id, "pid": process.pid}
+        return answer | {"exit_code": 0, "error": None, **extra}
+
+
+async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> Fields:
+    """Runs the command."""
     if not asked.command.strip():
         raise InvalidArgument("command is empty; give the text to run", argument="command")
     if "\0" in asked.command:
@@ -52,179 +270,60 @@ async def terminal(desks: SudoDesks, task: Task, asked: TerminalArguments) -> Fi
             "put its data into stdin, or write a script in parts and run that",
             argument="command",
         )
-    attempts = Attempts(task, partial(_judge, task, asked))
-    async with task.place(attempts, outside=asked.outside) as environment:
-        desk = desks.desk(task.id, environment, asked.command)
-        before = (desk.refused, desk.cleared) if desk else (0, 0)
-        if desk is not None and (more := await desk.variables(environment)):
-            asked = msgspec.structs.replace(asked, environment={**more, **(asked.environment or {})})
+    if asked.outside and task.outside is None:
+        raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
+    run = Run(task, asked)
+    async with task.environment(run.judge, task.outside if asked.outside else None) as environment:
+        answers = sudo.of(task.id, environment, asked.command)
+        before = answers.counts if answers else (0, 0)
+        variables = await answers.variables(environment) if answers else {}
         if asked.background:
-            return await _background(task, asked, environment, attempts)
-        answer = await _foreground(task, asked, environment, attempts)
+            return await run.background(environment, variables)
+        answer = await run.foreground(environment, variables)
         if answer.get("ending") == "lost" and activity_of(environment).is_over:
             answer["error"] += f"; {AFTER_LOSS}"
-            answer.pop("notes", None)  # they say the same to those who open environments themselves
-        if desk is not None:
-            answer |= told(before, desk)
-        if hint := sudo_hint(asked.command, answer["output"], is_answered=desk is not None):
+            answer.pop("notes", None)  # they say the same to callers that open environments themselves
+        if answers is not None:
+            answer |= answers.since(before)
+        if hint := sudo_hint(asked.command, answer["output"], is_answered=answers is not None):
             answer["hint"] = hint
-    for name in ("notify_on_complete", "watch_patterns", "check_interval"):
-        if getattr(asked, name):
-            answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
-    return answer
-
-
-async def _judge(task: Task, asked: TerminalArguments, place: Environment | PolicyContext) -> Judged | None:
-    return await task.door.command(
-        task.id, asked.command, place, stdin=asked.stdin, env=asked.environment, cwd=asked.workdir,
-        outside=asked.outside,
-    )  # fmt: skip
-
-
-async def _foreground(task: Task, asked: TerminalArguments, environment: Environment, attempts: Attempts) -> Fields:
-    timeout, note = _timeout(task, asked)
-    async with task.alive():
-        if asked.pty:
-            answer = await _in_terminal(task, asked, environment, timeout, attempts)
-        else:
-            result = await attempts.begin(environment, lambda session: session.run(
-                asked.command, timeout=timeout, on_timeout=asked.on_timeout, cwd=asked.workdir, stdin=asked.stdin,
-                env=asked.environment, limit=RAW * task.limits.output, cancel=task.interrupted,
-            ))  # fmt: skip
-            if not asked.outside and result.cwd:
-                task.history.cwd = result.cwd
-            answer = await _answer(task, asked, result)
-    if note:
-        answer["timeout_note"] = note
-    if hint := foreground_hint(asked.command):
-        answer["hint"] = hint
-        if not asked.outside:
-            await _note_left(task, environment, answer["log"])
-    if task.has_outside and not asked.outside and (hint := sandbox_hint(answer["exit_code"], answer["output"])):
-        answer["hint"] = hint
     return answer
 
 
 async def _note_left(task: Task, environment: Environment, log: str) -> None:
-    """What a command has left running is lost with the environment as any process of the task is."""
+    """Records what a command has left running as a process of the task."""
     with contextlib.suppress(UnknownProcess, EnvironmentUnavailable):
         info = (await environment.process(log)).info
         if info.left:
-            task.history.started(info.id, task.show(info.command, ""))
+            task.history.started[info.id] = task.show(info.command, "")
 
 
-def _timeout(task: Task, asked: TerminalArguments) -> tuple[float, str]:
-    limits = task.limits
-    if asked.timeout is None:
-        return limits.foreground, ""
-    if not asked.timeout > 0:
-        raise InvalidArgument(
-            f"timeout must be seconds above zero, not {asked.timeout:g}; leave it out for {limits.foreground:g}",
-            argument="timeout",
-        )
-    if asked.timeout > (most := max(limits.longest_foreground, limits.foreground)):
-        return most, f"a timeout of {asked.timeout:g} s is more than the {most:g} s that a call may wait; used that"
-    return asked.timeout, ""
-
-
-async def _answer(task: Task, asked: TerminalArguments, result: Result) -> Fields:
-    """The fields of a foreground command's result."""
-    data, total = result.data, result.total_bytes
-    if isinstance(result.ending, Yielded):
-        data, total = _whole(task, data, total)
-    answer: Fields = {
-        "output": _shown(task, asked.command, data, result.omitted, total, result.log),
-        **ending_fields(result.ending),
-        "duration": round(result.duration, 3),
-        "log": result.log,
-    }
-    if result.truncated:
-        answer["total_bytes"] = result.total_bytes
-    if result.notes:
-        answer["notes"] = list(result.notes)
-    if (code := answer["exit_code"]) and (meaning := exit_code_meaning(asked.command, code)):
-        answer["exit_code_meaning"] = meaning
-    if isinstance(result.ending, Yielded):
-        await _keep(task, result.process)
-        answer |= _yielded(result.process, result.waiting_for_input)
-    return answer
-
-
-def ending_fields(ending: Ending) -> Fields:
-    """How it ended, in the words of the tool."""
-    fields: Fields = {"exit_code": ending.exit_code, "error": None, "ending": type(ending).__name__.lower()}
+def ending_fields(ending: Ending, command: str) -> Fields:
+    """The answer's fields on how a command ended."""
+    code = ending.exit_code
+    fields: Fields = {"exit_code": code, "error": None, "ending": type(ending).__name__.lower()}
     if isinstance(ending, TimedOut):
-        fields |= {"ending": "timed_out", "status": "timeout"}
-        fields["error"] = f"ended after {ending.after:g} s; what it printed until then is in output"
+        error = f"ended after {ending.after:g} s; what it printed until then is in output"
+        fields |= {"ending": "timed_out", "status": "timeout", "error": error}
     elif isinstance(ending, Cancelled):
         fields |= {"status": "interrupted", "error": INTERRUPTED}
     elif isinstance(ending, Lost):
         fields |= {"exit_code": -1, "status": "error", "error": f"it was lost: {ending.reason}"}
+    if code and (meaning := exit_code_meaning(command, code)):
+        fields["exit_code_meaning"] = meaning
     return fields
 
 
-async def _keep(task: Task, process: Process) -> None:
-    """A command that was yielded is one of the task's processes from now on."""
-    task.history.started(process.id, task.show(process.info.command, ""))
+async def _yielded(task: Task, process: Process, waiting: bool | None) -> Fields:
+    """The answer's fields on a command that goes on as one of the task's processes."""
+    task.history.started[process.id] = task.show(process.info.command, "")
     await process.set_tag(write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded")))
-
-
-def _yielded(process: Process, waiting: bool | None) -> Fields:
-    return {
-        "status": "yielded", "session_id": process.id, "pid": process.pid, "exit_code": None, "error": None,
-        "waiting_for_input": waiting,
-    }  # fmt: skip
-
-
-async def _in_terminal(
-    task: Task, asked: TerminalArguments, environment: Environment, timeout: float, attempts: Attempts
-) -> Fields:
-    """A foreground command that has a terminal."""
-    wishes = NotifyOptions(task=task.id, caller=task.caller, origin="foreground")
-    process = await attempts.begin(environment, lambda session: session.start(
-        asked.command, id=_new_id(), pty=True, rows=ROWS, cols=COLS, cwd=asked.workdir, env=asked.environment,
-        tag=write_wishes(wishes),
-    ))  # fmt: skip
-    try:
-        ending = await _ending(task, asked, process, timeout)
-    except asyncio.CancelledError:
-        await process.kill()
-        raise
-    answer = await _printed(task, process)
-    if ending is None:
-        await _keep(task, process)
-        return answer | _yielded(process, (await process.status()).waiting_for_input)
-    await process.set_tag(write_wishes(msgspec.structs.replace(wishes, told=True)))
-    answer |= ending_fields(ending)
-    if isinstance(ending.exit_code, int) and (meaning := exit_code_meaning(asked.command, ending.exit_code)):
-        answer["exit_code_meaning"] = meaning
-    return answer | {"pty_note": "it ran beside the session: a cd or variable of its own is not kept"}
-
-
-async def _ending(task: Task, asked: TerminalArguments, process: Process, timeout: float) -> Ending | None:
-    """How it ended within its time; None when it may go on."""
-    typing = asyncio.ensure_future(process.write(asked.stdin)) if asked.stdin else None
-    try:
-        async with asyncio.timeout(timeout):
-            return await task.interruptible(process.wait())
-    except Interrupted:
-        await process.kill()
-        return Cancelled()
-    except TimeoutError:
-        if asked.on_timeout == "yield":
-            return None
-        await process.kill()
-        return TimedOut(timeout)
-    finally:
-        if typing is not None:  # what it did not read until its end, or until it is given over, is left out
-            typing.cancel()
-            await asyncio.wait([typing])
-            if not typing.cancelled():
-                typing.exception()
+    fields: Fields = {"status": "yielded", "session_id": process.id, "pid": process.pid}
+    return fields | {"exit_code": None, "error": None, "waiting_for_input": waiting}
 
 
 async def _printed(task: Task, process: Process) -> Fields:
-    """What a process has printed so far, within the budget."""
+    """The answer's fields on what a process has printed so far, within the budget."""
     await process.status()
     info, limit = process.info, RAW * task.limits.output
     head = await process.read(0, limit=limit if info.out <= limit else limit * 2 // 5)
@@ -242,69 +341,43 @@ async def _printed(task: Task, process: Process) -> Fields:
 
 
 def _whole(task: Task, data: bytes, total: int) -> tuple[bytes, int]:
-    """Output that goes on without the start of a secret at its end, and how many bytes are left of all."""
+    """Unfinished output without the start of a secret at its end, and the total without it."""
     text = data.decode("utf-8", "replace")
     unfinished = len(text[len(text) - task.show.unfinished(text) :].encode())
     return data[: len(data) - unfinished], total - unfinished
 
 
-def _shown(
-    task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str
-) -> str:  # fmt: skip
-    if not total:
-        return ""
-    cut = cut_output(
-        data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=lambda text: task.show(text, command)
-    )
+def _shown(task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str) -> str:
+    clean = partial(task.show, command=command)
+    cut = cut_output(data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=clean)
     return cut.text(f"Read them with process(action='log', session_id={log!r}, offset=LINE).")
 
 
-async def _background(task: Task, asked: TerminalArguments, environment: Environment, attempts: Attempts) -> Fields:
-    wishes, extra = _wishes(task, asked)
-    if (await environment.info()).processes >= task.limits.running:
-        raise InvalidArgument(
-            f"{task.limits.running} processes run already; end some with process(action='kill') first",
-            argument="background",
-        )
-    try:
-        process = await attempts.begin(environment, lambda session: session.start(
-            asked.command, id=_new_id(), pty=asked.pty, rows=ROWS, cols=COLS, cwd=asked.workdir,
-            stdin="pipe" if asked.stdin is None else asked.stdin, env=asked.environment, tag=write_wishes(wishes),
-        ))  # fmt: skip
-    except (InvalidArgument, NotPermitted):
-        raise
-    except ExecutionError as error:
-        return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
-    task.watcher.follow(process)
-    task.history.started(process.id, task.show(asked.command, ""))
-    return {
-        "output": "Background process started", "session_id": process.id, "pid": process.pid, "exit_code": 0,
-        "error": None, **extra,
-    }  # fmt: skip
-
-
-def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, dict[str, Any]]:
-    """What to tell of a background process, and what to say about that."""
-    extra: dict[str, Any] = {}
-    watch = tuple(asked.watch_patterns or ())
-    if any(not pattern for pattern in watch):
+def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, Fields]:
+    """The notify options of a background process, and fields of the answer on them."""
+    extra: Fields = {}
+    watch, every = tuple(asked.watch_patterns or ()), asked.check_interval
+    if not all(watch):
         raise InvalidArgument("watch_patterns must not hold an empty text", argument="watch_patterns")
-    if asked.notify_on_complete and watch:
-        extra["watch_patterns_ignored"] = "notify_on_complete and watch_patterns exclude each other; the first holds"
-        watch = ()
-    every = 0.0 if asked.check_interval is None else asked.check_interval
-    if asked.check_interval is not None and not 0 < every < float("inf"):
+    if every is not None and not 0 < every < float("inf"):
         raise InvalidArgument("check_interval must be seconds above zero", argument="check_interval")
-    if 0 < every < CHECK_INTERVAL:
-        every = CHECK_INTERVAL
-        extra["check_interval_note"] = f"raised to {every:g} s, the shortest there is"
     if asked.notify_on_complete:
         extra["notify_on_complete"] = True
+        if watch:
+            extra["watch_patterns_ignored"] = (
+                "notify_on_complete and watch_patterns exclude each other; the first holds"
+            )
+        watch = ()
+    if every is not None and every < CHECK_INTERVAL:
+        every = CHECK_INTERVAL
+        extra["check_interval_note"] = f"raised to {every:g} s, the shortest there is"
     if watch:
         extra["watch_patterns"] = list(watch)
     if not (asked.notify_on_complete or watch or every):
         extra["hint"] = "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
-    wishes = NotifyOptions(task=task.id, caller=task.caller, notify=asked.notify_on_complete, watch=watch, every=every)
+    wishes = NotifyOptions(
+        task=task.id, caller=task.caller, notify=asked.notify_on_complete, watch=watch, every=every or 0.0
+    )
     if (size := len(write_wishes(wishes).encode())) > TAG - SPARE:
         raise InvalidArgument(
             f"watch_patterns are {size - TAG + SPARE} bytes too long together; give fewer or shorter ones",
@@ -313,10 +386,6 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, dict[s
     return wishes, extra
 
 
-def _new_id() -> str:
-    return f"proc_{secrets.token_hex(6)}"
-
-
-def terminal_tool(desks: SudoDesks) -> Tool[TerminalArguments]:
-    """The tool, with who answers for sudo."""
-    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, desks), answers=ANSWERS)
+def terminal_tool(sudo: SudoAnswers) -> Tool[TerminalArguments]:
+    """The tool, with the answers to sudo's password prompts."""
+    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, sudo), answers=ANSWERS)

@@ -6,22 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hermetic.policy.reader import Reader, Unreadable
-from hermetic.policy.syntax import (
-    Case,
-    CFor,
-    Condition,
-    Coproc,
-    For,
-    Group,
-    If,
-    Lit,
-    Loop,
-    Node,
-    Pipe,
-    Seq,
-    Simple,
-    Word,
-)
+from hermetic.policy.syntax import Case, CFor, Condition, Coproc, For, Group, If, Lit, Loop, Pipe, Seq, Simple, Word
 
 LONGEST_TEXT = 100_000  # characters; a longer text is data more than commands
 DEEPEST = 4  # levels of texts within texts: sh -c 'sh -c …'
@@ -29,6 +14,7 @@ DEEPEST = 4  # levels of texts within texts: sh -c 'sh -c …'
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _NEGATION = re.compile(r"(?:^|[\s;&|({])!\s+$")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh"})
+_COMPOUND = (Pipe, Seq, Group, If, Loop, For, CFor, Case, Coproc)
 
 
 class _Wrapper(NamedTuple):
@@ -152,33 +138,19 @@ def _last_of_simple(node: Simple, depth: int) -> Last | None:
     return Last(invocation, True, False)
 
 
-def _within(node: Node, depth: int) -> Iterator[Invocation]:
-    """The programs of one command, in order."""
-    if isinstance(node, Simple):
-        if invocation := _invocation(node):
+def _within(part: object, depth: int) -> Iterator[Invocation]:
+    """The programs of a part of the syntax, in order; not those in words and redirections."""
+    if isinstance(part, Simple):
+        if invocation := _invocation(part):
             yield invocation
             if depth < DEEPEST and (text := _shell_text(invocation)):
-                for inner, _ in _read(text).items:
-                    yield from _within(inner, depth + 1)
-        return
-    for child in _children(node):
-        yield from _within(child, depth)
-
-
-def _children(node: Node) -> Iterator[Node]:
-    if isinstance(node, Pipe):
-        yield from node.commands
-    elif isinstance(node, Group | For | CFor):
-        yield from (child for child, _ in node.body.items)
-    elif isinstance(node, Loop):
-        yield from (child for seq in (node.condition, node.body) for child, _ in seq.items)
-    elif isinstance(node, If):
-        parts = [part for branch in node.branches for part in branch if part is not None]
-        yield from (child for seq in parts for child, _ in seq.items)
-    elif isinstance(node, Case):
-        yield from (child for _, seq in node.items for child, _ in seq.items)
-    elif isinstance(node, Coproc):
-        yield node.body
+                yield from _within(_read(text), depth + 1)
+    elif isinstance(part, _COMPOUND):
+        for field in part.__struct_fields__:
+            yield from _within(getattr(part, field), depth)
+    elif isinstance(part, list | tuple):
+        for item in part:
+            yield from _within(item, depth)
 
 
 def _invocation(node: Simple) -> Invocation | None:

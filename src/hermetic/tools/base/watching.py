@@ -1,4 +1,4 @@
-"""Which lines of a process's output are told, and how often: pure, with the time given."""
+"""Rate limits of notices on matching lines, for one process and for all. Pure: the caller passes the time."""
 
 import re
 from collections import deque
@@ -19,7 +19,7 @@ LONGEST_LINE = 1 << 16  # bytes; a longer line is looked at in pieces
 
 
 class Match(NamedTuple):
-    """What to tell of a look: the lines, the first pattern among them, and how many matches went untold before."""
+    """Lines to report, the first pattern among them, and how many matches before were not reported."""
 
     lines: str
     pattern: str
@@ -27,22 +27,22 @@ class Match(NamedTuple):
 
 
 class Watch:
-    """Looks for substrings line by line, whatever the pieces it is fed; at most one match is told per gap."""
+    """Searches output line by line for substrings; at most one match is reported per gap."""
 
     def __init__(self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0, matches: int = 0) -> None:
         self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
-        self.strikes = strikes  # gaps in a row in which matches had to be suppressed
-        self.matches = matches  # that were told
-        self.is_over = matches >= NOTICE_MATCHES  # too many of either: nothing is told any more
+        self.strikes = strikes  # consecutive gaps with suppressed matches
+        self.matches = matches  # reported
+        self.is_over = matches >= NOTICE_MATCHES  # too many of either: nothing is reported any more
         self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
         in_a_line = [re.escape(wanted) for _, wanted in self._patterns if b"\n" not in wanted]
         self._any = re.compile(b"|".join(in_a_line) or rb"(?!)")
         self._line = b""
-        self._told: float | None = None
+        self._reported: float | None = None
         self._suppressed = 0
 
     def feed(self, data: bytes, now: float, *, last: bool = False) -> Match | None:
-        """What is to be told of these bytes; `last` takes an unfinished line as one."""
+        """The match to report of these bytes, if any; `last` takes an unfinished line as one."""
         text = self._line + data
         end = text.rfind(b"\n") + 1
         if last or len(text) - end > LONGEST_LINE:
@@ -53,11 +53,11 @@ class Watch:
         return self._tell(lines, count, now) if count and not self.is_over else None
 
     def jump(self, offset: int) -> None:
-        """What lies before this offset fell out of the log: no line reaches across."""
+        """Continues at this offset: the bytes before it fell out of the log."""
         self._line, self.searched = b"", offset
 
     def _find(self, text: bytes) -> tuple[list[bytes], int]:
-        """The first lines with a pattern in them, as many as are told, and how many such lines there are."""
+        """The first lines with a pattern in them, as many as are reported, and how many there are in all."""
         lines, count, at = [], 0, 0
         while match := self._any.search(text, at):
             at = text.find(b"\n", match.end())
@@ -71,7 +71,7 @@ class Watch:
         return next(pattern for pattern, wanted in self._patterns if wanted in line)
 
     def _tell(self, found: list[bytes], count: int, now: float) -> Match | None:
-        if self._told is not None and now - self._told < NOTICE_GAP:
+        if self._reported is not None and now - self._reported < NOTICE_GAP:
             self._suppressed += count
             return None
         self.strikes = self.strikes + 1 if self._suppressed else 0
@@ -80,21 +80,21 @@ class Watch:
             return None
         lines = b"\n".join(found).decode("utf-8", "replace")
         suppressed, self._suppressed = self._suppressed + count - len(found), 0
-        self._told = now
+        self._reported = now
         self.matches += 1
         self.is_over = self.matches >= NOTICE_MATCHES
         return Match(lines[:NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
 
 
 class Breaker:
-    """Many notices of all processes together: a silence, told once when it begins and once when it ends."""
+    """Circuit breaker for the matches of all processes: after too many there is silence for a while."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque()
         self._silent_until: float | None = None
 
     def pass_on(self, now: float) -> Literal["tell", "silence", "drop", "resume"]:
-        """Whether a notice is told: yes; no, say that there is silence; no; yes, and say that it is over."""
+        """What to do with a match: report it; begin a silence; drop it; report it and the end of the silence."""
         if self._silent_until is not None and now < self._silent_until:
             return "drop"
         resumes, self._silent_until = self._silent_until is not None, None

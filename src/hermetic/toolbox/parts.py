@@ -1,0 +1,251 @@
+"""The parts of a toolbox, made from its arguments and settings."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+import msgspec
+
+from hermetic.approvals.approvals import Approvals
+from hermetic.approvals.gate import PolicyGate
+from hermetic.config.settings import Settings
+from hermetic.contract.approval import Approver, Mode, Policy, Reviewer
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.limits import RESULT, RESULT_PREVIEW
+from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
+from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, is_lost, serve_tools
+from hermetic.link.link import ResidentGone
+from hermetic.redaction.known_secrets import KnownSecret
+from hermetic.redaction.redactor import Redactor
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import record_of
+from hermetic.tools.approval import approval_tool
+from hermetic.tools.base.notices import Notices, Sink
+from hermetic.tools.base.show import Show
+from hermetic.tools.base.task import AFTER_LOSS, Histories, Task, ToolLimits
+from hermetic.tools.code.arguments import CodeLimits, CodeOptions
+from hermetic.tools.code.tool import CodeMode, Printed
+from hermetic.tools.files.access import FileMemory
+from hermetic.tools.files.patch import patch_tool
+from hermetic.tools.files.read import read_file_tool
+from hermetic.tools.files.search import search_files_tool
+from hermetic.tools.files.write import write_file_tool
+from hermetic.tools.process.tool import process_tool
+from hermetic.tools.process.webhook import Webhook
+from hermetic.tools.terminal.sudo import AskPassword, Passwords, SudoAnswers
+from hermetic.tools.terminal.tool import terminal_tool
+
+PREVIEW = RESULT_PREVIEW  # characters
+_ELSEWHERE = (
+    "The task {0!r} was opened before by another program, and its shell started in {1}. That directory holds, not {2}: "
+    "relative paths start where its shell is. Use another task id to work in {2}."
+)
+
+
+class Parts:
+    """What a toolbox works with. `call(task, tool, arguments)` runs a tool for a script."""
+
+    def __init__(
+        self,
+        call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]],
+        *,
+        environment: str | None,
+        options: Mapping[str, Any] | None,
+        policy: Policy | None,
+        approver: Approver | None,
+        reviewer: Reviewer | None,
+        limits: ToolLimits | None,
+        sudo_password: str | None,
+        ask_password: AskPassword | None,
+        redact: bool | None,
+        on_notice: Sink | None,
+        webhook: str | None,
+        on_activity: Callable[[str], object] | None,
+        code: CodeOptions | None,
+        on_progress: Callable[[str, str], object] | None,
+        on_script_output: Printed | None,
+        settings: Settings | None,
+    ) -> None:
+        chosen = settings or Settings()
+        kind = environment or chosen.environment.kind
+        own = chosen.options if kind == chosen.environment.kind else {}  # they are of that kind alone
+        wanted = {**own, **(options or {})}
+        mode: Mode = chosen.approvals.mode if policy is None or policy == "off" else policy
+        is_sandboxed = mode == "sandbox-first" and kind == "local"
+        self.fleet = Fleet("sandbox", **_sandboxed(wanted)) if is_sandboxed else Fleet(kind, **wanted)
+        self.outside = Fleet(kind, **wanted) if is_sandboxed else None  # around the sandboxes
+        self.apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
+        owns_all = not chosen.environment.across_processes
+        serve_tools(self.fleet, DEFAULT_TASK, owns_all=owns_all)
+        serve_tools(self.apart, _scripts_of(DEFAULT_TASK))
+        if self.outside is not None:
+            serve_tools(self.outside, _outside_of(DEFAULT_TASK), owns_all=owns_all)
+        self.limits = limits or _limits_of(chosen)
+        self._secrets = chosen.known_secrets(os.environ)
+        is_redacting = chosen.redaction.enabled if redact is None else redact
+        self._show = Show(Redactor(self._secrets) if is_redacting else None)
+        self._known = Redactor(self._secrets, patterns=False)
+        self.approvals = Approvals(
+            msgspec.structs.replace(chosen.approvals, mode=mode),
+            approver=approver,
+            reviewer=reviewer,
+            keeps=settings is not None,
+            sources=chosen.sources,
+            redact=lambda text: (self._show.redactor or self._known).redact(text),
+            mask=lambda text: self._known.redact(text),
+        )
+        self._gate = None if policy == "off" else PolicyGate(self.approvals)
+        password = chosen.sudo.password if sudo_password is None else sudo_password
+        self.sudo = SudoAnswers(Passwords(password, ask_password), self._learn)
+        self._activity = on_activity
+        webhooks = [] if webhook is None else [Webhook(webhook)]
+        self.notices = Notices(self._show, webhooks if on_notice is None else [on_notice, *webhooks])
+        self.code = CodeMode(
+            code or code_options(chosen),
+            self.usable,
+            call,
+            tell=on_progress or (lambda task_id, text: None),
+            printed=on_script_output,
+            apart=lambda task_id: partial(Borrow, self.apart, _scripts_of(task_id)),
+        )
+        self.files = FileMemory()
+        self.histories = Histories()
+        tools: tuple[Tool[Any], ...] = (
+            terminal_tool(self.sudo),
+            process_tool(),
+            self.code.tool(),
+            read_file_tool(self.files),
+            write_file_tool(self.files, chosen.files.write_root),
+            patch_tool(self.files, chosen.files.write_root),
+            search_files_tool(self.files),
+            approval_tool(self.approvals),
+        )
+        self.tools = {tool.name: tool for tool in tools}
+        self.own = frozenset(self.tools)
+        self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
+        self._caller = secrets.token_hex(4)
+
+    def usable(self) -> list[Tool[Any]]:
+        """The tools that are not disabled."""
+        return [tool for tool in self.tools.values() if tool.missing is None or tool.missing() is None]
+
+    def task(self, task_id: str, *, is_scripted: bool = False) -> Task:
+        """One call's task."""
+        outside = self.outside
+        return Task(
+            task_id,
+            borrow=partial(self.borrow, task_id),
+            gate=self._gate,
+            notices=self.notices,
+            show=self._show,
+            limits=self.limits,
+            history=self.histories.of(task_id),
+            activity=self._activity,
+            caller=self._caller,
+            is_scripted=is_scripted,
+            outside=None if outside is None else partial(Borrow, outside, _outside_of(task_id)),
+        )
+
+    def borrow(self, task_id: str) -> Borrow:
+        """The task's environment for a block."""
+        return Borrow(self.fleet, task_id, partial(self._meet, task_id))
+
+    def is_lost(self, task_id: str) -> bool:
+        """Whether the environment of the task's last call is gone."""
+        return is_lost(self.fleet, task_id)
+
+    async def _meet(self, task_id: str, environment: Environment) -> None:
+        """Notes for the task that its environment is another one; follows processes of earlier callers there."""
+        if environment in self._rearmed:
+            return
+        self._rearmed.add(environment)
+        record, history = record_of(environment), self.histories.of(task_id)
+        is_first, start = not history.resident, record.options.get("cwd") or record.options.get("workspace") or "?"
+        if history.meet(record.resident, start, separate_files=environment.isolation.separate_files):
+            self.files.forget_task(task_id)
+        if is_first and (directories := directory_elsewhere(self.fleet, task_id, environment)):
+            history.notes.append(_ELSEWHERE.format(task_id, *directories))
+        with contextlib.suppress(EnvironmentUnavailable):
+            await self.notices.rearm(environment)
+
+    def _learn(self, password: str) -> None:
+        """Hides a password from models before it is given out."""
+        secret = KnownSecret("the password for sudo", password)
+        if secret not in self._secrets:
+            self._secrets.append(secret)
+            self._known = Redactor(self._secrets, patterns=False)
+            if self._show.redactor is not None:
+                self._show.redactor = Redactor(self._secrets)
+
+    async def close(self, *, remove: bool) -> None:
+        """Closes everything; `remove=True` ends the environments."""
+        self.sudo.close()
+        await self.code.close()
+        await self.apart.close(remove=True)
+        await self.notices.close()
+        await self.fleet.close(remove=remove)
+        if self.outside is not None:
+            await self.outside.close(remove=remove)
+
+
+async def keep_long(task: Task, text: str) -> Fields | None:
+    """The start of an answer that is too long, and the id by which the process tool reads all of it; None: it fits."""
+    if len(text) <= RESULT:
+        return None
+    async with task.environment() as environment:
+        # A process's output is bounded, on disk, private, and removed with its environment, in every kind.
+        process = await environment.start(["cat"], id=f"result_{secrets.token_hex(6)}", stdin=text)
+        await process.wait()
+    read = f"process(action='poll', session_id={process.id!r}, cursor=0)"
+    return {
+        "preview": text[:PREVIEW],
+        "total_characters": len(text),
+        "session_id": process.id,
+        "hint": f"the answer is too long; {read} reads all of it, from cursor to cursor",
+    }
+
+
+def after_loss(error: EnvironmentUnavailable) -> str:
+    """Why the environment was lost, and what to do after that."""
+    return f"{error.reason if isinstance(error, ResidentGone) else error}; {AFTER_LOSS}"
+
+
+def _scripts_of(task_id: str) -> str:
+    return f"scripts of {task_id}"
+
+
+def _outside_of(task_id: str) -> str:
+    return f"{task_id}, outside"
+
+
+def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a sandbox around the directory that a local environment would begin in."""
+    kept = {name: value for name, value in options.items() if name in ("env", "lease", "unattended", "login")}
+    return {**kept, **({"workspace": os.path.abspath(options["cwd"])} if options.get("cwd") else {})}
+
+
+def _limits_of(settings: Settings) -> ToolLimits:
+    terminal = settings.terminal
+    return ToolLimits(
+        foreground=terminal.timeout,
+        longest_foreground=terminal.longest_timeout,
+        output=terminal.output_characters,
+        read=settings.files.read_characters,
+        kill_grace=terminal.kill_grace,
+    )
+
+
+def code_options(settings: Settings) -> CodeOptions:
+    """How scripts run by these settings."""
+    code = settings.code_execution
+    return CodeOptions(
+        limits=CodeLimits(time=code.timeout, calls=code.max_tool_calls),
+        timezone=code.timezone,
+        passthrough=code.passthrough,
+        isolated=code.isolated,
+        warm=code.warm,
+    )

@@ -1,5 +1,6 @@
 """The blocking face: the same names and signatures, the same answers."""
 
+import collections.abc
 import contextlib
 import functools
 import gc
@@ -20,10 +21,15 @@ import pytest
 
 import hermetic
 from hermetic import blocking, toolbox
+from hermetic.contract import notice as contract_notice
+from hermetic.contract import tool as contract_tool
 from hermetic.fleet import fleet, opening
 from hermetic.registry.records import runtime_root
+from hermetic.resident.lazy import load
 from hermetic.session import environment, process, session
 
+# What the toolbox imports for type checkers alone.
+LAZY_NAMES = {**vars(collections.abc), **vars(contract_tool), **vars(contract_notice), **vars(load(toolbox.parts))}
 FACES: list[tuple[type, type]] = [
     (session.Session, blocking.Session),
     (environment.Environment, blocking.Environment),
@@ -43,7 +49,7 @@ def public(face: type) -> dict[str, Any]:
 
 def parameters(function: Callable[..., object]) -> dict[str, tuple[object, ...]]:
     """Name → kind, default, type; the names behind `**options` are looked up where they are written."""
-    hints = typing.get_type_hints(function, include_extras=True)
+    hints = typing.get_type_hints(function, localns=LAZY_NAMES, include_extras=True)
     found: dict[str, tuple[object, ...]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:

@@ -33,7 +33,7 @@ def secret_tool(ask: AskSecret | None) -> Tool[SecretArguments]:
     """The tool; without `ask` it says what the user can do instead."""
 
     async def run(task: Task, asked: SecretArguments) -> Fields:
-        async with task.place() as environment:
+        async with task.environment() as environment:
             try:
                 process = await environment.process(asked.session_id)
             except UnknownProcess:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from hermetic.tools.edits.indenting import Indentation
 from hermetic.tools.edits.lines import bare, ending, gist, usual_ending
-from hermetic.tools.edits.merging import known_indents
+from hermetic.tools.edits.merging import merge
 
 LEAST_LINES = 3
 MOST_LINES = 200
@@ -38,8 +37,12 @@ def near_blocks(heres: Sequence[str], olds: Sequence[str], news: Sequence[str]) 
         likeness = _likeness(keys[first:last], wanted)
         if likeness < LIKENESS or (first in best and best[first].likeness >= likeness):
             continue
-        becomes = merged(heres[first:last], olds, news)
+        lines = heres[first:last]
+        places = _places(keys[first:last], wanted)
+        becomes = merge(olds, lines, news, places, line_end=usual_ending("".join(lines)))
         if becomes is not None:
+            if becomes:
+                becomes[-1] = bare(becomes[-1]) + ending(lines[-1])
             best[first] = Block(first, last, becomes, likeness)
     ranked = sorted(best.values(), key=lambda block: -block.likeness)
     if len(ranked) > 1 and ranked[0].likeness - ranked[1].likeness >= AHEAD:
@@ -70,49 +73,9 @@ def _likeness(keys: Sequence[str], wanted: Sequence[str]) -> float:
     return same / (len(ours) + len(theirs)) if ours or theirs else 1.0
 
 
-def merged(heres: Sequence[str], olds: Sequence[str], news: Sequence[str]) -> list[str] | None:
-    """The lines of the file with the edit's changes; None where the edit changes a line that is not there."""
-    places = _places(heres, olds)
-    known = [(at, place) for at, place in enumerate(places) if place is not None]
-    indents = Indentation(known_indents([olds[at] for at, _ in known], [heres[place] for _, place in known]))
-    line_end = usual_ending("".join(heres))
-    result: list[str] = []
-    position = 0
-    plain, plain_new = [bare(line).rstrip() for line in olds], [bare(line).rstrip() for line in news]
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, plain, plain_new, False).get_opcodes():
-        if tag == "equal":
-            continue
-        stretch = _stretch(places, i1, i2)
-        if stretch is None:
-            return None
-        first, last = stretch
-        added = [indents.move(bare(line)) + line_end for line in news[j1:j2]]
-        if added and last == len(heres):
-            added[-1] = bare(added[-1]) + ending(heres[-1])
-        result += [*heres[position:first], *added]
-        position = last
-    return [*result, *heres[position:]]
-
-
-def _places(heres: Sequence[str], olds: Sequence[str]) -> list[int | None]:
-    """For each old line the number of the same line in the file."""
-    places: list[int | None] = [None] * len(olds)
-    matcher = SequenceMatcher(None, [gist(line) for line in olds], [gist(line) for line in heres], False)
-    for i, j, size in matcher.get_matching_blocks():
+def _places(keys: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
+    """For each wanted line the number of the same line in the file."""
+    places: list[int | None] = [None] * len(wanted)
+    for i, j, size in SequenceMatcher(None, wanted, keys, False).get_matching_blocks():
         places[i : i + size] = range(j, j + size)
     return places
-
-
-def _stretch(places: Sequence[int | None], i1: int, i2: int) -> tuple[int, int] | None:
-    """The file's lines for old lines that the edit changes, or between which it adds."""
-    if i1 == i2:
-        before = places[i1 - 1] if i1 else None
-        after = places[i1] if i1 < len(places) else None
-        if before is not None and after is not None and after != before + 1:
-            return None
-        at = after if before is None else before + 1
-        return None if at is None else (at, at)
-    known = [place for place in places[i1:i2] if place is not None]
-    if len(known) != i2 - i1 or known[-1] - known[0] != i2 - i1 - 1:
-        return None
-    return known[0], known[-1] + 1

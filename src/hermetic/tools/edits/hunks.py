@@ -1,17 +1,16 @@
 """Applies the hunks of a patch: each is located by its lines, by the @@ hints above, and by the order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hermetic.contract.errors import EditRefused
 from hermetic.tools.edits.blocks import near_blocks
-from hermetic.tools.edits.indenting import Indentation
 from hermetic.tools.edits.lines import bare, ending, gist, indentation, split_lines, usual_ending
-from hermetic.tools.edits.merging import known_indents
+from hermetic.tools.edits.matching import NORMALISERS
+from hermetic.tools.edits.merging import Indentation
 from hermetic.tools.edits.near_miss import explain
 from hermetic.tools.edits.v4a import Hunk
 
-_KEYS: tuple[Callable[[str], str], ...] = (bare, lambda line: bare(line).rstrip(), str.strip, gist)
 _SAME_SECTION = ("{", ")", "]", "}", "end", "fi", "done", "esac", "</")  # what closes a section belongs to it
 
 
@@ -52,7 +51,7 @@ def _joined(lines: list[str], splices: list[Splice], text: str) -> str:
 def _splice(lines: list[str], hunk: Hunk, cursor: int, taken: list[Splice]) -> Splice:
     if not hunk.old:
         at = _place_to_add(lines, hunk)
-        return Splice(at, at, _written(hunk.new, Indentation([]), usual_ending("".join(lines))))
+        return Splice(at, at, _written(hunk.new, Indentation([], []), usual_ending("".join(lines))))
     found = _found(lines, hunk)
     free = [splice for splice in found if not any(_overlap(splice, other) for other in taken)]
     if found and not free:
@@ -66,21 +65,17 @@ def _overlap(one: Splice, other: Splice) -> bool:
 
 def _found(lines: list[str], hunk: Hunk) -> list[Splice]:
     """Every match of its lines, by the strictest normaliser that matches."""
-    for key in _KEYS:
-        keys, wanted = [key(line) for line in lines], [key(line) for line in hunk.old]
-        starts = [
-            at
-            for at in range(len(keys) - len(wanted) + 1)
-            if keys[at] == wanted[0] and keys[at : at + len(wanted)] == wanted
-        ]
+    text, old, size = "".join(lines), "".join(f"{line}\n" for line in hunk.old), len(hunk.old)
+    for normaliser in NORMALISERS.values():
+        starts = [text.count("\n", 0, start) for start, _ in normaliser.find(text, old, lines=True)]
         if starts:
-            return [Splice(at, at + len(wanted), _becomes(lines[at : at + len(wanted)], hunk)) for at in starts]
+            return [Splice(at, at + size, _becomes(lines[at : at + size], hunk)) for at in starts]
     return [Splice(block.first, block.last, block.becomes) for block in near_blocks(lines, hunk.old, hunk.new)]
 
 
 def _becomes(heres: list[str], hunk: Hunk) -> list[str]:
     """The file's own lines where they stay, the patch's where they come."""
-    indents = Indentation(known_indents(hunk.old, heres))
+    indents = Indentation(hunk.old, heres)
     line_end = next((ending(line) for line in heres if ending(line)), "")
     result, at = [], 0
     for sign, text in hunk.lines:

@@ -1,79 +1,128 @@
-"""The new text for a match that differs from the old text of the edit.
+"""The lines of a match that differs from the old text of an edit, after the edit.
 
-Parts that the edit does not change keep the file's white space, line ends and quotes. Changed parts come from the
+Lines that the edit does not change keep the file's white space, line ends and quotes. Changed lines come from the
 edit, indented as the match is.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from hermetic.tools.edits.indenting import Indentation
-from hermetic.tools.edits.lines import bare, ending, fold, gist, indentation, split_lines
+from hermetic.tools.edits.lines import bare, ending, fold, gist, indentation
 
-_CLUSTER = re.compile(r"\s+|.[\u0300-\u036f]*", re.DOTALL)
 LONGEST_LINE = 2000  # characters of a line that is compared with another one by one
+_CLUSTER = re.compile(r"\s+|.[\u0300-\u036f]*", re.DOTALL)
+
+Pair = tuple[str, str]  # the indentation of a line as it was written, and as it stands in the file
 
 
-def merge(old: str, here: str, new: str, *, line_end: str, whole_lines: bool) -> str:
-    """What becomes of `here`, which `old` stands for line by line, when `old` becomes `new`.
+class Indentation:
+    """A map of indentations, inferred from lines that are known on both sides."""
 
-    `whole_lines` says that `here` begins where a line does.
+    def __init__(self, olds: Sequence[str], heres: Sequence[str]) -> None:
+        lines = zip(olds, heres, strict=False)
+        pairs = [(indentation(o), indentation(h)) for o, h in lines if o.strip() and h.strip()]
+        self._known = dict(reversed(pairs))  # the first line with an indentation decides for it
+        self._added = _common_prefix_added(pairs)
+        self._removed = _common_prefix_added([(there, here) for here, there in pairs])
+
+    @property
+    def is_shift(self) -> bool:
+        """True where all lines are shifted by the same."""
+        return self._added is not None or self._removed is not None
+
+    def move(self, line: str) -> str:
+        """The line as it is indented in the file."""
+        content = line.lstrip(" \t")
+        return self._moved(line[: len(line) - len(content)]) + content if content else ""
+
+    def _moved(self, indent: str) -> str:
+        if indent in self._known:
+            return self._known[indent]
+        if self._added is not None:
+            return self._added + indent
+        if self._removed is not None:
+            return indent.removeprefix(self._removed) if indent.startswith(self._removed) else ""
+        if (scaled := self._scaled(indent)) is not None:
+            return scaled
+        known = max((prefix for prefix in self._known if indent.startswith(prefix)), key=len, default=None)
+        return indent if known is None else self._known[known] + indent[len(known) :]
+
+    def _scaled(self, indent: str) -> str | None:
+        """Tabs for spaces, or another width, by the shallowest and the deepest known line; None without such a rule."""
+        written = {character for here in self._known for character in here}
+        there = {character for other in self._known.values() for character in other}
+        if len(written) != 1 or len(there) != 1 or set(indent) - written:
+            return None
+        points = {(len(here), len(other)) for here, other in self._known.items()}
+        (x0, y0), *_, (x1, y1) = sorted(points | {(0, 0)} if len(points) == 1 else points)
+        if x1 == x0 or y1 <= y0 or any((y - y0) * (x1 - x0) != (x - x0) * (y1 - y0) for x, y in points):
+            return None
+        steps, rest = divmod((len(indent) - x0) * (y1 - y0), x1 - x0)
+        return None if rest or y0 + steps < 0 else there.pop() * (y0 + steps)
+
+
+def _common_prefix_added(pairs: Sequence[Pair]) -> str | None:
+    """The text that stands before each of the first to make the second; None where there is no such text."""
+    added = {there[: len(there) - len(here)] if there.endswith(here) else None for here, there in pairs}
+    return added.pop() if len(added) == 1 else None
+
+
+def merge(
+    olds: Sequence[str],
+    heres: Sequence[str],
+    news: Sequence[str],
+    places: Sequence[int | None],
+    *,
+    line_end: str,
+    starts_line: bool = True,
+) -> list[str] | None:
+    """The file's lines `heres` after the edit; None where the edit changes a line that is not there.
+
+    `places` has for each old line the number of the same line in `heres`. All lines of the result end with a line
+    end. `starts_line=False`: the first line is a part of one.
     """
-    olds, heres, news = _lines(old), split_lines(here), _lines(new)
-    ends_file = old.endswith("\n") and (not here.endswith("\n") or len(heres) < len(olds))
-    heres += [""] * (len(olds) - len(heres))  # the old text ends in a line that is empty here
-    skip = 0 if whole_lines else 1
-    indents = Indentation(known_indents(olds[skip:], heres[skip:]))
+    known = [at for at, place in enumerate(places) if place is not None and (at or starts_line)]
+    indents = Indentation([olds[at] for at in known], [heres[places[at] or 0] for at in known])
+    plain, plain_new = [bare(line).rstrip() for line in olds], [bare(line).rstrip() for line in news]
     result: list[str] = []
-    for tag, i, j in steps(olds, news):
-        if tag == "keep":
-            content, own_end = bare(heres[i]), ending(heres[i])
-        else:
-            content, own_end = _moved(news[j], indents, olds[0] if j == 0 and not whole_lines else None), ""
-            if tag == "change":
-                content = _like(olds[i], heres[i], news[j], content) if whole_lines or i else content
-                content = _carried(olds[i], heres[i], content)
-        result.append(content + ((own_end or line_end) if news[j].endswith("\n") else ""))
-    if result and ends_file:  # which has no line end there
-        result[-1] = bare(result[-1])
-    return "".join(result)
-
-
-def steps(olds: Sequence[str], news: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """For each new line whether it is kept, changed or added; with the old line it stands for, and its own number."""
-    matcher = SequenceMatcher(
-        None, [bare(line).rstrip() for line in olds], [bare(line).rstrip() for line in news], False
-    )
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+    position = 0
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, plain, plain_new, False).get_opcodes():
+        if tag == "equal":
+            continue
+        stretch = _stretch(places, i1, i2)
+        if stretch is None:
+            return None
+        result += heres[position : stretch[0]]
+        position = stretch[1]
         for j in range(j1, j2):
-            if tag == "equal":
-                yield "keep", i1 + j - j1, j
-            elif i2 - i1 == j2 - j1:
-                yield "change", i1 + j - j1, j
+            if j == 0 and not starts_line:  # it continues a line
+                content = bare(news[0]).removeprefix(indentation(olds[0]))
             else:
-                yield "add", i1, j
+                content = indents.move(bare(news[j]))
+            if i2 - i1 == j2 - j1:
+                old, here = olds[i1 + j - j1], heres[stretch[0] + j - j1]
+                is_same_depth = indentation(old) == indentation(news[j]) and here.strip() and news[j].strip()
+                if is_same_depth and (starts_line or i1 + j > j1):
+                    content = indentation(here) + content.lstrip(" \t")
+                content = _carried(old, here, content)
+            result.append(content)
+    return [line if ending(line) else line + line_end for line in [*result, *heres[position:]]]
 
 
-def known_indents(olds: Sequence[str], heres: Sequence[str]) -> list[tuple[str, str]]:
-    """The indentation of lines that are known in both, blank ones left out."""
-    return [(indentation(o), indentation(h)) for o, h in zip(olds, heres, strict=False) if o.strip() and h.strip()]
-
-
-def _lines(text: str) -> list[str]:
-    return split_lines(text.replace("\r\n", "\n"))
-
-
-def _moved(line: str, indents: Indentation, partial: str | None) -> str:
-    if partial is not None:  # it goes on where a line has begun already
-        return bare(line).removeprefix(indentation(partial))
-    return indents.move(bare(line))
-
-
-def _like(old: str, here: str, new: str, content: str) -> str:
-    """A line that stands for another at the same depth is indented as that is."""
-    is_same = indentation(old) == indentation(new) and here.strip() and new.strip()
-    return indentation(here) + content.lstrip(" \t") if is_same else content
+def _stretch(places: Sequence[int | None], i1: int, i2: int) -> tuple[int, int] | None:
+    """The file's lines for old lines that the edit changes, or between which it adds."""
+    if i1 == i2:
+        before = places[i1 - 1] if i1 else None
+        after = places[i1] if i1 < len(places) else None
+        if before is not None and after is not None and after != before + 1:
+            return None
+        at = after if before is None else before + 1
+        return None if at is None else (at, at)
+    known = [place for place in places[i1:i2] if place is not None]
+    if len(known) != i2 - i1 or known[-1] - known[0] != i2 - i1 - 1:
+        return None
+    return known[0], known[-1] + 1
 
 
 def _carried(old: str, here: str, new: str) -> str:

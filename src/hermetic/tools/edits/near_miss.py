@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
-from hermetic.tools.edits.lines import bare, gist, line_at, split_lines
+from hermetic.tools.edits.lines import bare, gist, split_lines
 
 MOST_LINES = 4_000  # of a file in which similar lines are looked for
 LONGEST_LIKE = 400  # characters of a line that is compared with another one by one
@@ -23,7 +23,8 @@ def explain(text: str, old: str, new: str, what: str = "old_string") -> str:
     if len(wanted) > 1 and all(_NUMBERED.match(line) for line in wanted if line.strip()):
         told.append("Its lines begin with numbers, as read_file shows them; leave the numbers out.")
     if new.strip() and new in text:
-        told.append(f"new_string is there already, at line {line_at(text, text.index(new))}: was the edit made before?")
+        number = text.count("\n", 0, text.index(new)) + 1
+        told.append(f"new_string is there already, at line {number}: was the edit made before?")
     told.append(_nearest(lines, wanted))
     return " ".join(filter(None, told))
 

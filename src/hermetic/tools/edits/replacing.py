@@ -41,8 +41,9 @@ def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> Repl
     if result == text:
         raise EditRefused(
             "the file would stay as it is: what differs is white space or line ends that an edit keeps as they are; "
-            "give old_string exactly as the file has it to change those", reason="unchanged",
-        )  # fmt: skip
+            "give old_string exactly as the file has it to change those",
+            reason="unchanged",
+        )
     return Replaced(text=result, strategy=strategy, lines=tuple(_line_numbers(text, places)))
 
 
@@ -86,8 +87,18 @@ def _becomes(text: str, place: Match, usual: str | None) -> str:
         if usual is None or plain == place.old.replace("\r\n", "\n"):  # no line end to follow, or a change of them
             return place.new
         return plain.replace("\n", line_end)
-    begins_line = place.start == 0 or text[place.start - 1] == "\n"
-    return merge(place.old, here, place.new, line_end=line_end, whole_lines=begins_line)
+    starts_line = place.start == 0 or text[place.start - 1] == "\n"
+    olds, heres, news = _lines(place.old), split_lines(here), _lines(place.new)
+    ends_file = place.old.endswith("\n") and (not here.endswith("\n") or len(heres) < len(olds))
+    heres += [""] * (len(olds) - len(heres))  # the old text ends in a line that is empty here
+    merged = merge(olds, heres, news, range(len(olds)), line_end=line_end, starts_line=starts_line) or []
+    if merged and (ends_file or not place.new.endswith("\n")):
+        merged[-1] = bare(merged[-1])
+    return "".join(merged)
+
+
+def _lines(text: str) -> list[str]:
+    return split_lines(text.replace("\r\n", "\n"))
 
 
 def _ambiguous(text: str, found: list[Match], strategy: str) -> str:

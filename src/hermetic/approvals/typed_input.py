@@ -6,13 +6,14 @@ import copy
 import re
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from hermetic.approvals.editor_keys import escapes, ex_commands, is_editor, is_fed, opens_shell, without_taken_back
 from hermetic.contract.verdict import Part, Verdict
+from hermetic.policy.acts import Act
 from hermetic.policy.assess import (
     Examined,
     Surroundings,
@@ -43,6 +44,7 @@ _UNFOLLOWED = re.compile(
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
 _COMMAND_LINE, _PASTES = re.compile(r"[:!]"), re.compile(r"[\x12\x16]")  # a register or a key's code in a command line
+_EXAMINE: dict[str, Callable[[str, Surroundings], Examined]] = {"shell": examine_command, "python": examine_python}
 NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
     name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
@@ -71,18 +73,19 @@ class Transcript:
         """
         self.language = language
         self.is_ahead = ahead
+        self.half = half  # the line that is not complete yet
         self._argv = tuple(argv)
         self._terminal = terminal
         self._ran = ran  # whole texts, judged before
         self._known: frozenset[tuple[str, str, str]] = frozenset()  # what was found in them
         self._suspects: frozenset[str] = frozenset()  # names that dangerous Python has bound
         self._open = ""  # lines of a text that is not whole yet
-        self._line = half  # the beginning of a line
-        # The same with all that was taken back: what takes it back is the program's to say.
+        # The line with all that was taken back: the program decides what takes it back.
         self._typed = [half] if half else []
         self._keys = ""  # all that was typed in this line
         self._is_edited = False
         self._opened_shell = False  # an editor or a pager has started one that may read what comes next
+        self._around = Surroundings()
 
     def __repr__(self) -> str:
         return f"<Transcript of {self.language}: {len(self._ran)} characters ran>"
@@ -92,11 +95,6 @@ class Transcript:
         """Lines that a shell may read when it comes to read."""
         return self._ran if self.is_ahead else ""
 
-    @property
-    def half(self) -> str:
-        """The line that is not complete yet."""
-        return self._line
-
     def copy(self) -> "Transcript":
         """Another one that goes on from here: what is refused is never typed, and leaves this one as it is."""
         other = copy.copy(self)
@@ -105,120 +103,115 @@ class Transcript:
 
     def type(self, data: str, around: Surroundings) -> list[Typed]:
         """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
+        self._around = around
         found: list[Typed] = []
         lines = 0
         most = MOST_LINES if self.language in ("shell", "python") else MOST_INPUT_LINES
         for piece in (_KEYS if self._terminal else _LINES).findall(data):
-            if self._terminal:
-                self._press(piece)
+            if self._terminal and len(self._keys) < MOST_KEYS:
+                self._keys += piece
+            elif self._terminal:
+                self._is_edited = True  # more keys than a line can have
             if piece in (_ENDS if self._terminal else "\n"):
                 lines += 1
                 if lines > most:
-                    self._open, self._line, self._typed, self._keys = "", "", [], ""
-                    return [*found, _edited(data, around, f"more than {most} lines are typed at once")]
-                found += self._end_line(around)
+                    self._open = ""
+                    self._take_line()
+                    return [*found, self._edited(data, f"more than {most} lines are typed at once")]
+                found += self._end_keys() if self.language == "keys" else self._end_line()
             elif self._terminal and piece == _END_OF_INPUT and not self._typed:
-                found += self._end_text(around)
+                found += self._end_text()
             elif self._terminal and (piece < " " or piece == "\x7f"):
                 self._edit(piece)
             else:
-                self._line += piece
+                self.half += piece
                 self._typed.append(piece)
-        if self.language == "input":
-            found += self._end_text(around)
-        return found
-
-    def _press(self, piece: str) -> None:
-        """A line with more keys than anybody types is one that nobody follows."""
-        if len(self._keys) < MOST_KEYS:
-            self._keys += piece
-        else:
-            self._is_edited = True
+        return [*found, *self._end_text()] if self.language == "input" else found
 
     def _edit(self, char: str) -> None:
-        """Keys that take back what was typed; with any other, nobody can tell where the next letter goes."""
+        """Keys that take back what was typed; after any other, the position of the next letter is not known."""
         if char == "\x15" and not _AT_END.sub("", self._keys):
-            self._line, self._is_edited = "", False
+            self.half, self._is_edited = "", False
         elif char in _CLEAR and not self._is_edited:
-            self._line = ""
+            self.half = ""
         elif char in _BACKSPACE:
-            self._line = self._line[:-1]
+            self.half = self.half[:-1]
         elif char in _WORD:
-            self._line = re.sub(r"\S*\s*\Z", "", self._line)
+            self.half = re.sub(r"\S*\s*\Z", "", self.half)
         else:
             self._is_edited = True
         self._typed.append(" ")
 
-    def _end_line(self, around: Surroundings) -> list[Typed]:
-        if self.language == "keys":
-            return self._end_keys(around)
-        line, typed, edited = self._line, "".join(self._typed), self._is_edited or self._is_unfollowed(self._line)
-        self._line, self._typed, self._keys, self._is_edited = "", [], "", False
+    def _take_line(self) -> tuple[str, str, str, bool]:
+        """The line, the same with all that was taken back, its keys, and whether they cannot be followed."""
+        taken = self.half, "".join(self._typed), self._keys, self._is_edited
+        self.half, self._typed, self._keys, self._is_edited = "", [], "", False
+        return taken
+
+    def _end_line(self) -> list[Typed]:
+        line, typed, _, is_edited = self._take_line()
+        if self._terminal and self.language == "shell":
+            is_edited = is_edited or bool(_UNFOLLOWED.search(line if '"' in line else _QUOTED.sub("", line)))
         if self.is_ahead:
             texts = dict.fromkeys((line, typed, f"{self._ran}{line}"))
             if _is_whole_shell(line + "\n"):
                 self._ran = f"{self._ran[-MOST_REMEMBERED:]}{line}\n"
-            bad = next((found for text in texts if (found := self._judge_ahead(text, around))), [])
-            return bad or [Typed(line + "\n", Examined(NOTHING, examine_command(line, around).acts), is_data=True)]
+            bad = next((found for text in texts if (found := self._judge_ahead(text))), [])
+            acts = examine_command(line, self._around).acts
+            return bad or [Typed(line + "\n", Examined(NOTHING, acts), is_data=True)]
         self._open += line + "\n"
-        if edited or (line.strip() != typed.strip() and self._judge_ahead(typed, around)):
+        is_changed = line.strip() != typed.strip()
+        if is_edited or (is_changed and self._judge_ahead(typed)):
             text, self._open = self._open, ""
-            return [_edited(typed + "\n" if typed.strip() != line.strip() else text, around)]
+            return [self._edited(typed + "\n" if is_changed else text)]
         if not self._is_whole(self._open):
-            return self._judge_ahead(line, around) if self.language == "shell" else []
-        return self._end_text(around)
+            return self._judge_ahead(line) if self.language == "shell" else []
+        return self._end_text()
 
-    def _end_keys(self, around: Surroundings) -> list[Typed]:
+    def _end_keys(self) -> list[Typed]:
         """Keys for an editor or a pager: only what they hand to a shell counts."""
-        keys = without_taken_back(self._keys if self._terminal else self._line)
-        self._line, self._typed, self._keys, self._is_edited = "", [], "", False
+        line, _, pressed, _ = self._take_line()
+        keys = without_taken_back(pressed if self._terminal else line)
         if (begins := _COMMAND_LINE.search(keys)) and _PASTES.search(keys, begins.end()):
-            return [_edited(keys, around)]
+            return [self._edited(keys)]
         if is_fed(keys):
-            return [_edited(keys, around, "an interpreter gets the editor's text, which is not known")]
-        ahead = self._judge_ahead(keys, around) if self._opened_shell else []
+            return [self._edited(keys, "an interpreter gets the editor's text, which is not known")]
+        ahead = self._judge_ahead(keys) if self._opened_shell else []
         pager = not is_editor(self._argv)
         self._opened_shell = self._opened_shell or opens_shell(keys, pager=pager)
-        judged = [(text, examine_command(text, around)) for text in escapes(keys, pager=pager)]
-        judged += [(text, _of_editor(text, around)) for text in ex_commands(keys)]
+        judged = [(text, examine_command(text, self._around)) for text in escapes(keys, pager=pager)]
+        judged += [(text, _of_editor(text, self._around)) for text in ex_commands(keys)]
         found = [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
         return ahead + found
 
-    def _end_text(self, around: Surroundings) -> list[Typed]:
+    def _end_text(self) -> list[Typed]:
         text, self._open = self._open, ""
         if not text.strip():
             return []
         if self.language == "input":
-            return self._of_input(text, around)
-        return [Typed(text, self._judged(text, around))]
+            return self._of_input(text)
+        return [Typed(text, self._judged(text))]
 
-    def _of_input(self, text: str, around: Surroundings) -> list[Typed]:
+    def _of_input(self, text: str) -> list[Typed]:
         """What the program would do with these lines after those before them; nothing for lines that do nothing."""
         before = self._ran[-MOST_BEFORE:]
         self._ran = before + text
-        found = [self._added(before, self._ran, around), self._added("", text, around)]
-        parts = tuple({_key(part): part for examined in found for part in examined.verdict.parts}.values())
-        acts = tuple(dict.fromkeys(act for examined in found for act in examined.acts))
+        texts = (before, self._ran, "", text)
+        known, whole, started, alone = (examine_input(self._argv, one, self._around) for one in texts)
+        found: dict[tuple[str, str, str], Part] = {}
+        acts: dict[Act, None] = {}
+        for old, now in ((known, whole), (started, alone)):
+            seen = set(map(_key, old.verdict.parts))
+            found |= {_key(part): part for part in now.verdict.parts if _key(part) not in seen}
+            acts |= dict.fromkeys(act for act in now.acts if act not in old.acts)
+        parts = tuple(found.values())
         if not (acts or any(part.label == "dangerous" for part in parts)):
             return []
-        return [Typed(text, Examined(_worst(found[0].verdict, parts, text), acts))]
+        return [Typed(text, Examined(_worst(whole.verdict, parts, text), tuple(acts)))]
 
-    def _added(self, before: str, text: str, around: Surroundings) -> Examined:
-        """What the program does with the whole text that it does not do with its beginning."""
-        known, whole = (examine_input(self._argv, one, around) for one in (before, text))
-        seen = {_key(part) for part in known.verdict.parts}
-        parts = tuple(part for part in whole.verdict.parts if _key(part) not in seen)
-        acts = tuple(act for act in whole.acts if act not in known.acts)
-        return Examined(msgspec.structs.replace(whole.verdict, parts=parts), acts)
-
-    def _is_unfollowed(self, line: str) -> bool:
-        if not self._terminal or self.language != "shell":
-            return False
-        return bool(_UNFOLLOWED.search(line if '"' in line else _QUOTED.sub("", line)))
-
-    def _judge_ahead(self, line: str, around: Surroundings) -> list[Typed]:
-        """A line that is most likely data; text that is no shell at all is none of a shell's."""
-        examined = examine_command(line, around)
+    def _judge_ahead(self, line: str) -> list[Typed]:
+        """The line where it is plainly bad. It is most likely data; text that is no shell at all is no command."""
+        examined = examine_command(line, self._around)
         parts = tuple(part for part in examined.verdict.parts if part.source != "text")
         if not any(part.label == "dangerous" for part in parts):
             return []
@@ -229,28 +222,33 @@ class Transcript:
             return len(text) > MOST_AT_ONCE
         return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
 
-    def _judged(self, text: str, around: Surroundings) -> Examined:
+    def _judged(self, text: str) -> Examined:
         """What the text would do after all that ran before; what was found before is not found again."""
         if self.language == "python" and not _is_python(text):
-            return _not_python(text, around)
+            return _not_python(text, self._around)
         before = self._ran[-MOST_REMEMBERED:]
         self._ran = before + text
-        if self.language == "shell":
-            whole = examine_command(self._ran, around)
-            parts = tuple(
-                part for part in whole.verdict.parts if part.end > len(before) or _key(part) not in self._known
-            )
-        else:
-            whole = examine_python(self._ran, around)
-            again = not self._suspects.isdisjoint(_names_in(text, ast.Load))
-            parts = tuple(part for part in whole.verdict.parts if again or _python_key(part) not in self._known)
-            if any(part.label == "dangerous" for part in parts):
-                self._suspects |= _names_in(text, ast.Store)
-        self._known |= {_key(part) if self.language == "shell" else _python_key(part) for part in parts}
-        alone = examine_command(text, around) if self.language == "shell" else examine_python(text, around)
-        if not parts:
-            return alone
-        return Examined(_worst(whole.verdict, parts, text), alone.acts)
+        is_shell = self.language == "shell"
+        examine = _EXAMINE[self.language]
+        key = _key if is_shell else _python_key
+        again = not is_shell and not self._suspects.isdisjoint(_names_in(text, ast.Load))
+        whole, alone = examine(self._ran, self._around), examine(text, self._around)
+        parts = tuple(
+            part
+            for part in whole.verdict.parts
+            if again or key(part) not in self._known or (is_shell and part.end > len(before))
+        )
+        self._known |= set(map(key, parts))
+        if not is_shell and any(part.label == "dangerous" for part in parts):
+            self._suspects |= _names_in(text, ast.Store)
+        return Examined(_worst(whole.verdict, parts, text), alone.acts) if parts else alone
+
+    def _edited(self, text: str, why: str = "the line was changed with keys that cannot be followed") -> Typed:
+        examined = examine_command(text, self._around)
+        if examined.verdict.hardline:
+            return Typed(text, examined)
+        finding = Finding(EDITED, why, 0, len(text), text)
+        return Typed(text, Examined(verdict_of([finding], text, self._around.isolation)))
 
 
 def _worst(verdict: Verdict, parts: tuple[Part, ...], text: str) -> Verdict:
@@ -291,16 +289,6 @@ def _names_in(text: str, use: type[ast.expr_context]) -> frozenset[str]:
 
 def _key(part: Part) -> tuple[str, str, str]:
     return part.rule, part.reason, part.decoded
-
-
-def _edited(
-    text: str, around: Surroundings, why: str = "the line was changed with keys that cannot be followed"
-) -> Typed:
-    examined = examine_command(text, around)
-    if examined.verdict.hardline:
-        return Typed(text, examined)
-    finding = Finding(EDITED, why, 0, len(text), text)
-    return Typed(text, Examined(verdict_of([finding], text, around.isolation)))
 
 
 def _is_whole_shell(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hermetic.approvals.definitions import AT_FIRST, Definitions
+from hermetic.approvals.definitions import read_definitions
 from hermetic.approvals.readers import ProcessInput
 from hermetic.contract.approval import Judged
 from hermetic.contract.environment import Isolation
@@ -17,6 +17,8 @@ from hermetic.contract.errors import NotPermitted, Unsupported
 from hermetic.contract.files import Bounds
 from hermetic.contract.verdict import ShellState
 from hermetic.environments.child_environment import child_environment
+from hermetic.link import answers
+from hermetic.link.link import Link
 from hermetic.policy.circumstances import always_counts, counts
 from hermetic.policy.containment import is_apart, shows_host
 from hermetic.policy.marks import UNSET
@@ -48,79 +50,30 @@ class PolicyContext:
         self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
         self.key = _key(kind, options)
         self.inputs: dict[str, ProcessInput] = {}
-        self._sessions: dict[str, Definitions] = {}
-        self._given: Mapping[str, str] = options.get("env") or {}
-        self._variables = _variables(kind, options)  # that sessions begin with, as far as one can tell
+        self._sessions: dict[str, KnownSession] = {}
+        given: Mapping[str, str] = options.get("env") or {}
+        self.given = given if kind in _APART else None  # all that a container's own variables do not hold
+        self.variables = _variables(kind, options)  # that sessions begin with, as far as it is known
 
     def __repr__(self) -> str:
         return f"<PolicyContext {self.key}: work in {self.workspace!r}>"
 
-    async def state(
-        self, session: str, environment: Environment | None, *, is_checked_later: bool = False
-    ) -> ShellState | None:
-        """What a session's next command meets; None where nothing is known of it.
-
-        `is_checked_later`: what is likely so is enough.
-        """
-        known = self._sessions.get(session)
-        if known is None:
-            if environment is None:
-                return None
-            known = self._sessions[session] = Definitions(link_of(environment), session)
-        try:
-            state = (known.likely() if is_checked_later else None) or await known.ask()
-        except Unsupported:  # an older resident
-            return None
-        if known.is_there and known.begun is None:
-            known.accepted = state.variables
-            known.begun = state if known.is_fresh else self.expected()
-        return state
-
-    def judged(self, session: str) -> Judged | None:
-        """The state of a session when it was last looked at; None where it is not known."""
-        known = self._sessions.get(session)
-        return Judged(AT_FIRST, None, lambda changes: None) if known is None else known.judged()
-
-    def _begun(self, session: str) -> ShellState | None:
-        known = self._sessions.get(session)
-        return None if known is None else known.begun
+    def session(self, name: str, environment: Environment | None) -> "KnownSession":
+        """What is known of a session; `environment` is None while it is not open."""
+        if environment is None:
+            return KnownSession(self, None, name)
+        if name not in self._sessions:
+            self._sessions[name] = KnownSession(self, link_of(environment), name)
+        return self._sessions[name]
 
     def expected(self) -> ShellState:
-        """What a session begins with, as far as one can tell before it does."""
-        return ShellState(home=self.home, variables=dict(self._variables), exported=tuple(self._variables))
-
-    def context(self, session: str, state: ShellState) -> dict[str, str]:
-        """The variables of a session that are part of all its acts.
-
-        What it began with counts where it is known to lead elsewhere, but for what a place apart sets itself. What it
-        was given since counts wherever it may change what programs do.
-        """
-        seen = self._begun(session)
-        begun = seen or self.expected()
-        ours = self._given if self.kind in _APART else begun.variables
-        found = {name: str(value) for name, value in ours.items() if always_counts(name)}
-        if seen is None or begun.variables is state.variables:
-            return found
-        passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
-        for name in {**begun.variables, **state.variables}:
-            is_new = begun.variables.get(name) != state.variables.get(name)
-            if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
-                found[name] = str(state.variables.get(name, ""))
-        return found
-
-    def home_in(self, session: str, state: ShellState | None) -> str | None:
-        """What `~` means for files and directories, whatever a shell has made of its HOME since."""
-        known = self._begun(session) or state
-        return self.home or (known.home if known is not None else None)
+        """What a session begins with, as far as it is known before it does."""
+        return ShellState(home=self.home, variables=dict(self.variables), exported=tuple(self.variables))
 
     @property
     def is_here(self) -> bool:
         """Whether its files are those of this machine, under the same names."""
         return self.kind in _HERE
-
-    def was_seen(self, session: str) -> bool:
-        """Whether the session's beginning is known."""
-        return self._begun(session) is not None
 
     def whole(self, path: str) -> str:
         """A path as files mean it that are named before a session begins: from its start, `~` the home."""
@@ -155,24 +108,6 @@ class PolicyContext:
             return None
         return real
 
-    def changed(self, session: str, state: ShellState | None) -> dict[str, str]:
-        """The variables that were set since the session was first seen."""
-        known = self._sessions.get(session)
-        first = None if known is None else known.accepted
-        if state is None or first is None or first is state.variables:
-            return {}
-        return {
-            name: value
-            for name, value in state.variables.items()
-            if isinstance(value, str) and value != UNSET and first.get(name) != value
-        }
-
-    def accept(self, session: str, variables: Mapping[str, str]) -> None:
-        """What these variables mean for later commands was allowed."""
-        if variables:
-            known = self._sessions[session]
-            known.accepted = {**(known.accepted or {}), **variables}
-
     def program(self, argv: tuple[str, ...], state: ShellState | None) -> str:
         """The file that a program's name means there; its name alone where only the place could tell."""
         if not argv or self.kind not in _HERE:
@@ -180,6 +115,107 @@ class PolicyContext:
         path = None if state is None else state.variables.get("PATH")
         found = _found(argv[0], path if isinstance(path, str) else None, state.cwd if state else None)
         return argv[0] if found is None else found
+
+
+AT_FIRST = 1  # the resident's count of changes before anything has run
+
+
+class KnownSession:
+    """A session's state as the policy takes it into account; requested each time, sent only when it changed."""
+
+    def __init__(self, context: PolicyContext, link: Link | None, name: str) -> None:
+        self._context = context
+        self._link = link
+        self._name = name
+        self._known: tuple[int, str] | None = None  # the resident's count of changes, and the resident
+        self._state: ShellState | None = None
+        self._is_likely = False  # the last command of this caller has ended without a change
+        self._begun: ShellState | None = None  # as it was when it began; None before it was seen
+        self._accepted: Mapping[str, str | list[str]] = {}  # variables that need no approval
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether the session's beginning is known."""
+        return self._begun is not None
+
+    @property
+    def judged(self) -> Judged | None:
+        """The last known state, as a verdict rests on it; None where it is not known."""
+        if self._link is None:
+            return Judged(AT_FIRST, None, lambda changes: None)
+        if self._known is None or self._state is None:
+            return None
+        return Judged(max(self._known[0], AT_FIRST), self._state.cwd, self._ended)
+
+    def _ended(self, changes: int | None) -> None:
+        """A command has ended, with so many changes of its session."""
+        self._is_likely = changes is not None and self._known is not None and self._known[0] == changes
+
+    async def state(self, *, is_checked_later: bool = False) -> ShellState:
+        """What the session's next command meets. No shell is started for it.
+
+        `is_checked_later`: what it meets unless another caller changes it is enough.
+        """
+        if self._link is None:
+            return self._context.expected()
+        resident = self._link.hello.resident
+        known = self._known[0] if self._known and self._known[1] == resident else None
+        if is_checked_later and self._is_likely and self._state is not None and known is not None:
+            return self._state
+        try:
+            said, body = await self._link.ask("definitions", answers.defined, session=self._name, known=known)
+        except Unsupported:  # an older resident
+            return self._context.expected()
+        self._is_likely = False
+        state = self._state
+        if state is None or not said.is_same:
+            state = read_definitions(body.decode("utf-8", "surrogateescape"))
+            self._known = (said.changes, resident)
+        if state.cwd != said.cwd:
+            state = msgspec.structs.replace(state, cwd=said.cwd)
+        self._state = state
+        if said.is_there and self._begun is None:
+            self._accepted = state.variables
+            self._begun = state if said.changes <= AT_FIRST else self._context.expected()
+        return state
+
+    def variables(self, state: ShellState) -> dict[str, str]:
+        """The variables of the session that are part of all its acts.
+
+        What it began with counts where it is known to lead elsewhere, except what a container sets itself. What it was
+        given since counts wherever it may change what programs do.
+        """
+        begun = self._begun or self._context.expected()
+        ours = begun.variables if self._context.given is None else self._context.given
+        found = {name: str(value) for name, value in ours.items() if always_counts(name)}
+        if self._begun is None or begun.variables is state.variables:
+            return found
+        passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
+        for name in {**begun.variables, **state.variables}:
+            is_new = begun.variables.get(name) != state.variables.get(name)
+            if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
+                found[name] = str(state.variables.get(name, ""))
+        return found
+
+    def home(self, state: ShellState) -> str | None:
+        """What `~` means for files and directories, whatever a shell has made of its HOME since."""
+        return self._context.home or (self._begun or state).home
+
+    def changed(self, state: ShellState) -> dict[str, str]:
+        """The variables that were set since the session was first seen, and not accepted yet."""
+        before = self._accepted
+        if self._begun is None or before is state.variables:
+            return {}
+        return {
+            name: value
+            for name, value in state.variables.items()
+            if isinstance(value, str) and value != UNSET and before.get(name) != value
+        }
+
+    def accept(self, variables: Mapping[str, str]) -> None:
+        """What these variables mean for later commands was allowed."""
+        if variables:
+            self._accepted = {**self._accepted, **variables}
 
 
 def _key(kind: str, options: Mapping[str, Any]) -> str:

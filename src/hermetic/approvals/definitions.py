@@ -2,14 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 
-import msgspec
-
-from hermetic.contract.approval import Judged
 from hermetic.contract.verdict import ShellState
-from hermetic.link import answers
-from hermetic.link.link import Link
 from hermetic.policy.shell import SECRET_NAME
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
@@ -29,52 +23,6 @@ _SKIPPED = re.compile(
     r"__h|HERMETIC_COMMAND$|BASH(_[A-Z]+|OPTS|PID)?$|FUNCNAME$|PIPESTATUS$|DIRSTACK$|GROUPS$|SHELLOPTS$|PPID$|E?UID$|_$"
     r"|S?RANDOM$|SECONDS$|LINENO$|EPOCH|SHLVL$|PWD$|OPT(ERR|IND)$"
 )
-
-AT_FIRST = 1  # the resident's count of changes before anything has run
-
-
-class Definitions:
-    """A session's state as the policy takes it into account; requested each time, sent only when it changed."""
-
-    def __init__(self, link: Link, session: str) -> None:
-        self._link = link
-        self._session = session
-        self._known: tuple[int, str] | None = None  # the resident's count, and the life it is of
-        self._state: ShellState | None = None
-        self.is_there = False  # whether the session has a shell
-        self.is_fresh = False  # whether nothing has run in it that could have changed it
-        self._is_likely = False  # the last command of this caller has ended without a change
-        self.begun: ShellState | None = None  # as it was when it began; None before it was seen
-        self.accepted: Mapping[str, str | list[str]] | None = None  # variables that need no approval
-
-    def judged(self) -> Judged | None:
-        """The last known state, as a verdict rests on it; None before it is known."""
-        if self._known is None or self._state is None:
-            return None
-        return Judged(max(self._known[0], AT_FIRST), self._state.cwd, self._ended)
-
-    def likely(self) -> ShellState | None:
-        """What the next command meets unless another caller changes it; None where it has to be requested."""
-        is_same_life = self._known is not None and self._known[1] == self._link.hello.resident
-        return self._state if self._is_likely and is_same_life else None
-
-    def _ended(self, changes: int | None) -> None:
-        """A command has ended, with so many changes of its session."""
-        self._is_likely = changes is not None and self._known is not None and self._known[0] == changes
-
-    async def ask(self) -> ShellState:
-        """What the next command of the session meets. No shell is started for it."""
-        known = self._known[0] if self._known and self._known[1] == self._link.hello.resident else None
-        said, body = await self._link.ask("definitions", answers.defined, session=self._session, known=known)
-        self._is_likely = False
-        self.is_there = said.is_there
-        self.is_fresh = said.changes <= AT_FIRST
-        if not (said.is_same and self._state is not None):
-            self._state = read_definitions(body.decode("utf-8", "surrogateescape"))
-            self._known = (said.changes, self._link.hello.resident)
-        if self._state.cwd != said.cwd:
-            self._state = msgspec.structs.replace(self._state, cwd=said.cwd)
-        return self._state
 
 
 def read_definitions(text: str) -> ShellState:

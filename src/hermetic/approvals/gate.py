@@ -13,7 +13,7 @@ import msgspec
 
 from hermetic.approvals.action import Action
 from hermetic.approvals.approvals import Approvals
-from hermetic.approvals.context import PolicyContext, relevant, whole
+from hermetic.approvals.context import KnownSession, PolicyContext, relevant, whole
 from hermetic.approvals.grants import Budget
 from hermetic.approvals.readers import ProcessInput, language_of, may_read_code
 from hermetic.approvals.rules import breadth
@@ -72,8 +72,9 @@ class PolicyGate:
         last looked at is not looked at again: a command that was judged by an old state does not begin.
         """
         around, context = await self._around(environment, session, text, cwd, is_checked_later=True)
-        judged = context.judged(session)
-        changed = context.changed(session, around.state)
+        known = self._session(environment, session)
+        judged = known.judged
+        changed = known.changed(around.state or ShellState())
         around = msgspec.structs.replace(
             around,
             stdin=stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin,
@@ -89,8 +90,8 @@ class PolicyGate:
             context, changed=partial(self._changed_since, environment, session, text, cwd, around),
             always_needs=(leaving,) if outside else (),
         )  # fmt: skip
-        context.accept(session, changed)
-        await self._see_first(environment, context, session)
+        known.accept(changed)
+        await self._see_first(environment, session)
         return judged
 
     async def _changed_since(
@@ -111,7 +112,7 @@ class PolicyGate:
     async def write(self, task: str, paths: Sequence[str], environment: AnyEnvironment) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
         around, context = await self._around(environment)
-        paths = [whole(path, around.cwd, context.home_in("", around.state)) for path in paths]
+        paths = [self._whole(path, environment, around) for path in paths]
         meant = [*paths, *(real for path in paths if (real := context.real(path)) != path)]
         await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, context)
 
@@ -150,7 +151,7 @@ class PolicyGate:
         """Asks for so many writes below a directory, or runs of a program with these first words, in one request."""
         around, context = await self._around(environment)
         if under:
-            under = whole(under, around.cwd, context.home_in("", around.state))
+            under = self._whole(under, environment, around)
         _check_batch(count, under, tuple(words))
         runs = f"up to {count} × `{' '.join(words)} …` in {around.cwd}, with the same variables"
         what = f"up to {count} changes of files below {under}" if under else runs
@@ -166,7 +167,7 @@ class PolicyGate:
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which no command has done."""
-        await self._see_first(environment, self.context(environment), "")
+        await self._see_first(environment, "")
 
     # -- circumstances
     def context(self, environment: AnyEnvironment) -> PolicyContext:
@@ -182,26 +183,34 @@ class PolicyGate:
         self, environment: AnyEnvironment, session: str = "", text: str = "", cwd: str | None = None, *,
         is_checked_later: bool = False,
     ) -> tuple[Surroundings, PolicyContext]:  # fmt: skip
-        context = self.context(environment)
-        opened = None if isinstance(environment, PolicyContext) else environment
-        state = await context.state(session, opened, is_checked_later=is_checked_later)
-        state = relevant(state, text) if state is not None else context.expected()
-        home, here = context.home_in(session, state), state.cwd or context.start
+        context, known = self.context(environment), self._session(environment, session)
+        state = relevant(await known.state(is_checked_later=is_checked_later), text)
+        home, here = known.home(state), state.cwd or context.start
         if home and state.home and home != state.home:  # `~` is what HOME says now; the user's home is where it was
             variables = {**state.variables, "HOME": state.home}
             state = msgspec.structs.replace(state, home=home, variables=variables)
         around = Surroundings(
             cwd=whole(cwd, here, home) if cwd else here, workspace=context.workspace, state=state,
-            isolation=context.isolation, context=context.context(session, state),
+            isolation=context.isolation, context=known.variables(state),
         )  # fmt: skip
         return around, context
 
-    async def _see_first(self, environment: AnyEnvironment, context: PolicyContext, session: str) -> None:
+    def _whole(self, path: str, environment: AnyEnvironment, around: Surroundings) -> str:
+        """A path from the root, as the default session takes it."""
+        home = self._session(environment, "").home(around.state or ShellState())
+        return whole(path, around.cwd, home)
+
+    def _session(self, environment: AnyEnvironment, name: str) -> KnownSession:
+        opened = None if isinstance(environment, PolicyContext) else environment
+        return self.context(environment).session(name, opened)
+
+    async def _see_first(self, environment: AnyEnvironment, session: str) -> None:
         """Looks at a new session before its first command runs: what it begins with, no command has done."""
-        if not isinstance(environment, PolicyContext) and not context.was_seen(session):
+        known = self._session(environment, session)
+        if not isinstance(environment, PolicyContext) and not known.was_seen:
             named = environment if session == environment.name else environment.session(session)
             await named.state()
-            await context.state(session, environment)
+            await known.state()
 
     async def _reader(
         self, process: ProcessInfo, environment: Environment, typed: ProcessInput

@@ -1,5 +1,6 @@
 """The part of a command's output that its result holds: a head and a tail, whole characters on both sides."""
 
+import contextlib
 from typing import NamedTuple
 
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
@@ -32,7 +33,7 @@ async def gather(link: Link, log: str, out: tuple[int, int, int], body: bytes, l
     tail_start = came_from if total <= limit else total - (limit - len(first))
     last = body[head + max(0, tail_start - came_from) :]
     if tail_start < came_from:
-        last = await _read_tail(link, log, tail_start, came_from) + last
+        last = await _read_range(link, log, tail_start, came_from, is_tail=True) + last
     return cut_to_characters(first, last, total)
 
 
@@ -44,38 +45,23 @@ def cut_to_characters(first: bytes, last: bytes, total: int) -> Excerpt:
     return Excerpt(first + last, (len(first), total - len(last)))
 
 
-async def _read_range(link: Link, log: str, start: int, end: int) -> bytes:
-    """The bytes from `start` on, up to `end` or to the first that cannot be had."""
+async def _read_range(link: Link, log: str, start: int, end: int, *, is_tail: bool = False) -> bytes:
+    """The bytes from `start` on, up to `end` or to the first that is missing; of a tail those behind the last hole."""
     pieces: list[bytes] = []
     at = start
-    try:
+    # The command has ended, and its ending is known: a shorter excerpt says so itself.
+    with contextlib.suppress(EnvironmentUnavailable, UnknownProcess):
         while at < end:
             chunk = await read_log(link, log, at, end - at, None)
-            if chunk.start != at or not chunk.data:
+            if chunk.start != at:
+                if not is_tail:
+                    break
+                pieces.clear()
+            if not chunk.data:
                 break
             pieces.append(chunk.data)
             at = chunk.end
-    except (EnvironmentUnavailable, UnknownProcess):
-        pass  # the command has ended, and how is known: an excerpt that is shorter says so itself
-    return b"".join(pieces)
-
-
-async def _read_tail(link: Link, log: str, start: int, end: int) -> bytes:
-    """The bytes up to `end`, from `start` or from the last hole on."""
-    kept: list[bytes] = []
-    at = start
-    try:
-        while at < end:
-            chunk = await read_log(link, log, at, end - at, None)
-            if chunk.start > at:
-                kept.clear()
-            if not chunk.data:
-                return b""
-            kept.append(chunk.data)
-            at = chunk.end
-    except (EnvironmentUnavailable, UnknownProcess):
-        return b""
-    return b"".join(kept)[: end - start]
+    return b"" if is_tail and at < end else b"".join(pieces)[: end - start]
 
 
 def _whole_end(data: bytes) -> int:

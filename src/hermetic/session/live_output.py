@@ -2,30 +2,34 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
+from hermetic.link import answers
 from hermetic.link.calls import Call, Following
 from hermetic.link.link import Link
 
+Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]  # of stdout and stderr as they come
+
 
 class LiveOutput:
-    """Follows the logs of one open `run`; what follows a log gets every byte of it, in order."""
+    """Follows the logs of one open `run` from their first byte, each to its taker."""
 
-    def __init__(self, link: Link, command: Call[Any]) -> None:
-        self.error: Exception | None = None  # what `on_output` raised; the command is then cancelled
+    def __init__(self, link: Link, command: Call[answers.Ran], takers: Takers) -> None:
+        self.error: Exception | None = None  # what a taker raised; the command is then cancelled
         self._link = link
         self._command = command
-        self._followings: list[Following] = []
         self._moved = asyncio.Event()
+        log, logs = str(command.fields["id"]), 2 if command.fields.get("separate") else 1
+        self._followings = [
+            Following(name, 0, partial(self._take, take))
+            for name, take in zip((log, f"{log}/err")[:logs], takers, strict=False)
+        ]
+        for following in self._followings:
+            link.send(following)
 
-    def follow(self, log: str, on_output: Callable[[bytes], object]) -> None:
-        """Starts to follow a log from its first byte."""
-        following = Following(log, 0, lambda _, data: self._take(data, on_output))
-        self._link.send(following)
-        self._followings.append(following)
-
-    async def drain(self, totals: list[int]) -> None:
-        """Returns when as many bytes of each log have been handed over."""
+    async def drain(self, said: answers.Ran) -> None:
+        """Returns when all output of the command has been handed over."""
+        totals = [said.out[0]] if said.err is None else [said.out[0], said.err[0]]
         for following, total in zip(self._followings, totals, strict=True):
             self._link.expect(following)
             while following.position < total and not following.future.done():
@@ -42,12 +46,12 @@ class LiveOutput:
                 following.future.cancel()
                 self._link.cancel(following)
 
-    def _take(self, data: bytes, on_output: Callable[[bytes], object]) -> None:
+    def _take(self, take: Callable[[bytes], object], _start: int, data: bytes) -> None:
         self._moved.set()
         if self.error is not None:
             return
         try:
-            on_output(data)
+            take(data)
         except Exception as error:  # the caller's own: it travels to the caller of `run`
             self.error = error
             self._link.cancel(self._command)

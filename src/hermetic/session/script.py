@@ -10,7 +10,8 @@ from hermetic.contract.command import Result
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.session.arguments import check_env, encode_path
-from hermetic.session.session import Fields, Session, Takers
+from hermetic.session.live_output import Takers
+from hermetic.session.session import Fields, Session
 
 
 class ScriptStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +54,8 @@ async def run_script(
         fields["cwd"] = encode_path(script.cwd, "cwd")
 
     async def run(fields: Fields, body: bytes) -> Result:
-        call = Call(fields, answers.ran, body)
-        if takers is not None:
-            return (await session._run_live(call, limit, takers, cancel))[0]
-        return (await session._run(call, limit, cancel))[0]
+        return (await session._run(Call(fields, answers.ran, body), limit, cancel, takers))[0]
 
     if session._before is not None:
         await session._before()
-    return await session._with_input(script.input, fields, argv, run)
+    return await session._with_command(fields, argv, script.input, run)

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hermetic.contract.approval import Guard, Judged
 from hermetic.contract.command import Result
@@ -32,7 +32,7 @@ from hermetic.session.blobs import cut, with_blob
 from hermetic.session.excerpt import Excerpt, gather
 from hermetic.session.files import Files
 from hermetic.session.judged import Stale, judged_again, stale_or
-from hermetic.session.live_output import LiveOutput
+from hermetic.session.live_output import LiveOutput, Takers
 from hermetic.session.process import Process
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ R = TypeVar("R")
 
 Fields = dict[str, object]
 Ran = tuple[Result, answers.Ran | None]  # what came of a command, and the resident's answer where there is one
-Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]  # of stdout and stderr as they come
 
 
 class Session:
@@ -109,32 +108,22 @@ class Session:
             fields["separate"] = True
         if cwd is not None or env is not None:
             _add_place(fields, cwd, env)
-        if on_output is not None:
-            check_callback(on_output)
+        takers = None if on_output is None else (check_callback(on_output), on_output)
+        data = None if stdin is None else encode_input(stdin, "stdin")
 
-        async def attempt() -> Result:
-            judged = self._judged
-            if self._guard is not None:
-                judged = await self._guard.command(command, session=self._name, stdin=stdin, env=env, cwd=cwd)
-            if self._before is not None:
-                await self._before()
-            mine: Fields = {**fields, "id": next(self._ids)}
-            if judged is not None:
-                mine |= {"known": judged.changes, "at": judged.cwd}
-            try:
-                if stdin is None and on_output is None and len(text) <= FRAME_BODY:
-                    result, said = await self._run(Call(mine, answers.ran, text), most, cancel)
-                else:
-                    result, said = await self._run_with(mine, text, most, stdin, on_output, cancel)
-            except InvalidArgument as error:
-                raise stale_or(error, judged) from None
+        def call(fields: Fields, body: bytes) -> Awaitable[Ran]:
+            return self._run(Call(fields, answers.ran, body), most, cancel, takers)
+
+        async def send(fields: Fields, judged: Judged | None) -> Result:
+            fields["id"] = next(self._ids)
+            result, said = await self._with_command(fields, text, data, call)
             if judged is not None and said is not None:
                 judged.report(None if said.is_stale else said.changes)
                 if said.is_stale:
                     raise Stale
             return result
 
-        return await attempt() if self._guard is None else await judged_again(attempt)
+        return await self._begin(command, fields, send, stdin=stdin, env=env, cwd=cwd)
 
     async def start(
         self,
@@ -178,22 +167,34 @@ class Session:
         else:
             data = encode_input(stdin, "stdin")
 
-        async def attempt() -> Process:
-            judged = self._judged
-            if self._guard is not None:
-                judged = await self._guard.command(command, session=self._name, stdin=data, env=env, cwd=cwd)
-            if self._before is not None:
-                await self._before()
-            mine = fields if judged is None else {**fields, "known": judged.changes, "at": judged.cwd}
+        async def send(fields: Fields, judged: Judged | None) -> Process:
             try:
-                said = await self._with_command(mine, text, data, self._start)
-            except InvalidArgument as error:
-                raise stale_or(error, judged) from None
+                said = await self._with_command(fields, text, data, self._start)
             except Stalled:
                 if id is None:  # its caller cannot know it: should the resident start it yet, it ends it
                     self._link.mention("kill", process=chosen)
                 raise
             return Process(self._link, said.process, self._guard)
+
+        return await self._begin(command, fields, send, stdin=data, env=env, cwd=cwd)
+
+    async def _begin(
+        self, command: str | Sequence[str], fields: Fields, send: Callable[[Fields, Judged | None], Awaitable[R]],
+        **met: Any,
+    ) -> R:  # fmt: skip
+        """What `send` returns once the command was judged; again where the session has changed in between."""
+
+        async def attempt() -> R:
+            judged = self._judged
+            if self._guard is not None:
+                judged = await self._guard.command(command, session=self._name, **met)
+            if self._before is not None:
+                await self._before()
+            known = {} if judged is None else {"known": judged.changes, "at": judged.cwd}
+            try:
+                return await send({**fields, **known}, judged)
+            except InvalidArgument as error:
+                raise stale_or(error, judged) from None
 
         return await attempt() if self._guard is None else await judged_again(attempt)
 
@@ -328,16 +329,26 @@ class Session:
         if self._guard is not None:
             await self._guard.write(paths)
 
-    async def _run(self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None) -> Ran:
+    async def _run(
+        self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None, takers: Takers | None = None
+    ) -> Ran:
         await self._link.recover()
         future = self._link.send(call)
+        live = None if takers is None else LiveOutput(self._link, call, takers)
         try:
             said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
+            if live is not None:
+                await live.drain(said)
         except asyncio.CancelledError:
             await self._link.stop(call)
             raise
         except ResidentGone as gone:
             return _lost(call, gone), None
+        finally:
+            if live is not None:
+                live.close()
+        if live is not None and live.error is not None:
+            raise live.error
         return await self._result(call, said, body, most), said
 
     async def _answer_or_stop(
@@ -350,47 +361,6 @@ class Session:
             return await future
         finally:
             stopping.cancel()
-
-    async def _run_with(
-        self,
-        fields: Fields,
-        text: bytes,
-        most: int,
-        stdin: str | bytes | None,
-        on_output: Callable[[bytes], object] | None,
-        cancel: asyncio.Event | None,
-    ) -> Ran:
-        """Runs with input, with live output, or with both."""
-
-        async def run(fields: Fields, body: bytes) -> Ran:
-            call = Call(fields, answers.ran, body)
-            if on_output is None:
-                return await self._run(call, most, cancel)
-            return await self._run_live(call, most, (on_output, on_output), cancel)
-
-        return await self._with_command(fields, text, None if stdin is None else encode_input(stdin, "stdin"), run)
-
-    async def _run_live(self, call: Call[answers.Ran], most: int, takers: Takers, cancel: asyncio.Event | None) -> Ran:
-        """Runs; the first taker gets the output as it comes, the second what goes to stderr where that is apart."""
-        await self._link.recover()
-        future = self._link.send(call)
-        live = LiveOutput(self._link, call)
-        try:
-            live.follow(str(call.fields["id"]), takers[0])
-            if call.fields.get("separate"):
-                live.follow(f"{call.fields['id']}/err", takers[1])
-            said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
-            await live.drain([said.out[0]] if said.err is None else [said.out[0], said.err[0]])
-        except asyncio.CancelledError:
-            await self._link.stop(call)
-            raise
-        except ResidentGone as gone:
-            return _lost(call, gone), None
-        finally:
-            live.close()
-        if live.error is not None:
-            raise live.error
-        return await self._result(call, said, body, most), said
 
     async def _start(self, fields: Fields, body: bytes) -> answers.Described:
         call = Call(fields, answers.described, body)
@@ -408,26 +378,19 @@ class Session:
     async def _with_command(
         self, fields: Fields, text: bytes, data: bytes | None, send: Callable[[Fields, bytes], Awaitable[R]]
     ) -> R:
-        """What `send` returns; a command that is too long for a frame is in a blob sent before, and so is its input."""
+        """What `send` returns; what does not fit into its frame of command and input is in a blob sent before."""
         if len(text) > FRAME_BODY:
-
-            async def use(blob: str) -> R:
-                return await self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
-
-            return await with_blob(self._link, lambda: cut(text), use)
-        return await (send(fields, text) if data is None else self._with_input(data, fields, text, send))
-
-    async def _with_input(
-        self, data: bytes, fields: Fields, text: bytes, send: Callable[[Fields, bytes], Awaitable[R]]
-    ) -> R:
-        """What `send` returns; the input is in its frame where it fits, else in a blob sent before."""
+            return await self._with_blob(
+                text, lambda blob: self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
+            )
+        if data is None:
+            return await send(fields, text)
         if len(text) + len(data) <= INLINE_INPUT:
             return await send({**fields, "stdin": "inline"}, text + data)
+        return await self._with_blob(data, lambda blob: send({**fields, "stdin": "blob", "blob": blob}, text))
 
-        async def use(blob: str) -> R:
-            return await send({**fields, "stdin": "blob", "blob": blob}, text)
-
-        return await with_blob(self._link, lambda: cut(data), use)
+    def _with_blob(self, data: bytes, use: Callable[[str], Awaitable[R]]) -> Awaitable[R]:
+        return with_blob(self._link, lambda: cut(data), use)
 
     async def _result(self, call: Call[answers.Ran], said: answers.Ran, body: bytes, most: int) -> Result:
         log = said.log or str(call.fields["id"])

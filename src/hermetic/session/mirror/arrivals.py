@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import msgspec
+
 from hermetic.contract.variables import is_text
 from hermetic.session.mirror.tree import FOLDER, LINK, MTIME, Entry, Hashing, look
 
@@ -81,19 +83,17 @@ class Arrivals(NamedTuple):
         *above, name = member.name.split("/")
         with self._folder(above) as fd:
             if member.isdir():
-                return self._make_folder(member, name, fd)
+                try:
+                    os.mkdir(name, 0o755, dir_fd=fd)
+                except FileExistsError:
+                    raise Refused("here it is no folder") from None
+                return self._entry(member.name, FOLDER)
             if here is not None and here.kind == "folder":
                 raise Refused("here it is a folder")
-            return self._put_in_place(tar, member, name, fd)
+            return self._entry(member.name, self._place(tar, member, name, fd))
 
-    def _make_folder(self, member: tarfile.TarInfo, name: str, fd: int) -> Entry:
-        try:
-            os.mkdir(name, 0o755, dir_fd=fd)
-        except FileExistsError:
-            raise Refused("here it is no folder") from None
-        return self._entry(member.name, FOLDER)
-
-    def _put_in_place(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, fd: int) -> Entry:
+    def _place(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, fd: int) -> str:
+        """Puts a file or link in place; returns its digest."""
         aside = f".hermetic-sync-{secrets.token_hex(4)}"
         try:
             if member.issym():
@@ -105,7 +105,7 @@ class Arrivals(NamedTuple):
         except BaseException:
             os.unlink(aside, dir_fd=fd)
             raise
-        return self._entry(member.name, digest)
+        return digest
 
     def _write(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, fd: int) -> str:
         content = tar.extractfile(member)
@@ -121,10 +121,9 @@ class Arrivals(NamedTuple):
         return reading.digest.hexdigest()
 
     def _entry(self, path: str, digest: str) -> Entry:
-        seen = look(os.path.join(self.root, path))
-        if seen is None:
+        if (seen := look(os.path.join(self.root, path))) is None:
             raise Refused("it is gone again")
-        return Entry(seen.kind, seen.mtime, seen.size, seen.mode, seen.target, digest)
+        return msgspec.structs.replace(seen, digest=digest)
 
     @contextmanager
     def _folder(self, parts: list[str]) -> Iterator[int]:

@@ -6,8 +6,8 @@ import os
 import secrets
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,7 +23,7 @@ from hermetic.registry.records import Records
 from hermetic.session.files import Files
 from hermetic.session.mirror.arrivals import Arrivals
 from hermetic.session.mirror.there import GIVE_BACK, STAGING, TAKE_IN
-from hermetic.session.mirror.tree import Entry, pack, scan, scan_only
+from hermetic.session.mirror.tree import Entry, pack, scan
 from hermetic.session.session import Session
 
 FORCE = "HERMETIC_FORCE_SYNC"  # set: look before every command
@@ -67,10 +67,11 @@ class Mirror:
                 return
             async with self._records.lock(f"{self._record.id}-sync"):
                 for here, there in self._pairs.items():
-                    await self._explained(f"{here} could not be sent to {there}", self._send(here, there))
+                    with self._explained(f"{here} could not be sent to {there}"):
+                        await self._send(here, there)
                 if self._profile is not None:
-                    what = f"the profile {self._profile} could not be sent"
-                    await self._explained(what, self._send(self._profile, INSIDE, self._given))
+                    with self._explained(f"the profile {self._profile} could not be sent"):
+                        await self._send(self._profile, INSIDE, self._given)
             self._looked = loop.time()
 
     async def take_back(self) -> None:
@@ -79,31 +80,32 @@ class Mirror:
         Raises EnvironmentUnavailable when that fails however often it is tried; what is there stays there.
         """
         taking = asyncio.ensure_future(self._take_back())
-        cancelled = False
-        while not taking.done():
-            try:
-                await asyncio.wait([taking])
-            except asyncio.CancelledError:
-                cancelled = True
-        taking.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            while not taking.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([taking])
+            taking.result()
+            raise
 
     async def _take_back(self) -> None:
         async with self._lock, self._records.lock(f"{self._record.id}-sync"):
             for here, there in self._pairs.items():
                 for attempt in range(1, SYNC_TRIES + 1):
                     try:
-                        await self._explained(f"{there} did not come back to {here}", self._take(here, there))
+                        with self._explained(f"{there} did not come back to {here}"):
+                            await self._take(here, there)
                         break
                     except EnvironmentUnavailable as error:
                         if attempt == SYNC_TRIES or isinstance(error.__cause__, ResidentGone):
                             raise
                         await asyncio.sleep(2.0**attempt)
 
-    async def _explained(self, what: str, work: Awaitable[None]) -> None:
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
         try:
-            await work
+            yield
         except (ExecutionError, OSError, tarfile.TarError) as error:
             raise EnvironmentUnavailable(f"{what}: {error}", environment=self._record.id) from error
 
@@ -111,16 +113,13 @@ class Mirror:
         sent = self._read_state()
         key = here if only is None else f"{here} profile"
         before = sent.get(key, {})
-        if only is None:
-            now = await asyncio.to_thread(scan, here, STAGING, _log.warning)
-        else:
-            now = await asyncio.to_thread(scan_only, here, only, STAGING, _log.warning)
+        now = await asyncio.to_thread(scan, here, STAGING, _log.warning, only)
         changed = {path: entry for path, entry in now.items() if not entry.is_as(before.get(path))}
         gone = [path for path in before if path not in now]
         if not changed and not gone and key in sent:
             return
         async with self._staging(there) as (folder, staging):
-            with tempfile.TemporaryFile(dir=_disk()) as archive:
+            with tempfile.TemporaryFile(dir=spool_base()) as archive:
                 packed = await asyncio.to_thread(pack, here, changed, archive)
                 await self._session.upload(f"/proc/self/fd/{archive.fileno()}", f"{staging}/tar")
             await self._session.write_file(f"{staging}/gone", _joined(gone))
@@ -134,7 +133,7 @@ class Mirror:
             return  # no command ran that could have changed anything
         known = sent[here]
         words = [word for path, entry in known.items() for word in (path, entry.digest)]
-        with tempfile.TemporaryDirectory(prefix=STAGING, dir=_disk()) as aside:
+        with tempfile.TemporaryDirectory(prefix=STAGING, dir=spool_base()) as aside:
             async with self._staging(there) as (folder, staging):
                 await self._session.write_file(f"{staging}/known", _joined(words))
                 await self._run("python3", "-I", "-S", "-c", GIVE_BACK, folder, staging, str(SYNC_BACK))
@@ -177,8 +176,3 @@ class Mirror:
 
 def _joined(words: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(word) + b"\0" for word in words)
-
-
-def _disk() -> str | None:
-    base = spool_base()
-    return None if base is None else str(base)

@@ -5,7 +5,8 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import IO
 
 import msgspec
@@ -31,41 +32,36 @@ class Entry(msgspec.Struct, frozen=True):
         return other is not None and self == msgspec.structs.replace(other, digest="")
 
 
-def scan(root: str, skipped: str, warn: Callable[[str], None]) -> dict[str, Entry]:
-    """Path → what is there, folders before what is in them; what is neither file, link nor folder is left out."""
+def scan(root: str, skipped: str, warn: Callable[[str], None], only: Sequence[str] | None = None) -> dict[str, Entry]:
+    """Path → what is there, folders before what is in them; what is neither file, link nor folder is left out.
+
+    With `only`, these files and folders as far as they exist, without links.
+    """
+    paths = _names(root, "", skipped) if only is None else [path for path in only if not _passes_a_link(root, path)]
     found: dict[str, Entry] = {}
-    for path, entry in _scan(root, "", skipped):
-        if is_text(path) and is_text(entry.target):
-            found[path] = entry
-        else:
+    for path, entry in _entries(root, paths, skipped):
+        if not (is_text(path) and is_text(entry.target)):
             warn(f"{root}/{os.fsencode(path)!r} is not sent: its name is not UTF-8")
-    return found
-
-
-def scan_only(root: str, paths: Iterable[str], skipped: str, warn: Callable[[str], None]) -> dict[str, Entry]:
-    """The same for some files and folders of a directory, as far as they are there; without links."""
-    found: dict[str, Entry] = {}
-    for path in paths:
-        entry = None if _passes_a_link(root, path) else look(os.path.join(root, path))
-        if entry is not None:
+        elif only is None or entry.kind != "link":
             found[path] = entry
-        if entry is not None and entry.kind == "folder":
-            below = scan(os.path.join(root, path), skipped, warn)
-            found.update({f"{path}/{name}": inner for name, inner in below.items()})
-    return {path: entry for path, entry in found.items() if entry.kind != "link"}
+    return found
 
 
 def _passes_a_link(root: str, path: str) -> bool:
     return os.path.realpath(os.path.join(root, path)) != os.path.join(os.path.realpath(root), path)
 
 
-def _scan(folder: str, prefix: str, skipped: str) -> Iterator[tuple[str, Entry]]:
-    for name in sorted(os.listdir(folder)):
-        path = prefix + name
-        if not name.startswith(skipped) and (seen := look(os.path.join(folder, name))) is not None:
+def _names(root: str, folder: str, skipped: str) -> list[str]:
+    names = sorted(os.listdir(os.path.join(root, folder)))
+    return [os.path.join(folder, name) for name in names if not name.startswith(skipped)]
+
+
+def _entries(root: str, paths: Iterable[str], skipped: str) -> Iterator[tuple[str, Entry]]:
+    for path in paths:
+        if (seen := look(os.path.join(root, path))) is not None:
             yield path, seen
             if seen.kind == "folder":
-                yield from _scan(os.path.join(folder, name), f"{path}/", skipped)
+                yield from _entries(root, _names(root, path, skipped), skipped)
 
 
 def look(path: str) -> Entry | None:
@@ -90,22 +86,14 @@ def pack(root: str, changed: Mapping[str, Entry], target: IO[bytes]) -> dict[str
     Folders above a path are in it too: on the other side something else may have taken their place.
     """
     packed: dict[str, Entry] = {}
+    with_folders = dict.fromkeys(one for path in changed for one in accumulate(path.split("/"), "{}/{}".format))
     with tarfile.open(fileobj=target, mode="w:", format=tarfile.PAX_FORMAT) as tar:
-        for path in _with_folders(changed):
+        for path in with_folders:
             entry = changed.get(path) or look(os.path.join(root, path))
             if entry is not None:
                 packed[path] = msgspec.structs.replace(entry, digest=_add(tar, root, path, entry))
     target.flush()
     return packed
-
-
-def _with_folders(paths: Iterable[str]) -> list[str]:
-    found: dict[str, None] = {}
-    for path in paths:
-        parts = path.split("/")
-        for depth in range(1, len(parts) + 1):
-            found["/".join(parts[:depth])] = None
-    return list(found)
 
 
 def _add(tar: tarfile.TarFile, root: str, path: str, entry: Entry) -> str:
@@ -120,10 +108,7 @@ def _add(tar: tarfile.TarFile, root: str, path: str, entry: Entry) -> str:
             content = Hashing(file)
             tar.addfile(member, content)
             return content.digest.hexdigest()
-    if entry.kind == "link":
-        member.type, member.linkname = tarfile.SYMTYPE, entry.target
-    else:
-        member.type = tarfile.DIRTYPE
+    member.type, member.linkname = tarfile.SYMTYPE if entry.kind == "link" else tarfile.DIRTYPE, entry.target
     tar.addfile(member)
     return f"{LINK}{entry.target}" if entry.kind == "link" else FOLDER
 

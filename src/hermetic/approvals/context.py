@@ -124,9 +124,9 @@ class KnownSession:
     """A session's state as the policy takes it into account; requested each time, sent only when it changed."""
 
     def __init__(self, context: PolicyContext, link: Link | None, name: str) -> None:
-        self._context = context
+        self.context = context
         self._link = link
-        self._name = name
+        self.name = name
         self._known: tuple[int, str] | None = None  # the resident's count of changes, and the resident
         self._state: ShellState | None = None
         self._is_likely = False  # the last command of this caller has ended without a change
@@ -157,15 +157,15 @@ class KnownSession:
         `is_checked_later`: what it meets unless another caller changes it is enough.
         """
         if self._link is None:
-            return self._context.expected()
+            return self.context.expected()
         resident = self._link.hello.resident
         known = self._known[0] if self._known and self._known[1] == resident else None
         if is_checked_later and self._is_likely and self._state is not None and known is not None:
             return self._state
         try:
-            said, body = await self._link.ask("definitions", answers.defined, session=self._name, known=known)
+            said, body = await self._link.ask("definitions", answers.defined, session=self.name, known=known)
         except Unsupported:  # an older resident
-            return self._context.expected()
+            return self.context.expected()
         self._is_likely = False
         state = self._state
         if state is None or not said.is_same:
@@ -176,7 +176,7 @@ class KnownSession:
         self._state = state
         if said.is_there and self._begun is None:
             self._accepted = state.variables
-            self._begun = state if said.changes <= AT_FIRST else self._context.expected()
+            self._begun = state if said.changes <= AT_FIRST else self.context.expected()
         return state
 
     def variables(self, state: ShellState) -> dict[str, str]:
@@ -185,8 +185,8 @@ class KnownSession:
         What it began with counts where it is known to lead elsewhere, except what a container sets itself. What it was
         given since counts wherever it may change what programs do.
         """
-        begun = self._begun or self._context.expected()
-        ours = begun.variables if self._context.given is None else self._context.given
+        begun = self._begun or self.context.expected()
+        ours = begun.variables if self.context.given is None else self.context.given
         found = {name: str(value) for name, value in ours.items() if always_counts(name)}
         if self._begun is None or begun.variables is state.variables:
             return found
@@ -199,7 +199,11 @@ class KnownSession:
 
     def home(self, state: ShellState) -> str | None:
         """What `~` means for files and directories, whatever a shell has made of its HOME since."""
-        return self._context.home or (self._begun or state).home
+        return self.context.home or (self._begun or state).home
+
+    def whole(self, path: str, cwd: str | None, state: ShellState | None) -> str:
+        """A path from the root, as the session takes it."""
+        return whole(path, cwd, self.home(state or ShellState()))
 
     def changed(self, state: ShellState) -> dict[str, str]:
         """The variables that were set since the session was first seen, and not accepted yet."""

@@ -71,8 +71,7 @@ class PolicyGate:
         Returns the state of the session by which it was judged. A session that no command has changed since it was
         last looked at is not looked at again: a command that was judged by an old state does not begin.
         """
-        around, context = await self._around(environment, session, text, cwd, is_checked_later=True)
-        known = self._session(environment, session)
+        around, known = await self._around(environment, session, text, cwd, is_checked_later=True)
         judged = known.judged
         changed = known.changed(around.state or ShellState())
         around = msgspec.structs.replace(
@@ -86,12 +85,12 @@ class PolicyGate:
             decoded=text, reason="it wants to run outside of its sandbox", category="outside", rule="outside"
         )
         await self._decide(
-            "outside" if outside else "command", task, text, _through_links(examined, around, context), around,
-            context, changed=partial(self._changed_since, environment, session, text, cwd, around),
+            "outside" if outside else "command", task, text, _through_links(examined, around, known.context), around,
+            known.context, changed=partial(self._changed_since, environment, session, text, cwd, around),
             always_needs=(leaving,) if outside else (),
         )  # fmt: skip
         known.accept(changed)
-        await self._see_first(environment, session)
+        await self._see_first(environment, known)
         return judged
 
     async def _changed_since(
@@ -105,22 +104,23 @@ class PolicyGate:
 
     async def code(self, task: str, source: str, environment: AnyEnvironment) -> None:
         """May this Python text run there?"""
-        around, context = await self._around(environment)
-        examined = _through_links(await _examine(examine_python, source, around), around, context)
-        await self._decide("code", task, source, examined, around, context)
+        around, known = await self._around(environment)
+        examined = _through_links(await _examine(examine_python, source, around), around, known.context)
+        await self._decide("code", task, source, examined, around, known.context)
 
     async def write(self, task: str, paths: Sequence[str], environment: AnyEnvironment) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
-        around, context = await self._around(environment)
-        paths = [self._whole(path, environment, around) for path in paths]
-        meant = [*paths, *(real for path in paths if (real := context.real(path)) != path)]
-        await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, context)
+        around, known = await self._around(environment)
+        paths = [known.whole(path, around.cwd, around.state) for path in paths]
+        meant = [*paths, *(real for path in paths if (real := known.context.real(path)) != path)]
+        await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, known.context)
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process? Into a shell or a Python it is code, judged when a text is complete."""
         typed_so_far = self.context(environment).inputs.setdefault(process.id, ProcessInput())
         async with typed_so_far.lock:
-            around, context = await self._around(environment, cwd=process.cwd)
+            around, known = await self._around(environment, cwd=process.cwd)
+            context = known.context
             home = around.state.home if around.state else None
             around = msgspec.structs.replace(around, state=ShellState(home=home))  # all that a program surely has
             transcript, program = await self._reader(process, environment, typed_so_far)
@@ -149,9 +149,10 @@ class PolicyGate:
         why: str = "",
     ) -> None:  # fmt: skip
         """Asks for so many writes below a directory, or runs of a program with these first words, in one request."""
-        around, context = await self._around(environment)
+        around, known = await self._around(environment)
+        context = known.context
         if under:
-            under = self._whole(under, environment, around)
+            under = known.whole(under, around.cwd, around.state)
         _check_batch(count, under, tuple(words))
         runs = f"up to {count} × `{' '.join(words)} …` in {around.cwd}, with the same variables"
         what = f"up to {count} changes of files below {under}" if under else runs
@@ -167,7 +168,7 @@ class PolicyGate:
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which no command has done."""
-        await self._see_first(environment, "")
+        await self._see_first(environment, self.context(environment).session("", environment))
 
     # -- circumstances
     def context(self, environment: AnyEnvironment) -> PolicyContext:
@@ -182,8 +183,9 @@ class PolicyGate:
     async def _around(
         self, environment: AnyEnvironment, session: str = "", text: str = "", cwd: str | None = None, *,
         is_checked_later: bool = False,
-    ) -> tuple[Surroundings, PolicyContext]:  # fmt: skip
-        context, known = self.context(environment), self._session(environment, session)
+    ) -> tuple[Surroundings, KnownSession]:  # fmt: skip
+        context = self.context(environment)
+        known = context.session(session, None if isinstance(environment, PolicyContext) else environment)
         state = relevant(await known.state(is_checked_later=is_checked_later), text)
         home, here = known.home(state), state.cwd or context.start
         if home and state.home and home != state.home:  # `~` is what HOME says now; the user's home is where it was
@@ -193,22 +195,12 @@ class PolicyGate:
             cwd=whole(cwd, here, home) if cwd else here, workspace=context.workspace, state=state,
             isolation=context.isolation, context=known.variables(state),
         )  # fmt: skip
-        return around, context
+        return around, known
 
-    def _whole(self, path: str, environment: AnyEnvironment, around: Surroundings) -> str:
-        """A path from the root, as the default session takes it."""
-        home = self._session(environment, "").home(around.state or ShellState())
-        return whole(path, around.cwd, home)
-
-    def _session(self, environment: AnyEnvironment, name: str) -> KnownSession:
-        opened = None if isinstance(environment, PolicyContext) else environment
-        return self.context(environment).session(name, opened)
-
-    async def _see_first(self, environment: AnyEnvironment, session: str) -> None:
+    async def _see_first(self, environment: AnyEnvironment, known: KnownSession) -> None:
         """Looks at a new session before its first command runs: what it begins with, no command has done."""
-        known = self._session(environment, session)
         if not isinstance(environment, PolicyContext) and not known.was_seen:
-            named = environment if session == environment.name else environment.session(session)
+            named = environment if known.name == environment.name else environment.session(known.name)
             await named.state()
             await known.state()
 

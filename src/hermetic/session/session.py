@@ -116,7 +116,10 @@ class Session:
 
         async def send(fields: Fields, judged: Judged | None) -> Result:
             fields["id"] = next(self._ids)
-            result, said = await self._with_command(fields, text, data, call)
+            if data is None and len(text) <= FRAME_BODY:
+                result, said = await call(fields, text)
+            else:
+                result, said = await self._with_command(fields, text, data, call)
             if judged is not None and said is not None:
                 judged.report(None if said.is_stale else said.changes)
                 if said.is_stale:

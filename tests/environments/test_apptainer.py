@@ -310,59 +310,35 @@ def _resident(environment: hermetic.Environment) -> int:
         return int.from_bytes(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
-def bare_image() -> str:
-    """An image with bash and busybox, and no python3."""
-    return need_variable("IMAGE_BARE_SIF")
-
-
-async def test_an_image_without_python_is_opened_in_bare_mode_and_leaves_nothing(apptainers: Apptainers) -> None:
-    async with hermetic.open("apptainer", image=bare_image(), env={"A": "b"}) as env:
-        info = await env.info()
-        assert "pty" in info.cannot
-        assert any("no python3" in sentence for sentence in info.weak)
-        assert any("no filter of system calls" in note for note in env.isolation.notes)
-        await env.run("kept='two words'; setsid sleep 600 & (sleep 600 &); mkdir -m 0 /tmp/closed")
-        assert (await env.run('echo "$kept $PWD $A"; command -v python3')).output == "two words /root b\n"
-        assert "0000000000000000\n" in (await env.run("grep CapEff /proc/self/status")).output
-        timed_out = await env.run("setsid sleep 601 & sleep 601", timeout=0.5)
-        assert timed_out.ending == hermetic.TimedOut(0.5)
-        assert (await env.run("cat /proc/[0-9]*/cmdline | grep -c [6]01")).output == "0\n"
-        assert (
-            await env.run("cat /proc/sys/kernel/hostname >/dev/null; echo x >/proc/sys/kernel/domainname")
-        ).exit_code
-    assert apptainers.left() == []
-
-
-async def test_what_a_bare_container_keeps_is_in_its_overlay_and_one_uses_it_at_a_time(
-    apptainers: Apptainers, tmp_path: Path
+@pytest.mark.parametrize(
+    ("image", "runtime"),
+    [
+        ("IMAGE_SCRATCH_SIF", "portable python and bash"),
+        ("IMAGE_NOPYTHON_SIF", "portable python"),
+        ("IMAGE_NOBASH_SIF", "portable bash"),
+    ],
+)
+async def test_what_an_image_lacks_is_brought_along_and_leaves_nothing(
+    apptainers: Apptainers, image: str, runtime: str
 ) -> None:
-    overlay = str(tmp_path / "overlay")
-    async with hermetic.open("apptainer", image=bare_image(), overlay=overlay) as env:
-        await env.run("echo one > /root/one; echo two > /etc/two")
-        with pytest.raises(hermetic.EnvironmentUnavailable, match="used by another environment"):
-            await hermetic.open("apptainer", image=bare_image(), overlay=overlay)
-    async with hermetic.open("apptainer", image=bare_image(), overlay=overlay) as env:
-        assert (await env.run("cat /root/one /etc/two")).output == "one\ntwo\n"
+    async with hermetic.open("apptainer", image=need_variable(image), env={"A": "b"}, cwd="/tmp") as env:
+        info = await env.info()
+        assert (info.runtime, info.weak, info.cannot) == (runtime, (), ())
+        assert (await env.run("echo $A $PATH; export -p")).output.count("/.hermetic") == 0
+        script = "printf '#!/bin/bash\\necho $1\\n' >s; busybox chmod +x s || chmod +x s; ./s a; bash s b"
+        assert (await env.run(f"{{ {script}; }} 2>/dev/null")).output == "a\nb\n"
+        found = "/usr/bin/python3\n" if runtime == "portable bash" else ""
+        assert (await env.run("command -v python3")).output == found
     assert apptainers.left() == []
 
 
-@pytest.mark.slow
-async def test_a_bare_container_goes_with_its_lease_and_with_its_resident(apptainers: Apptainers) -> None:
-    options = json.dumps({"image": bare_image(), "lease": 0.5, "unattended": 0.5})
-    records = Records(runtime_root())
-    for victim in range(scale(20)):
-        opener = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OPENER, options, stdout=asyncio.subprocess.PIPE
-        )
-        assert opener.stdout is not None
-        async with asyncio.timeout(60):
-            record = records.read((await opener.stdout.readline()).decode().strip())
-        assert record is not None
-        assert record.guardian is not None
-        if victim % 2:
-            os.kill(record.pid, signal.SIGKILL)
-            await see_ended(record.guardian)
-        opener.kill()
-        await opener.wait()
-        await see_ended(record.guardian)
-        assert apptainers.left() == []
+async def test_an_overlay_keeps_nothing_of_the_runtime(apptainers: Apptainers, tmp_path: Path) -> None:
+    image, overlay = need_variable("IMAGE_SCRATCH_SIF"), str(tmp_path / "overlay")
+    for runtime in ("auto", "portable", "auto"):
+        async with hermetic.open("apptainer", image=image, overlay=overlay, runtime=runtime) as env:
+            assert (await env.run("echo one >>one; bash -c 'echo $BASH'; cat one")).output.startswith(
+                "/bin/bash\none\n"
+            )
+    with pytest.raises(hermetic.EnvironmentUnavailable, match=r"no python3 >= 3\.8 there"):
+        await hermetic.open("apptainer", image=image, overlay=overlay, runtime="image")
+    assert apptainers.left() == []

@@ -390,3 +390,11 @@ async def test_without_a_workspace_it_is_the_current_directory(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     code, said = await run_program(sys.executable, "-m", "hermetic", "run", "--env", "sandbox", "--", "pwd; false")
     assert (code, said) == (1, f"{tmp_path}\n")
+
+
+async def test_the_resident_can_run_on_the_portable_runtime(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, runtime="portable") as environment:
+        info = await environment.info()
+        assert (info.runtime, info.bash) == ("portable python and bash", "/.hermetic/bin/bash")
+        assert (await environment.run("bash -c 'echo $BASH'; : >out; ls -d /.hermetic")).output.endswith("/.hermetic\n")
+        assert "Read-only" in (await environment.run(": >/.hermetic/new")).output

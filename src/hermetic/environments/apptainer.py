@@ -21,15 +21,13 @@ from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation,
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
-from hermetic.environments.bare import BASH, is_bare, start_bare
 from hermetic.environments.checkup import missing, probe, try_program
-from hermetic.environments.child_environment import QUIET, child_environment
+from hermetic.environments.child_environment import QUIET
 from hermetic.environments.containers.options import LIMIT_FLAGS, limit_arguments
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
 from hermetic.environments.isolation.seccomp import bpf
-from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import (
     INSIDE,
@@ -39,11 +37,11 @@ from hermetic.environments.profile import (
     resolve_mounts,
     select_profile,
 )
+from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.starting import StartFailed, start_resident
 from hermetic.environments.unix_socket import SocketBackend
-from hermetic.environments.watchdog import CONTAINER_SECONDS, PID_FILE, Watchdog, watchdog_argv
-from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
-from hermetic.link.readiness import refusal_frame
+from hermetic.environments.watchdog import CONTAINER_SECONDS, Watchdog, watchdog_argv
+from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.records import check_own
 
 BINARY = "HERMETIC_APPTAINER_BINARY"
@@ -55,12 +53,6 @@ RESIDENT = "resident"  # folder of the environment's directory that is mounted i
 
 # The kernel's own files that a command of root could change the host with, though it has no capability.
 READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
-
-# Starts the resident. Without python3, the container's shell sends the error frame that a resident would.
-NO_PYTHON = "NoPython"
-_NO_PYTHON_FRAME = refusal_frame(NO_PYTHON, "the container has no python3")
-PYTHON = f"""command -v python3 > /dev/null 2>&1 && exec python3 -I -S -c "$1"
-printf '{"".join(f"{chr(92)}{byte:03o}" for byte in _NO_PYTHON_FRAME)}'; exit {NO_PYTHON_CODE}"""
 
 # A line of the watchdog that holds the overlay's lock; no other environment uses the overlay then.
 LOCK_OVERLAY = """\
@@ -75,21 +67,6 @@ for stat in /proc/[0-9]*/stat; do
     pid=${stat%/stat} pid=${pid#/proc/}
     [ "$4" != "$own" ] || [ $pid = $$ ] || kill -KILL $pid
 done 2> /dev/null"""
-
-# Bare mode: BARE_KEEPER OVERLAY NAME PROGRAM ARGUMENT…; OVERLAY may be empty. Makes an instance and starts bash in it.
-# It is a child of the resident, and so is the instance: they end with it.
-BARE_KEEPER = f"""\
-overlay=$1 name=$2 program=$3
-shift 3
-if [ -n "$overlay" ]; then
-    {LOCK_OVERLAY}
-fi
-"$program" --quiet instance start "$@" "$name" < /dev/null > /dev/null 9>&- || exit 1
-"$program" --quiet exec --no-privs --pwd / "instance://$name" bash --norc --noprofile 9>&-
-"""
-
-# Removes $1 when the resident of a bare container has ended.
-REMOVE_WORK = 'chmod -R u+rwX -- "$1"; rm -rf -- "$1"'
 
 log = logging.getLogger("hermetic")
 
@@ -112,6 +89,7 @@ class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     pids: Positive | None = None
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
+    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
     setup: str | None = None  # run once, in the new environment's own shell
     login: bool = True  # take the image's profile in
 
@@ -174,27 +152,39 @@ class Apptainer(SocketBackend):
         for path, setting in ((directory, "HERMETIC_RUNTIME_DIR"), (spool, "HERMETIC_SPOOL_DIR"), (base, SCRATCH)):
             _check_path(str(path), setting)
         await asyncio.to_thread(warn_of_use, base)
+        choice = RuntimeChoice(options.runtime, sif)
+        while True:
+            try:
+                return await self._attempt(program, sif, base, choice, id, directory, spool, token, label)
+            except StartFailed as error:
+                if not choice.learn(error):
+                    raise
+                for removed in filter(None, (directory, spool)):  # by the watchdog of the failed attempt
+                    os.makedirs(removed, mode=0o700, exist_ok=True)
+
+    async def _attempt(
+        self, program: str, sif: str, base: Path, choice: RuntimeChoice, id: str, directory: str, spool: str | None,
+        token: bytes, label: str,
+    ) -> Started:  # fmt: skip
+        """One start, with the programs of the choice."""
+        options = self._options
+        await choice.prepare()
         work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
         try:
             shown = await asyncio.to_thread(resolve_mounts, self._profile, work)
-            argv = self._command(program, sif, Path(directory), spool, work, shown)
+            argv = self._command(program, sif, Path(directory), spool, work, shown, choice)
             config = ResidentConfig(
                 id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, label=label,
                 spool=spool and SPOOL, spool_name=spool or "",
                 environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
                 lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
                 guardian=False, foreground=True, seccomp=bpf(), keep_path=True,
-                shared=("/", HOME) if options.overlay else (),
+                shared=("/", HOME) if options.overlay else (), bash=choice.bash, runtime=choice.description,
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-            try:
-                started = await start_resident(
-                    argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
-                )
-            except StartFailed as error:
-                if error.error != NO_PYTHON:
-                    raise
-                return await self._start_bare(program, sif, directory, spool, work, config, shown)
+            started = await start_resident(
+                argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
+            )
             watchdog = Watchdog.read(directory)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(work))
@@ -203,55 +193,32 @@ class Apptainer(SocketBackend):
             if watchdog is not None:
                 await watchdog.ensure_ended(CONTAINER_SECONDS)
             raise EnvironmentUnavailable(f"the resident ended, or listens at {started.socket}, not in {SOCKETS}")
-        place = {"watchdog": str(watchdog), "work": str(work)}
+        choice.remember()
+        place = {"watchdog": str(watchdog), "work": str(work), **choice.place}
         return msgspec.structs.replace(
             started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=(*shown.notes, *_unlimited(options))
         )
 
-    async def _start_bare(
-        self, program: str, sif: str, directory: str, spool: str | None, work: Path, config: ResidentConfig,
-        shown: ProfileMounts,
-    ) -> Started:  # fmt: skip
-        """A resident on this machine for an image that has bash and no python3, and an instance that ends with it."""
-        options = self._options
-        for left in (Path(directory, PID_FILE), Path(directory, RESIDENT)):
-            await asyncio.to_thread(remove_tree, str(left))
-        name = f"hermetic-{secrets.token_hex(6)}"
-        (work / "instances").mkdir(mode=0o700)
-        environ = {**_variables(options), "HOME": str(work / "instances")}  # apptainer's list of instances is in HOME
-        here = msgspec.structs.replace(
-            config, directory=directory, spool=spool, seccomp=None,
-            environ=child_environment({}, extra={**_variable(shown), **options.env}),
-        )  # fmt: skip
-        start = (program, *self._apart(work, shown), sif)
-        try:
-            started = await start_bare(
-                [program, "--quiet", "exec", "--no-privs", "--pwd", "/", f"instance://{name}", *BASH], here,
-                environ=environ, cleanup_command=["/bin/sh", "-c", REMOVE_WORK, "sh", str(work)], seconds=INSTANCE,
-                keeper=["/bin/sh", "-c", BARE_KEEPER, "sh", options.overlay or "", name, *start],
-            )  # fmt: skip
-        except EnvironmentUnavailable as error:
-            advice = f"image {options.image!r} has no python3, and bare mode failed; use another"
-            raise EnvironmentUnavailable(f"{advice}: {error}") from error
-        notes = (*shown.notes, *_unlimited(options), "no filter of system calls: setting one takes python3")
-        return msgspec.structs.replace(started, place={**started.place, "work": str(work)}, notes=notes)
-
     def _command(
-        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: ProfileMounts
-    ) -> list[str]:
+        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: ProfileMounts,
+        choice: RuntimeChoice,
+    ) -> list[str]:  # fmt: skip
         """The watchdog and the container it waits for; makes the directories that are mounted."""
         (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
         binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
+        for source, target in choice.mounts:
+            _check_path(source, "XDG_CACHE_HOME")
+            binds.append((source, f"{target}:ro"))
         command = [
             program, "--quiet", "exec", *self._apart(work, shown), "--pwd", "/",
             *(word for inside in binds for word in ("--bind", ":".join(inside))),
-            sif, "/bin/sh", "-c", PYTHON, "sh", BOOT,
+            sif, choice.python, "-I", "-S", "-c", BOOT,
         ]  # fmt: skip
         overlay = self._options.overlay
         return watchdog_argv(
             command, directory=str(directory), spool=spool, redirections="9>&-",
             before=[f"overlay={shlex.quote(overlay)}", LOCK_OVERLAY] if overlay else [],
-            cleanup=[f"[ $code != {NO_PYTHON_CODE} ] || exit 1", KILL_SESSION, f"remove {shlex.quote(str(work))}"],
+            cleanup=[KILL_SESSION, f"remove {shlex.quote(str(work))}"],
         )  # fmt: skip
 
     def _apart(self, work: Path, shown: ProfileMounts) -> list[str]:
@@ -293,20 +260,13 @@ class Apptainer(SocketBackend):
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the process on this host that the container ends with has ended."""
-        return (
-            has_local_resident_ended(record)
-            if is_bare(record)
-            else not Watchdog.parse(record.place["watchdog"]).is_alive
-        )
+        return not Watchdog.parse(record.place["watchdog"]).is_alive
 
     async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the container and its files on this host are gone."""
         work = record.place["work"]
         check_own(record, work, os.path.basename(work).startswith(f"work-{record.id}."))
-        if is_bare(record):
-            await end_local_resident(record)
-        else:
-            await Watchdog.parse(record.place["watchdog"]).ensure_ended(CONTAINER_SECONDS)
+        await Watchdog.parse(record.place["watchdog"]).ensure_ended(CONTAINER_SECONDS)
         await asyncio.to_thread(remove_tree, work)
         return "killed the container's processes"
 

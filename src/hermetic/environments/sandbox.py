@@ -52,6 +52,7 @@ from hermetic.environments.isolation.workspace import (
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
 from hermetic.environments.profile import VARIABLE, ProfileMounts, credential_notes, resolve_mounts, select_profile
+from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import Watchdog, watchdog_argv
@@ -88,6 +89,7 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...] = ()  # more of this machine's directories to see
     credential_files: tuple[str, ...] = ()  # of the profile: mounted read-only below ~/.hermetic
     profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
+    runtime: str = "auto"  # whose Python and bash: this machine's own ("image" too), "portable", or a runtime's path
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[
         str, ...
@@ -196,6 +198,8 @@ class Sandbox(SocketBackend):
             if self._profile.directory is None
             else await asyncio.to_thread(resolve_mounts, self._profile, Path(directory))
         )
+        choice = RuntimeChoice(self._options.runtime, self.kind)
+        await choice.prepare()
         kept = SandboxFiles(directory=directory, spool=spool, lock=_lock_of(self._workspace))
         try:
             with shared(kept.lock) as lock:
@@ -203,8 +207,8 @@ class Sandbox(SocketBackend):
                 cgroup = self._cgroup(id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
-                bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown), limits)
-                given = self._given(cgroup, shown, id=id, token=token, spool=spool, label=label)
+                bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown, choice), limits, choice)
+                given = self._given(cgroup, shown, choice, id=id, token=token, spool=spool, label=label)
                 argv = _watched(kept, bwrap)
                 said = await start_resident(argv, given, seconds=START, afterwards="stays", passed=lock)
             kept = _with_processes(kept)
@@ -253,7 +257,9 @@ class Sandbox(SocketBackend):
             )
         return limits
 
-    def _view(self, kept: SandboxFiles, guards: list[str], cgroup: Cgroup, shown: ProfileMounts) -> View:
+    def _view(
+        self, kept: SandboxFiles, guards: list[str], cgroup: Cgroup, shown: ProfileMounts, choice: RuntimeChoice
+    ) -> View:
         place, settings = (os.path.join(kept.directory, name) for name in (PLACE, SETTINGS))
         os.mkdir(place, 0o700)
         os.mkdir(settings)
@@ -262,7 +268,7 @@ class Sandbox(SocketBackend):
             workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
             network=self._options.network, settings=settings, place=place, spool=kept.spool,
             memory_cgroup=cgroup.memory, devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
-            shown=[(source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts],
+            shown=[*choice.mounts, *((source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts)],
         )  # fmt: skip
 
     def _devices(self, directory: str) -> str | None:
@@ -272,9 +278,11 @@ class Sandbox(SocketBackend):
         os.mkdir(devices)
         return devices
 
-    def _bwrap(self, program: str, view: View, limits: ProcessLimits) -> list[str]:
+    def _bwrap(self, program: str, view: View, limits: ProcessLimits, choice: RuntimeChoice) -> list[str]:
         """The command line that becomes the resident."""
-        python, installation = interpreter((self._workspace, *view.readable))
+        python, installation = (
+            (choice.python, None) if choice.runtime else interpreter((self._workspace, *view.readable))
+        )
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
         apart = namespaces(program, network=view.network)
@@ -282,8 +290,9 @@ class Sandbox(SocketBackend):
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
     def _given(
-        self, cgroup: Cgroup, shown: ProfileMounts, *, id: str, token: bytes, spool: str | None, label: str
-    ) -> bytes:
+        self, cgroup: Cgroup, shown: ProfileMounts, choice: RuntimeChoice, *, id: str, token: bytes, spool: str | None,
+        label: str,
+    ) -> bytes:  # fmt: skip
         """The resident's input."""
         options = self._options
         opener = {name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*options.passthrough}}
@@ -294,7 +303,7 @@ class Sandbox(SocketBackend):
             environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
             unattended=options.unattended, login=options.login, login_timeout=LOGIN, guardian=False, label=label,
             foreground=True, own_cgroup=cgroup.memory is not None, shared=(self._workspace,),
-            keep_path=True, spool_name=spool or "",
+            keep_path=True, spool_name=spool or "", bash=choice.bash, runtime=choice.description,
             own_sockets=options.network and can_keep_own_sockets(),
         )  # fmt: skip
         return starting_input(build_archive(), msgspec.msgpack.encode(config))

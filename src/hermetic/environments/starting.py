@@ -36,12 +36,12 @@ class StartFailed(EnvironmentUnavailable):
     """A resident did not start.
 
     `error` is the type of the resident's own error, by name; `exit_code` that of the program that was to start it. Both
-    are empty where they are not known.
+    are empty where they are not known. `stderr` is what the program printed last.
     """
 
     def __init__(self, reason: str, stderr: str, *, error: str = "", exit_code: int | None = None) -> None:
         super().__init__(f"the resident did not start: {reason}" + (f"; it said:\n{stderr}" if stderr else ""))
-        self.error, self.exit_code = error, exit_code
+        self.stderr, self.error, self.exit_code = stderr, error, exit_code
 
 
 async def start_resident(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import CodeType
 
 from hermetic import resident
+from hermetic.link.readiness import refusal_frame
 from hermetic.resident.wire import frames
 
 PACKAGE = "hermetic_resident"
@@ -23,7 +24,8 @@ _BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
 if sys.version_info < (3, 8):
-    sys.exit({NO_PYTHON_CODE})
+    posix.write(1, {refusal_frame("NoPython", "python3 is older than 3.8")!r})
+    posix._exit({NO_PYTHON_CODE})
 _signal.signal(_signal.SIGALRM, lambda *_: posix._exit(1))
 _signal.alarm({GIVEN_SECONDS})
 stream = sys.stdin.buffer

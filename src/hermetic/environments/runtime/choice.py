@@ -14,7 +14,9 @@ from hermetic.environments.starting import StartFailed
 from hermetic.link.archive import NO_PYTHON_CODE
 
 PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"  # what an image can lack; NO_BASH: any bash at all
-NOT_FOUND_CODE = 127  # of an engine whose container has no such program
+# Of an engine whose container has no such program. Apptainer has one exit code for everything.
+NOT_FOUND_CODE, NOT_FOUND = 127, "executable file not found in $PATH"
+_LACKS = {"NoPython": {PYTHON}, "NoBash": {BASH, NO_BASH}, "OldBash": {BASH}}  # by the resident's error
 REMEMBERED_SECONDS = 24 * 3600.0  # an image of the same name may change
 BIN_BASH = "/bin/bash"  # where scripts expect it
 
@@ -53,10 +55,9 @@ class RuntimeChoice:
 
         Raises EnvironmentUnavailable if the runtime may not be used, or does not run there.
         """
-        if error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE):
+        lacks = _LACKS.get(error.error, set())
+        if error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE) or NOT_FOUND in error.stderr:
             lacks = {PYTHON}
-        else:
-            lacks = {"NoBash": {BASH, NO_BASH}, "OldBash": {BASH}}.get(error.error, set())
         if not lacks or lacks <= self.lacks:
             if PYTHON in self.lacks and not error.error:
                 raise EnvironmentUnavailable(f"the portable runtime does not run there; {ADVICE}. {error}") from error

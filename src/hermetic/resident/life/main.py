@@ -38,7 +38,8 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 FILTER_STEP = 8  # bytes
-NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND")
+# Of the shell or prompt that started us; those of apptainer name directories of the host.
+NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND", "APPTAINER_BIND", "SINGULARITY_BIND")
 
 
 def main(
@@ -136,7 +137,7 @@ def read_config(stream: BinaryIO) -> Fields:
 
 
 def inherited(home: str) -> dict[str, str]:
-    """Variables of the environment itself, without those of the shell or prompt that started us."""
+    """Variables of the environment itself."""
     found = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     if home and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK) and os.access(home, os.W_OK | os.X_OK):
         found["HOME"] = home

@@ -467,7 +467,8 @@ class Resident:
 def find_bash(chosen: str, path: str) -> str:
     """The chosen bash, else the one on PATH. Raises NoBash, OldBash: an opener can bring one along."""
     found = find_program("bash", path)
-    if not os.path.isabs(found) and chosen != BIN_BASH:
+    # An empty file is what an engine left as the mount point of a bash that was brought along.
+    if chosen != BIN_BASH and (not os.path.isabs(found) or not os.path.getsize(found)):
         raise NoBash("no bash on PATH there, which is %s" % path)
     if not chosen:
         with open(found, "rb") as file:  # faster than running it

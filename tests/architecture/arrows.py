@@ -73,17 +73,24 @@ def wrong_arrows(source: Path) -> list[str]:
 def imports(source: Path) -> list[Import]:
     """Every import below `source`/hermetic, also those inside functions and under conditions."""
     modules = dict(modules_in(source))
+    names = frozenset(modules)
+    files = [(name, path, path.stat().st_mtime_ns) for name, path in modules.items()]
+    return [found for name, path, changed in files for found in _imports_in(source, name, path, changed, names)]
+
+
+@cache
+def _imports_in(source: Path, name: str, path: Path, changed: int, modules: frozenset[str]) -> list[Import]:
+    """The imports of a module; one that has not changed is read once."""
     found: list[Import] = []
-    for name, path in modules.items():
-        tree = parsed(path)
-        deferred = _lines_for_types(tree)
-        for node, in_function in _statements(tree):
-            place = f"{path.relative_to(source)}:{node.lineno}"
-            targets = _targets(node, name, path.name == "__init__.py", frozenset(modules))
-            found += [Import(name, target, place, in_function, node.lineno in deferred) for target in targets]
-        for call in lazy_calls(tree):
-            target = _absolute(call, name, path.name == "__init__.py")
-            found.append(Import(name, target, f"{path.relative_to(source)}:{call.lineno}", False, True))
+    tree = parsed(path)
+    deferred = _lines_for_types(tree)
+    for node, in_function in _statements(tree):
+        place = f"{path.relative_to(source)}:{node.lineno}"
+        targets = _targets(node, name, path.name == "__init__.py", modules)
+        found += [Import(name, target, place, in_function, node.lineno in deferred) for target in targets]
+    for call in lazy_calls(tree):
+        target = _absolute(call, name, path.name == "__init__.py")
+        found.append(Import(name, target, f"{path.relative_to(source)}:{call.lineno}", False, True))
     return found
 
 

@@ -34,9 +34,9 @@ def test_there_are_sources_to_look_at() -> None:
     assert PACKAGE / "__init__.py" in sources(PACKAGE)
 
 
-@pytest.mark.parametrize("path", sources(PACKAGE / "resident"), ids=named)
-def test_the_resident_parses_as_python_3_8(path: Path) -> None:
-    ast.parse(path.read_bytes(), filename=str(path), feature_version=(3, 8))
+def test_the_resident_parses_as_python_3_8() -> None:
+    for path in sources(PACKAGE / "resident"):
+        ast.parse(path.read_bytes(), filename=str(path), feature_version=(3, 8))
 
 
 def test_newer_grammar_than_3_8_is_told() -> None:

@@ -17,7 +17,8 @@ from tests.environments.engines import need_engine
 from tests.environments.sshd import shared_options
 from tests.programs import need, need_variable
 
-KINDS = ["sandbox", "docker", "podman", "apptainer", "ssh"]
+PODMAN = pytest.param("podman", marks=pytest.mark.full)  # as docker, where only the engine differs
+KINDS = ["sandbox", "docker", PODMAN, "apptainer", "ssh"]
 ASK = RuleSettings(decision="ask", command=("touch",), matches=("touch x",))
 DENY = RuleSettings(decision="deny", command=("truncate",), matches=("truncate -s 0 x",))
 
@@ -87,7 +88,7 @@ async def test_a_conversation_in_every_kind_of_place(
     assert lines.count("refused") == 6
 
 
-@pytest.mark.parametrize("kind", ["docker", "podman", "apptainer"])
+@pytest.mark.parametrize("kind", ["docker", PODMAN, "apptainer"])
 async def test_the_default_directory_is_worked_in_unasked(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,21 +1,49 @@
 """Kinds of environment that another distribution brings, written where this run finds them."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import need, need_variable
+
 PLAIN = '''
-from hermetic.environments.bare import BareBackend
+from hermetic.environments.command import CommandBackend
 
 
-class Plain(BareBackend):
-    """Commands run as the caller, on the caller's machine, as if there were no Python."""
+class Plain(CommandBackend):
+    """Commands run as the caller, on the caller's machine."""
 
     kind = "plain"
 
     def command(self, argv):
         return list(argv)
+'''
+
+JAIL = '''
+from hermetic.environments.command import CommandBackend, CommandOptions
+
+
+class JailOptions(CommandOptions, frozen=True, kw_only=True):
+    root: str
+    read_only: bool = False
+
+
+class Jail(CommandBackend):
+    """Commands see another directory as `/`."""
+
+    kind = "jail"
+    options_type = JailOptions
+    calls = []  # what runs before each of its programs
+
+    def command(self, argv):
+        bind = "--ro-bind" if self.chosen.read_only else "--bind"
+        words = ["bwrap", bind, self.chosen.root, "/", "--proc", "/proc", "--dev", "/dev", "--clearenv",
+                 "--setenv", "PATH", "/bin", "--setenv", "HOME", "/root", *argv]
+        for call in self.calls:
+            words = call(words)
+        return words
 '''
 
 
@@ -30,3 +58,15 @@ def install(at: Path, module: str, source: str, kinds: dict[str, str], patch: py
     patch.syspath_prepend(at)
     patch.setenv("PYTHONPATH", str(at))
     patch.delitem(sys.modules, module, raising=False)
+
+
+def install_jail(at: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Makes the kind `jail` known; the root directory for it, of one busybox and without /tmp."""
+    need("bwrap")
+    install(at, "jail_kind", JAIL, {"jail": "Jail"}, patch)
+    root = at / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-C", root, "-xf", need_variable("IMAGE_MUSL_TAR")], check=True)
+    for name in ("tmp", "var/tmp"):
+        (root / name).rmdir()
+    return root

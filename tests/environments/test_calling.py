@@ -102,12 +102,12 @@ def test_an_answer_is_found_among_what_else_was_printed() -> None:
     for text in ("", "welcome", f"{MARK}aGk", f"{MARK}a:"):
         with pytest.raises(NoAnswer):
             answered(text, 1)
-    assert script(PUT, "/x", given=f"\n{END}\n".encode()).count(f"\n{END}\n") == 1
+    assert script("python3", PUT, "/x", given=f"\n{END}\n".encode()).count(f"\n{END}\n") == 1
 
 
 def test_its_limits_are_those_of_the_original() -> None:
     options = CallingOptions()
-    assert (options.startup, options.runtime) == (180, 3600)
+    assert (options.startup, options.lifetime) == (180, 3600)
 
 
 async def test_input_output_and_files_pass_byte_by_byte_in_scripts_that_fit(sdk: Sdk, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_what_fails_at_the_start_is_told_and_nothing_is_left(sdk: Sdk, wha
         sdk.fault = fail
     else:
         sdk.around = "PATH=/nowhere\n%s" if what == "no python3" else "echo sorry; exit 7\n%s"
-    says = {"nothing said": r"sorry \(exit code 7\)", "no python3": "no python3, which the resident needs"}
+    says = {"nothing said": r"sorry \(exit code 7\)", "no python3": "lacks mkdir, chmod, cat"}
     with pytest.raises(EnvironmentUnavailable, match=says.get(what, "ValueError: quota exceeded")):
         await hermetic.open("here")
     assert sdk.destroyed.is_set()
@@ -267,7 +267,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_the_kind_of_the_page_works_and_its_end_is_the_places(cloud: str) -> None:
-    options: dict[str, Any] = {"image": need_variable("IMAGE_BASE"), "runtime": 77.0}
+    options: dict[str, Any] = {"image": need_variable("IMAGE_BASE"), "lifetime": 77.0}
     async with hermetic.open(cloud, task="t/1", **options) as env:
         assert (await env.run("cd /usr; hostname >/dev/null; kept=1")).exit_code == 0
         assert (await env.run("echo $kept $PWD")).output == "1 /usr\n"

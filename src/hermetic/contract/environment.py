@@ -70,6 +70,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     outside: int = 0  # the network that has to be another than its own for that, by its number
     init_files: tuple[str, ...] = ()  # what a login shell reads besides its profile
     keep_path: bool = False  # entries of PATH stay in front of those that the profile sets
+    last_path: str = ""  # a directory behind all of PATH
     home: str = ""  # HOME where the inherited one is no directory that its user can write
     make_cwd: bool = False  # cwd is made there where it is missing
     spool_name: str = ""  # the spool as people outside know it; empty: by its own path

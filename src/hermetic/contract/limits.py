@@ -38,7 +38,7 @@ PING = 5.0  # seconds: between two pings while an answer is overdue
 REACH = 15.0  # seconds: for attaching to a known environment; then it counts as stalled, full or busy
 INSTANCE = 120.0  # seconds: for an apptainer container and its resident to be ready
 CALLED_START = 180.0  # seconds: for an environment behind an API of calls to be created and to answer
-RUNTIME = 3600.0  # seconds: lifetime requested for such an environment
+LIFETIME = 3600.0  # seconds: lifetime requested for such an environment
 CALL = 120.0  # seconds: after which a call that carries a stream counts as lost
 BUILD = 600.0  # seconds: to build an image for apptainer
 

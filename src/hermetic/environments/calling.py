@@ -14,25 +14,28 @@ import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
-from hermetic.contract.limits import CALLED_START, LEASE, LOGIN, RUNTIME, UNATTENDED
+from hermetic.contract.limits import CALLED_START, LEASE, LIFETIME, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.calling_scripts import (
-    JOIN,
     LEAVE,
     PUT,
     RELAY,
     SAY,
     START,
     NoAnswer,
+    NoPythonThere,
     packed,
     room,
     script,
+    shell_script,
 )
 from hermetic.environments.calling_stream import BlockingCalls, carry
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.ssh import REMOVE
-from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.environments.remote import REMOVE
+from hermetic.environments.runtime.upload import UploadChoice
+from hermetic.environments.starting import StartFailed
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
 from hermetic.link.readiness import NotReady, ready
 from hermetic.registry.records import check_own, is_own_directory
 
@@ -49,10 +52,11 @@ class CallingOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of the environment
     startup: Seconds = CALLED_START  # for creating the environment and its first answer
-    runtime: Seconds = RUNTIME  # lifetime of the environment; `create` passes it on
+    lifetime: Seconds = LIFETIME  # of the environment; `create` passes it on
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
+    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
 
 
 class CallingBackend:
@@ -140,41 +144,62 @@ class CallingBackend:
             raise
 
     async def _started(self, calls: BlockingCalls, config: ResidentConfig) -> Started:
-        """Sends the resident there in parts and starts it."""
-        file = f"/tmp/.hermetic-{secrets.token_hex(8)}"
+        """Starts a resident there, by its own Python and bash or by those of an uploaded runtime."""
+
+        async def ask(text: str, given: bytes) -> str:
+            return await calls.output(shell_script(text, given))
+
+        size = room(self.longest_script)
+        choice = UploadChoice(self.chosen.runtime, repr(self.chosen), ask=ask, size=size, subject=self.place)
+        while True:
+            await choice.prepare()
+            try:
+                started = await self._sent(calls, choice.configured(config), choice)
+                break
+            except NoPythonThere as error:
+                failed = StartFailed(str(error), "", exit_code=NO_PYTHON_CODE)
+            except NotReady as error:
+                failed = StartFailed(str(error), "", error=error.error)
+            if not choice.learn(failed):
+                raise failed
+        choice.remember()
+        own = os.path.dirname(started.socket)
+        if os.path.basename(own) != config.id:
+            raise EnvironmentUnavailable(f"{self.place}: the resident says that it is at {started.socket}")
+        place = {"name": self.place, "directory": own, "spool": started.spool or "", **choice.place}
+        return msgspec.structs.replace(started, place=place)
+
+    async def _sent(self, calls: BlockingCalls, config: ResidentConfig, choice: UploadChoice) -> Started:
+        """Sends the resident there in parts and starts it. Raises NotReady, NoAnswer."""
+        file = _new_path(choice.place)
         whole = starting_input(build_archive(), msgspec.msgpack.encode(config))
         for part in packed(whole, room(self.longest_script)):
-            await calls.ask(script(PUT, file, given=part))
-        said = await calls.ask(script(START, file, BOOT))
+            await calls.ask(script(choice.python, PUT, file, given=part))
+        said = await calls.ask(script(choice.python, START, file, BOOT))
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
             theirs.sendall(said)
             theirs.shutdown(socket.SHUT_WR)
-            started = await ready(ours)
-        own = os.path.dirname(started.socket)
-        if os.path.basename(own) != config.id:
-            raise EnvironmentUnavailable(f"{self.place}: the resident says that it is at {started.socket}")
-        place = {"name": self.place, "directory": own, "spool": started.spool or ""}
-        return msgspec.structs.replace(started, place=place)
+            return await ready(ours)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident, carried by calls. Raises ConnectionRefusedError, Unreachable."""
         self.place = record.place["name"]
         calls, times = self._calls(), (self.longest_call, self.silence)
-        relay = f"/tmp/.hermetic-{secrets.token_hex(8)}"
+        python, relay = record.place.get("python", "python3"), _new_path(record.place)
         try:
-            said = await calls.ask(script(JOIN, relay, record.socket, RELAY, *map(str, times)))
+            said = await calls.ask(script(python, RELAY, relay, record.socket, *map(str, times)))
         except Gone as error:
             raise ConnectionRefusedError(f"{self.place} is gone: {error}") from error
         except Exception as error:  # whatever an SDK raises
             raise Unreachable(f"{self.place} does not answer: {_explained(error)}", environment=record.id) from error
         except asyncio.CancelledError:
-            calls.tell(script(SAY, relay, LEAVE))
+            calls.tell(script(python, SAY, relay, LEAVE))
             raise
         if said != b"+":
             raise ConnectionRefusedError(f"no resident listens in {self.place}: {said.decode('ascii', 'replace')}")
-        return carry(calls, relay, room(self.longest_script))
+        return carry(calls, python, relay, room(self.longest_script))
 
     async def remove(self, record: EnvironmentRecord) -> None:
         """Returns when resident and environment are removed. Raises Unreachable."""
@@ -184,10 +209,11 @@ class CallingBackend:
         for path in filter(None, (record.place["directory"], record.place["spool"])):
             check_own(record, path, is_own_directory(record, path))
         words = (record.place["directory"], record.place["spool"], *pids)
+        python = record.place.get("python", "python3")
         try:
             async with asyncio.timeout(ENDING_SECONDS):
                 if type(self).destroy is CallingBackend.destroy:
-                    await calls.ask(script(REMOVE + 'answer(b"")\n', *words))
+                    await calls.ask(script(python, REMOVE + 'answer(b"")\n', *words))
                 await calls.run(self.destroy)
         except Gone:
             return  # it is gone already
@@ -196,6 +222,11 @@ class CallingBackend:
 
     def _calls(self) -> BlockingCalls:
         return BlockingCalls(self.call, self.cancel)
+
+
+def _new_path(place: Mapping[str, str]) -> str:
+    """A new path for a file there: in the directory of our runtime, which is private, or in /tmp, which all have."""
+    return f"{place.get('prefix') or '/tmp'}/.hermetic-{secrets.token_hex(8)}"
 
 
 def _explained(error: Exception) -> str:

@@ -20,7 +20,7 @@ _ANSWER = re.compile(rf"{MARK}([A-Za-z0-9+/=]*):")
 
 _BEFORE = f"""\
 import base64, os, sys
-sys.version_info >= (3, 8) or sys.exit("hermetic: python3 is older than 3.8")
+sys.version_info >= (3, 8) or sys.exit({NO_PYTHON_CODE})
 given = base64.b64decode(sys.stdin.buffer.read())
 def answer(data):
     os.write(1, b"{MARK}" + base64.b64encode(data) + b":\\n")
@@ -34,58 +34,33 @@ with open(fd, "ab") as file:
 answer(b"")
 """
 
-# FILE BOOT: starts a resident with the compressed input in the file; answers with its readiness frame.
+# FILE BOOT: becomes a resident, with the compressed input in the file; answers with its readiness frame.
 START = """\
-import zlib
+import io, zlib
 path, boot = sys.argv[1:]
 with open(path, "rb") as file:
     packed = file.read()
 os.unlink(path)
-names = [path + end for end in (".in", ".err")]
-try:
-    with open(os.open(names[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(zlib.decompress(packed))
-    ours, theirs = os.pipe()
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, names[0], os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, theirs, 1),
-        (os.POSIX_SPAWN_OPEN, 2, names[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
-    ]
-    pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", boot], os.environ, file_actions=files)
-    os.close(theirs)
-    with open(ours, "rb") as said:  # to its end: a resident that is ready closes it
-        ready = said.read()
-    os.waitpid(pid, 0)
-    with open(names[1], "rb") as errors:
-        ready or sys.exit(errors.read()[-4000:].decode("utf-8", "replace"))
-    answer(ready)
-finally:
-    for name in names:
-        if os.path.lexists(name):
-            os.unlink(name)
+ours, theirs = os.pipe()
+if os.fork() == 0:
+    os.dup2(theirs, 1)
+    sys.stdin = io.TextIOWrapper(io.BytesIO(zlib.decompress(packed)))
+    del packed
+    exec(boot, {"__name__": "__main__"})
+os.close(theirs)
+with open(ours, "rb") as said:  # to its end: a resident that is ready closes it
+    ready = said.read()
+os.wait()
+ready and answer(ready)
 """
 
-# PATH SOCKET RELAY WAIT SILENCE: starts a relay that is connected to the resident's socket and listens at PATH.
+# PATH SOCKET WAIT SILENCE: a relay that is connected to the resident's socket and listens at PATH; answers "+" then.
 # It takes bytes in, and hands bytes out to a call that waits up to WAIT seconds. It exits with the resident's side, on
 # request, or after SILENCE seconds without a call.
-JOIN = """\
-place, target, relay, wait, silence = sys.argv[1:]
-ours, theirs = os.pipe()
-os.set_inheritable(theirs, True)
-null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-words = [sys.executable, "-I", "-S", "-c", relay, place, target, str(theirs), wait, silence]
-pid = os.posix_spawn(sys.executable, words, os.environ, file_actions=null)
-os.close(theirs)
-with open(ours, "rb") as said:
-    answer(said.read())
-os.waitpid(pid, 0)
-"""
 RELAY = """\
-import os, select, socket, sys, time
+import select, socket, time
 place, target = sys.argv[1:3]
-ready, wait, silence = map(float, sys.argv[3:])
-ready = int(ready)
-os.set_inheritable(ready, False)
+wait, silence = map(float, sys.argv[3:])
 stream = socket.socket(socket.AF_UNIX)
 try:
     stream.connect(target)
@@ -94,13 +69,15 @@ try:
     listener.bind(place)
     listener.listen(16)
 except OSError as error:
-    os.write(ready, type(error).__name__.encode())
+    answer(type(error).__name__.encode())
     sys.exit()
 if os.fork():
+    answer(b"+")
     os._exit(0)
 os.setsid()
-os.write(ready, b"+")
-os.close(ready)
+null = os.open(os.devnull, os.O_RDWR)
+for number in range(3):
+    os.dup2(null, number)
 REST = 2.0  # seconds for a last call to fetch the rest
 MOST, SOON = 4 << 20, 0.003  # bytes of one call, and seconds to wait for more
 waiting, since, until = None, 0.0, time.monotonic() + silence
@@ -193,24 +170,28 @@ class NoAnswer(Exception):
 
 
 class NoPythonThere(NoAnswer):
-    """The environment has no python3."""
+    """The environment has no python3, or an older one than 3.8."""
 
 
-def script(code: str, *arguments: str, given: bytes = b"") -> str:
-    """A text for any shell that runs Python there, with `given` as its input."""
-    words = shlex.join(["python3", "-I", "-S", "-c", _BEFORE + code, *arguments])
-    missing = f"{{ echo hermetic: no python3; exit {NO_PYTHON_CODE}; }}"
+def script(python: str, code: str, *arguments: str, given: bytes = b"") -> str:
+    """A text for any shell that runs code by that Python there, with `given` as its input."""
+    words = shlex.join([python, "-I", "-S", "-c", _BEFORE + code, *arguments])
     return (
-        f"command -v python3 >/dev/null 2>&1 || {missing}\n"
+        f"command -v {python} >/dev/null 2>&1 || exit {NO_PYTHON_CODE}\n"
         f"{words} <<'{END}'\n{base64.b64encode(given).decode()}\n{END}\n"
     )
+
+
+def shell_script(text: str, given: bytes) -> str:
+    """The same for a script of the shell itself."""
+    return f"base64 -d <<'{END}' | (\n{base64.encodebytes(given).decode()}{END}\n{text})\n"
 
 
 def answered(text: str, code: int) -> bytes:
     """The script's answer. Raises NoAnswer."""
     found = _ANSWER.search(text)
     if found is None and code == NO_PYTHON_CODE:
-        raise NoPythonThere("there is no python3, which the resident needs; use an image that has it")
+        raise NoPythonThere("there is no python3 >= 3.8")
     if found is None:
         raise NoAnswer(f"{text.strip()[-4000:] or 'it said nothing'} (exit code {code})")
     try:

@@ -48,6 +48,10 @@ class BlockingCalls:
         """The answer of a script. Raises NoAnswer, and the call's own errors."""
         return await self.run(lambda: self.ask_now(text))
 
+    async def output(self, text: str) -> str:
+        """What a script of the shell prints. Raises the call's own errors."""
+        return (await self.run(lambda: self._call(text)))[0]
+
     def ask_now(self, text: str) -> bytes:
         """The same, for a thread that may wait."""
         return answered(*self._call(text))
@@ -86,14 +90,14 @@ class BlockingCalls:
             work()
 
 
-def carry(calls: BlockingCalls, relay: str, size: int) -> socket.socket:
+def carry(calls: BlockingCalls, python: str, relay: str, size: int) -> socket.socket:
     """A non-blocking stream whose other end is the relay that listens there. Closing it ends the relay.
 
-    A call carries at most `size` bytes there.
+    A call runs `python` there and carries at most `size` bytes.
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    stream = _Stream(calls, relay, theirs, size)
+    stream = _Stream(calls, python, relay, theirs, size)
     threading.Thread(target=stream.push, daemon=True, name="hermetic-push").start()
     threading.Thread(target=stream.pull, daemon=True, name="hermetic-pull").start()
     return ours
@@ -102,8 +106,8 @@ def carry(calls: BlockingCalls, relay: str, size: int) -> socket.socket:
 class _Stream:
     """The local end of a carried stream. `push` and `pull` run on threads and end when either side does."""
 
-    def __init__(self, calls: BlockingCalls, relay: str, end: socket.socket, size: int) -> None:
-        self._calls, self._relay, self._end, self._size = calls, relay, end, size
+    def __init__(self, calls: BlockingCalls, python: str, relay: str, end: socket.socket, size: int) -> None:
+        self._calls, self._python, self._relay, self._end, self._size = calls, python, relay, end, size
         self._ended = threading.Semaphore(0)
         self._is_relayed = True
 
@@ -113,7 +117,7 @@ class _Stream:
             while data := self._end.recv(self._size):
                 self._say(PUSH, data)
         if self._is_relayed:
-            self._calls.tell(script(SAY, self._relay, LEAVE))
+            self._calls.tell(script(self._python, SAY, self._relay, LEAVE))
         self._ended.acquire()
         self._end.close()
 
@@ -130,7 +134,7 @@ class _Stream:
         overdue.daemon = True
         overdue.start()
         try:
-            said = self._calls.ask_now(script(SAY, self._relay, verb, given=data))
+            said = self._calls.ask_now(script(self._python, SAY, self._relay, verb, given=data))
         finally:
             overdue.cancel()
         if not said.startswith(b"+"):

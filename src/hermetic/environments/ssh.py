@@ -1,89 +1,24 @@
 """Another machine, reached by OpenSSH's own client: the resident lives there and outlives the connection."""
 
 import os
-import secrets
-import shlex
 import shutil
 import socket
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
-from hermetic.contract.limits import CONNECT, KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, START, UNATTENDED
+from hermetic.contract.environment import Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
+from hermetic.contract.limits import KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
-from hermetic.environments.bare import BASH, is_bare, start_bare
-from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
-from hermetic.environments.local_resident import end_local_resident, has_local_resident_ended
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
-from hermetic.environments.ssh_client import MARK, CallFailed, Target, client_environment, explain, run_there
-from hermetic.environments.starting import StartFailed, start_resident
-from hermetic.environments.unix_socket import SocketBackend, connect
-from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
-from hermetic.registry.records import check_own, is_own_directory, runtime_root
-
-ANSWER = CONNECT + 5.0  # seconds for a quick call
-
-# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have
-# ended, by themselves or after growing force, and their files are removed.
-REMOVE = """\
-import os, signal, sys, time
-directory, spool = sys.argv[1:3]
-def is_ours(pid):
-    try:
-        with open("/proc/%s/comm" % pid) as comm:
-            return comm.read().startswith("hermetic")
-    except OSError:
-        return False
-def is_of_this_boot():
-    with open("/proc/stat") as lines:
-        booted = [int(line.split()[1]) for line in lines if line.startswith("btime")]
-    return os.stat(directory).st_ctime >= booted[0]
-def see_ended(pid):
-    for number in (0, signal.SIGTERM, signal.SIGKILL):
-        for _ in range(200):
-            if not is_ours(pid):
-                return
-            if number and _ == 0:
-                os.kill(int(pid), number)
-            time.sleep(0.01)
-if os.path.isdir(directory) and is_of_this_boot():
-    for pid in sys.argv[3:]:
-        see_ended(pid)
-if os.path.isdir(directory):
-    for name in os.listdir(directory):
-        os.unlink(os.path.join(directory, name))
-    os.rmdir(directory)
-if spool and os.path.isdir(spool):
-    os.rmdir(spool)
-"""
-
-# Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment has only its number;
-# a minute is for clocks that run unevenly.
-ENDED_CODE = 98
-IS_ALIVE = f"""\
-import os, sys
-def age(pid):
-    with open("/proc/%s/stat" % pid) as stat, open("/proc/uptime") as uptime:
-        name, _, rest = stat.read().partition("(")[2].rpartition(")")
-        fields = rest.split()
-        if not name.startswith("hermetic") or fields[0] in "ZX":
-            return -1
-        return float(uptime.read().split()[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-try:
-    is_alive = age(sys.argv[1]) > float(sys.argv[2]) - 60
-except OSError:
-    is_alive = False
-if not is_alive:
-    sys.exit({ENDED_CODE})
-"""
+from hermetic.environments.remote import ANSWER, RemoteBackend, new_resident_id
+from hermetic.environments.ssh_client import Target, explain
+from hermetic.registry.records import runtime_root
 
 
 class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,16 +39,16 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
     setup: str | None = None  # run once in the new environment's own shell
+    runtime: str = "auto"  # whose Python and bash: the host's, ours, or ours where it lacks one
 
 
-class Ssh(SocketBackend):
+class Ssh(RemoteBackend):
     """Commands run on another machine, as the user who logs in there."""
 
     kind = "ssh"
     option_shape = SshOptions
     _options: SshOptions
     identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
-    leaves_files = True
     answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)  # ssh itself notices a broken connection first
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -155,88 +90,30 @@ class Ssh(SocketBackend):
         if shutil.which("ssh") is None:
             raise NotInstalled("no ssh on PATH", "install openssh-client")
         options = self._options
-        notes = unsent_notes(self._profile)
         config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}",  # of this life, and of this caller among others on that host
+            id=new_resident_id(id),
             token=token, directory="", spool=None, label=label, cwd=options.cwd,
             environ=child_environment({}, extra=options.env), inherit=True,
             lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
             guardian=True, arrival=ANSWER,
         )  # fmt: skip
-        given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-        try:
-            started = await start_resident(
-                self._call(BOOT), given, seconds=START, environ=client_environment(), after=MARK
-            )
-        except EnvironmentUnavailable as error:
-            meaning = explain(error, self._target, may_pass=False)
-            if isinstance(error, StartFailed) and error.exit_code == NO_PYTHON_CODE:
-                here = msgspec.structs.replace(config, directory=directory, spool=spool)
-                return await self._start_bare(here, meaning)
-            raise meaning from error
-        own = os.path.dirname(started.socket)
-        if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
-            raise EnvironmentUnavailable(f"{self._target}: the resident says that it is at {started.socket}")
-        place = {"directory": own, "spool": started.spool or ""}
-        return msgspec.structs.replace(started, place=place, notes=notes)
+        started = await self.start_there(config, options.runtime)
+        return msgspec.structs.replace(started, notes=unsent_notes(self._profile))
 
-    async def _start_bare(self, config: ResidentConfig, why: EnvironmentUnavailable) -> Started:
-        """A resident on this machine for a host that has bash and no python3, over a connection of its own."""
-        if self._options.sync:
-            raise EnvironmentUnavailable(f"{why}; without it sync does not work: leave it out")
-        exec_prefix = self._target.shell(Path(config.directory), f"exec {shlex.join(BASH)}")
-        try:
-            started = await start_bare(exec_prefix, config, environ=client_environment())
-            notes = ("the profile's files were not sent: that takes python3 there",) if self._options.profile else ()
-            return msgspec.structs.replace(started, notes=notes)
-        except EnvironmentUnavailable as error:
-            raise EnvironmentUnavailable(f"{why}; bash alone was tried too: {error}") from error
+    def __str__(self) -> str:
+        return str(self._target)
 
-    async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A stream to the resident's socket there."""
-        if is_bare(record):
-            return await connect(record.socket)
-        try:
-            return await bridged(
-                self._call(BRIDGE, record.socket), seconds=ANSWER, environ=client_environment(), after=MARK
-            )
-        except EnvironmentUnavailable as error:
-            raise explain(error, self._target, may_pass=True) from error
-        except FileNotFoundError as error:  # perhaps only the file was removed: the resident makes it anew
-            if await self.is_gone(record):
-                raise ConnectionRefusedError(f"process {record.pid} there has ended") from error
-            message = f"{self._target}: process {record.pid} lives there, and its socket has no name"
-            raise Unreachable(message, environment=record.id, state="stalled") from error
+    def line_argv(self, line: str) -> list[str]:
+        """The client, over a connection shared by all callers."""
+        return self._target.shell(runtime_root(), line)
 
-    async def is_gone(self, record: EnvironmentRecord) -> bool:
-        """Whether the resident's process there has ended. Raises Unreachable when the host does not answer."""
-        if is_bare(record):
-            return has_local_resident_ended(record)
-        age = max(0.0, time.time() - record.created)
-        try:
-            await run_there(self._call(IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
-        except EnvironmentUnavailable as error:
-            if isinstance(error, CallFailed) and error.exit_code == ENDED_CODE:
-                return True
-            raise Unreachable(f"{self._target}: {error}", environment=record.id) from error
-        return False
+    def environ(self) -> dict[str, str]:
+        """All of the caller's variables, for agents, askpass programs and settings."""
+        return {"LC_ALL": "", **os.environ}  # it would be sent to the host
 
-    async def remove(self, record: EnvironmentRecord) -> None:
-        """Returns when the resident and its files are gone. Raises Unreachable; then its lease ends it."""
-        if is_bare(record):
-            await end_local_resident(record)
-            return
-        pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
-        place = record.place
-        for path in filter(None, (place["directory"], place["spool"])):
-            check_own(record, path, is_own_directory(record, path))
-        try:
-            await run_there(self._call(REMOVE, place["directory"], place["spool"], *pids), seconds=START)
-        except EnvironmentUnavailable as error:
-            raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
-
-    def _call(self, code: str, *arguments: str) -> list[str]:
-        return self._target.call(runtime_root(), code, *arguments)
+    def explained(self, error: EnvironmentUnavailable, *, may_pass: bool) -> EnvironmentUnavailable:
+        """The meaning of the client's or the host's words."""
+        return explain(error, self._target, may_pass=may_pass)
 
 
 def _check_word(name: str, value: str | None) -> None:

@@ -88,7 +88,7 @@ async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
     """
     base = runtime_cache()
     try:
-        key = _key(lean, prefix)
+        key = source_key(lean, prefix)
         if found := await asyncio.to_thread(_find, base, key):
             return found
         log.info("building the portable runtime, once for this Python and bash")
@@ -149,7 +149,7 @@ async def collect(in_use: Collection[str]) -> list[str]:
     return removed
 
 
-def _key(lean: bool, prefix: str) -> str:
+def source_key(lean: bool, prefix: str) -> str:
     """Identifies the programs and libraries that a runtime is built from."""
     python, bash = source_files()
     files = [python, bash, Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("stdlib"), "lib-dynload")]

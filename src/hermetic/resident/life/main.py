@@ -132,6 +132,9 @@ def read_config(stream: BinaryIO) -> Fields:
     config = dict(defaults, **config)
     if config["inherit"]:
         config["environ"] = dict(inherited(config["home"]), **config["environ"])
+    if config.get("last_path"):
+        path = config["environ"].get("PATH") or os.defpath
+        config["environ"]["PATH"] = path + os.pathsep + config["last_path"]
     config["guardian"] = config["guardian"] and not config["foreground"]
     return config
 

@@ -123,7 +123,7 @@ class Mirror:
                 packed = await asyncio.to_thread(pack, here, changed, archive)
                 await self._session.upload(f"/proc/self/fd/{archive.fileno()}", f"{staging}/tar")
             await self._session.write_file(f"{staging}/gone", _joined(gone))
-            await self._run("python3", "-I", "-S", "-c", TAKE_IN, folder, staging)
+            await self._python(TAKE_IN, folder, staging)
         kept = {path: entry for path, entry in before.items() if path in now}
         self._write_state({**sent, key: {**kept, **packed}})
 
@@ -136,7 +136,16 @@ class Mirror:
         with tempfile.TemporaryDirectory(prefix=STAGING, dir=spool_base()) as aside:
             async with self._staging(there) as (folder, staging):
                 await self._session.write_file(f"{staging}/known", _joined(words))
-                await self._run("python3", "-I", "-S", "-c", GIVE_BACK, folder, staging, str(SYNC_BACK))
+                await self._run(
+                    self._record.place.get("python", "python3"),
+                    "-I",
+                    "-S",
+                    "-c",
+                    GIVE_BACK,
+                    folder,
+                    staging,
+                    str(SYNC_BACK),
+                )
                 await self._files.download(f"{staging}/tar", f"{aside}/tar", most=2 * SYNC_BACK)
             came = await asyncio.to_thread(Arrivals(here, known, _log.warning).unpack, f"{aside}/tar")
         self._write_state({**sent, here: {**known, **came}})
@@ -151,6 +160,10 @@ class Mirror:
             yield folder, f"{folder}/{name}"
         finally:
             await self._run("rm", "-rf", f"{folder}/{name}")
+
+    async def _python(self, code: str, *arguments: str) -> None:
+        python = self._record.place.get("python", "python3")
+        await self._run(python, "-I", "-S", "-c", code, *arguments)
 
     async def _run(self, *words: str) -> str:
         done = await self._session.run(words)

@@ -1,0 +1,228 @@
+"""Base of kinds whose resident lives beyond a program that runs a shell line there, such as ssh.
+
+All such calls run Python code there: the environment's own Python, or that of the portable runtime, which is uploaded
+where the environment lacks a fitting Python or bash.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
+from hermetic.contract.limits import CONNECT, START
+from hermetic.environments.bridge import BRIDGE, bridged
+from hermetic.environments.runtime.store import ADVICE
+from hermetic.environments.runtime.upload import UploadChoice
+from hermetic.environments.starting import StartFailed, start_resident
+from hermetic.environments.unix_socket import SocketBackend
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
+from hermetic.registry.records import check_own, is_own_directory
+
+ANSWER = CONNECT + 5.0  # seconds for a quick call
+UPLOAD_SECONDS = 120.0  # for one part of an upload
+PART_BYTES = 1 << 20  # of one part
+NO_SHELL_CODES = (126, 127)  # of a program that cannot start another one
+MARK = b"\0hermetic\n"  # precedes the output of our program; earlier output is the user's shell's
+
+# For any login shell: no nested quotes, no line break, no backslash.
+_THERE = (
+    f"exec sh -c 'command -v %s >/dev/null 2>&1 || exit {NO_PYTHON_CODE}; "
+    'exec %s -I -S -c "import sys; exec(bytes.fromhex(sys.argv.pop(1)).decode())" "$@"\' sh'
+)
+_BEFORE = f"""\
+import os, sys
+sys.version_info >= (3, 8) or sys.exit({NO_PYTHON_CODE})
+sys.argv[1:] = [os.fsdecode(bytes.fromhex(word)) for word in sys.argv[1:]]
+os.write(1, {MARK!r})
+"""
+
+# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have
+# ended, by themselves or after growing force, and their files are removed.
+REMOVE = """\
+import os, signal, sys, time
+directory, spool = sys.argv[1:3]
+def is_ours(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as comm:
+            return comm.read().startswith("hermetic")
+    except OSError:
+        return False
+def is_of_this_boot():
+    with open("/proc/stat") as lines:
+        booted = [int(line.split()[1]) for line in lines if line.startswith("btime")]
+    return os.stat(directory).st_ctime >= booted[0]
+def see_ended(pid):
+    for number in (0, signal.SIGTERM, signal.SIGKILL):
+        for _ in range(200):
+            if not is_ours(pid):
+                return
+            if number and _ == 0:
+                os.kill(int(pid), number)
+            time.sleep(0.01)
+if os.path.isdir(directory) and is_of_this_boot():
+    for pid in sys.argv[3:]:
+        see_ended(pid)
+if os.path.isdir(directory):
+    for name in os.listdir(directory):
+        os.unlink(os.path.join(directory, name))
+    os.rmdir(directory)
+if spool and os.path.isdir(spool):
+    os.rmdir(spool)
+"""
+
+# Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment has only its number;
+# a minute is for clocks that run unevenly.
+ENDED_CODE = 98
+IS_ALIVE = f"""\
+import os, sys
+def age(pid):
+    with open("/proc/%s/stat" % pid) as stat, open("/proc/uptime") as uptime:
+        name, _, rest = stat.read().partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if not name.startswith("hermetic") or fields[0] in "ZX":
+            return -1
+        return float(uptime.read().split()[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+try:
+    is_alive = age(sys.argv[1]) > float(sys.argv[2]) - 60
+except OSError:
+    is_alive = False
+if not is_alive:
+    sys.exit({ENDED_CODE})
+"""
+
+
+class CallFailed(EnvironmentUnavailable):
+    """A program ran there, or the one that was to start it did, and failed."""
+
+    def __init__(self, stderr: str, exit_code: int | None) -> None:
+        super().__init__(f"it ended; it said:\n{stderr}")
+        self.exit_code = exit_code
+
+
+class RemoteBackend(SocketBackend):
+    """Parts of a backend that reaches its environment by a program which runs a shell line there."""
+
+    leaves_files = True
+
+    # -- methods of subclasses
+    def line_argv(self, line: str) -> list[str]:
+        """The program on this machine that runs a shell line there, with its standard streams."""
+        raise NotImplementedError
+
+    def environ(self) -> Mapping[str, str]:
+        """The variables of that program."""
+        return dict(os.environ)
+
+    def explained(self, error: EnvironmentUnavailable, *, may_pass: bool) -> EnvironmentUnavailable:
+        """An error that says what to do; Unreachable if a retry may help. `may_pass` is for unknown errors."""
+        return Unreachable(f"{self}: {error}") if may_pass else EnvironmentUnavailable(f"{self}: {error}")
+
+    # -- for subclasses
+    async def start_there(self, config: ResidentConfig, runtime: str) -> Started:
+        """Starts a resident in a directory of its own there. `runtime` is as in RuntimeChoice.
+
+        Raises EnvironmentUnavailable.
+        """
+        choice = UploadChoice(runtime, str(self), ask=self._ask, size=PART_BYTES, subject=str(self))
+        while True:
+            try:
+                await choice.prepare()
+            except CallFailed as error:
+                if error.exit_code in NO_SHELL_CODES:
+                    raise EnvironmentUnavailable(f"{self}: no shell can be started there; {ADVICE}. {error}") from error
+                raise self.explained(error, may_pass=True) from error
+            given = starting_input(build_archive(), msgspec.msgpack.encode(choice.configured(config)))
+            call = self._call(choice.place, BOOT)
+            try:
+                started = await start_resident(call, given, seconds=START, environ=self.environ(), after=MARK)
+                break
+            except StartFailed as error:
+                if not choice.learn(error):
+                    raise self.explained(error, may_pass=False) from error
+        choice.remember()
+        own = os.path.dirname(started.socket)
+        if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
+            raise EnvironmentUnavailable(f"{self}: the resident says that it is at {started.socket}")
+        place = {"directory": own, "spool": started.spool or "", **choice.place}
+        return msgspec.structs.replace(started, place=place)
+
+    async def _ask(self, script: str, given: bytes) -> str:
+        text = script.encode()
+        # The script is the beginning of the input, so that no login shell has to quote it.
+        argv = self.line_argv(f"exec sh -c 'eval \"$(dd bs=1 count={len(text)} 2>/dev/null)\"'")
+        return (await self._run(argv, seconds=UPLOAD_SECONDS, given=text + given)).decode("utf-8", "replace")
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A stream to the resident's socket there."""
+        try:
+            call = self._call(record.place, BRIDGE, record.socket)
+            return await bridged(call, seconds=ANSWER, environ=self.environ(), after=MARK)
+        except EnvironmentUnavailable as error:
+            raise self.explained(error, may_pass=True) from error
+        except FileNotFoundError as error:  # perhaps only the file was removed: the resident makes it anew
+            if await self.is_gone(record):
+                raise ConnectionRefusedError(f"process {record.pid} there has ended") from error
+            message = f"{self}: process {record.pid} lives there, and its socket has no name"
+            raise Unreachable(message, environment=record.id, state="stalled") from error
+
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the resident's process there has ended. Raises Unreachable when there is no answer."""
+        age = max(0.0, time.time() - record.created)
+        try:
+            await self._run(self._call(record.place, IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
+        except EnvironmentUnavailable as error:
+            if isinstance(error, CallFailed) and error.exit_code == ENDED_CODE:
+                return True
+            raise Unreachable(f"{self}: {error}", environment=record.id) from error
+        return False
+
+    async def remove(self, record: EnvironmentRecord) -> None:
+        """Returns when the resident and its files are gone. Raises Unreachable; then its lease ends it."""
+        pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
+        place = record.place
+        for path in filter(None, (place["directory"], place["spool"])):
+            check_own(record, path, is_own_directory(record, path))
+        try:
+            await self._run(self._call(place, REMOVE, place["directory"], place["spool"], *pids), seconds=START)
+        except EnvironmentUnavailable as error:
+            raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
+
+    def _call(self, place: Mapping[str, str], code: str, *arguments: str) -> list[str]:
+        """The program on this machine that runs Python code there."""
+        return self.line_argv(python_line(code, *arguments, python=place.get("python", "python3")))
+
+    async def _run(self, argv: Sequence[str], *, seconds: float, given: bytes = b"") -> bytes:
+        """Runs a call to its end; its output. Raises CallFailed, EnvironmentUnavailable."""
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True, env=self.environ(),
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(seconds):
+                output, said = await process.communicate(given)
+        except BaseException as error:
+            process.kill()
+            await process.wait()
+            if isinstance(error, TimeoutError):
+                raise EnvironmentUnavailable(f"no answer within {seconds:g} s") from None
+            raise
+        if process.returncode != 0:
+            raise CallFailed(said.decode("utf-8", "replace").strip(), process.returncode)
+        return output
+
+
+def python_line(code: str, *arguments: str, python: str) -> str:
+    """A line for any login shell that runs code by that Python there; NO_PYTHON_CODE where it is missing."""
+    words = [os.fsencode(word).hex() for word in (_BEFORE + code, *arguments)]
+    return " ".join([_THERE % (python, python), *words])
+
+
+def new_resident_id(id: str) -> str:
+    """The id of a new resident: of this life, and of this caller among others on that host."""
+    return f"{id}.{secrets.token_hex(4)}"

@@ -30,11 +30,11 @@ def test_a_resident_that_is_given_no_clocks_has_those_of_the_table() -> None:
 
 def test_the_resident_takes_ids_and_durations_up_to_their_limits() -> None:
     longest = "a" * limits.ID_LENGTH
-    assert fields.job_id({"id": longest}) == longest
+    assert fields.job_id("id", longest) == longest
     with pytest.raises(Refusal):
-        fields.job_id({"id": longest + "a"})
-    assert fields.seconds({"timeout": limits.DURATION - 1}, "timeout") == limits.DURATION - 1
-    assert fields.seconds({"timeout": limits.DURATION * 2}, "timeout") == limits.DURATION
+        fields.job_id("id", longest + "a")
+    assert fields.seconds("timeout", limits.DURATION - 1) == limits.DURATION - 1
+    assert fields.seconds("timeout", limits.DURATION * 2) == limits.DURATION
 
 
 def test_a_running_resident_cuts_commands_and_refuses_beyond_the_limits() -> None:

@@ -283,7 +283,7 @@ def test_a_child_that_prints_outlives_the_log_of_its_command() -> None:
         with pytest.raises(AssertionError, match="no process"):
             client.ask("read", log="c1")
         time.sleep(0.2)
-        assert client.run(f"kill -0 {int(output)} && echo alive")[1] == b"alive\n"
+        assert client.run(f"kill -0 {int(output.split()[0])} && echo alive")[1] == b"alive\n"
 
 
 def test_a_kill_of_the_whole_group_costs_one_command(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ SERVE = """
 import socket, sys, threading
 from hermetic.resident.wire.frames import CREDIT, ERROR, REPLY, REQUEST, FrameReader, pack_frame
 from hermetic.resident.life.loop import Loop
-from hermetic.resident.life.server import Request, Server
+from hermetic.resident.life.server import Server
 
 failures, turns, said = [], [], []
 loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
 
 class Requests:
-    create, resident = Request, None
+    resident = None
 
     def serve(self, request):
         turns.append(request.fields["op"])
@@ -70,12 +70,12 @@ LATE = """
 import socket, sys
 from hermetic.resident.wire.frames import REQUEST, pack_frame
 from hermetic.resident.life.loop import Loop
-from hermetic.resident.life.server import Request, Server
+from hermetic.resident.life.server import Server
 
 loop, asked = Loop(sys.excepthook), []
 
 class Requests:
-    create, resident = Request, None
+    resident = None
 
     def serve(self, request):
         asked.append(request)

@@ -6,12 +6,11 @@ import os
 import stat
 
 from ..files.changes import MISSING, FileLocks
-from ..files.requests import FileRequests, content
 from ..files.worker import WorkerPool
 from ..lazy import Lazy
-from ..wire import fields as take
 from ..wire import frames
 from ..wire.fields import Refusal
+from . import fields as take
 from . import file_scripts as scripts
 from .line import ERR, Complaints, Line
 from .scripts import order
@@ -43,13 +42,13 @@ _NUMBERS = {
 HEAD_BYTES = 64  # of a file, that come before its lines
 
 
-class BareFileDesk(FileRequests):
+class BareFileDesk:
     """Serves requests about files through a bash."""
 
     resident: BareResident
 
     def __init__(self, requests: BareRequests) -> None:
-        self.resident, self.loop = requests.resident, requests.loop
+        self.resident, self.loop = requests.resident, requests.resident.loop
         self.locks = FileLocks()
         self.workers = WorkerPool(self.loop)
         self.searches: Any = None
@@ -99,7 +98,7 @@ class BareFileDesk(FileRequests):
         blob = take.text(request.fields, "blob") if request.fields.get("blob") is not None else None
         mode = take.number(request.fields, "mode", 0o666, 0, 0o7777) if request.fields.get("mode") is not None else None
         how = "m" if take.flag(request.fields, "parents", True) else ""
-        source = content(request, blob)
+        source = None if blob is None else request.client.take_blob("blob", blob)
         size = len(request.body) if source is None else os.fstat(source).st_size
         more = (b"%d" % size, b"" if mode is None else b"%o" % mode, os.urandom(8).hex().encode())
         self._begin(request, scripts.WRITE, how, more, source, changes=["path"])
@@ -117,6 +116,10 @@ class BareFileDesk(FileRequests):
     def change_files(self, request: Request) -> None:
         message = "no python3 in this place, so files are changed one after the other"
         raise Refusal("Unsupported", message, capability="change_files")
+
+    def path(self, request: Request, field: str = "path") -> str:
+        session = self.resident.session(take.text(request.fields, "session"))
+        return self.resident.resolve_path(session, take.path(request.fields, field, ""))
 
     def _begin(
         self,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ..channels.requests import OpenBridge
 from ..lazy import Lazy
 from ..limits import GRACE
-from ..processes.requests import Signal
 from ..processes.start_requests import Run, Start
-from ..wire import fields as take
 from ..wire.fields import Refusal
-from ..wire.requests import OPERATIONS, Requests
+from ..wire.requests import FILE_OPERATIONS, Requests
 from .jobs import BareJob
 
 TYPE_CHECKING = False
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     from ..life.lease import Life
     from ..life.server import Request
     from ..processes.job import Ending
+    from ..wire.requests import Operation
     from . import files
     from .resident import BareResident
 else:
@@ -31,21 +29,32 @@ class BareRequests(Requests):
 
     def __init__(self, resident: BareResident, life: Life) -> None:
         super().__init__(resident, life)
-        self.operations = dict(OPERATIONS, run=BareRun, start=BareStart, signal=BareSignal, bridge=NoBridge)
+        for name, handler in (("run", BareRun), ("start", BareStart), ("signal", self.signal), ("bridge", no_bridge)):
+            _, parsers, required = self.operations[name]
+            self.operations[name] = handler, parsers, required
         resident.on_lost = lambda: life.end(0, lambda: None)
 
-    def open_files(self) -> Any:
-        return files.BareFileDesk(self)
+    def file_operations(self) -> dict[str, Operation]:
+        desk = files.BareFileDesk(self)
+        return {name: (getattr(desk, name), {}, ()) for name in FILE_OPERATIONS}
+
+    def signal(self, request: Request, process: str = "", signal: int = 15, tree: bool = True) -> None:
+        job = self.resident.job(process)
+        if job.has_ended or not isinstance(job, BareJob):
+            request.reply({})
+            return
+        verb, subject = ("tell", job.subject) if tree else ("one", str(job.pid))
+        self.resident.keeper.ask(verb, str(signal), subject, lambda _: request.reply({}))
 
 
-def with_directory(request: Request, resident: BareResident, then: Callable[[], None]) -> None:
+def with_directory(request: Request, given: dict[str, Any], then: Callable[[], None]) -> None:
     """Go on once the directory that a command is to run in was seen; refuse it where that is none."""
-    cwd = take.path(request.fields, "cwd")
-    if cwd is None:
+    if "cwd" not in given:
         then()
         return
-    session = resident.session(take.text(request.fields, "session"))
-    path = resident.resolve_path(session, cwd)
+    resident: Any = request.resident
+    session = resident.session(given.get("session", ""))
+    path = resident.resolve_path(session, given["cwd"])
 
     def seen(fault: str | None) -> None:
         if request.answered:
@@ -65,8 +74,8 @@ def with_directory(request: Request, resident: BareResident, then: Callable[[], 
 class BareRun(Run):
     resident: BareResident
 
-    def serve(self) -> None:
-        with_directory(self, self.resident, super().serve)
+    def __init__(self, request: Request, **given: Any) -> None:
+        with_directory(request, given, lambda: super(BareRun, self).__init__(request, **given))
 
     def give_up(self, ending: Ending) -> None:
         job = self.resident.coming.get(self.id)
@@ -76,32 +85,19 @@ class BareRun(Run):
         self._stop_timer()
         self.resident.withdraw_start(self.id, self.begun)
         job.end(GRACE, ending)
-        job.when_ended(lambda: self.reply_result(job, job.ending or ending))
+        job.when_ended(lambda: self.reply(job, job.ending or ending))
 
 
 class BareStart(Start):
     resident: BareResident
 
-    def serve(self) -> None:
-        if take.flag(self.fields, "pty"):
+    def __init__(self, request: Request, **given: Any) -> None:
+        if given.get("pty"):
             message = "no python3 in this place, so there are no terminals: start it without pty, or install python3"
             raise Refusal("Unsupported", message, capability="pty")
-        with_directory(self, self.resident, super().serve)
+        with_directory(request, given, lambda: super(BareStart, self).__init__(request, **given))
 
 
-class BareSignal(Signal):
-    resident: BareResident
-
-    def serve(self) -> None:
-        job, number, whole = self.job, self.signal, self.tree
-        if job.has_ended or not isinstance(job, BareJob):
-            self.reply({})
-            return
-        verb, subject = ("tell", job.subject) if whole else ("one", str(job.pid))
-        self.resident.keeper.ask(verb, str(number), subject, lambda _: self.reply({}))
-
-
-class NoBridge(OpenBridge):
-    def serve(self) -> None:
-        message = "no python3 in this place, so it runs no scripts: run commands instead, or install python3 there"
-        raise Refusal("Unsupported", message, capability="scripts")
+def no_bridge(request: Request, **_: Any) -> None:
+    message = "no python3 in this place, so it runs no scripts: run commands instead, or install python3 there"
+    raise Refusal("Unsupported", message, capability="scripts")

@@ -12,11 +12,12 @@ from ..files import search_matching as matching
 from ..files.safe_path import PathRules
 from ..files.search import SearchOptions, by_python, newest
 from ..files.search_rules import IGNORE_FILES, Glob, Ignores, is_wanted
-from ..limits import IGNORE_FILE, SEARCH_FETCH
+from ..limits import IGNORE_FILE, LONGEST_SEARCH, SEARCH_FETCH
 from ..processes.unnamed import open_unnamed
-from ..wire import fields as take
 from ..wire import frames
-from ..wire.fields import Refusal
+from ..wire.fields import Refusal, parse
+from ..wire.requests import FILE_OPERATIONS
+from . import fields as take
 from . import file_scripts as scripts
 from .files import Body
 
@@ -85,8 +86,11 @@ class Search:
     """One search: list, read the ignore files, fetch what is left, look."""
 
     def __init__(self, desk: BareFileDesk, request: Request) -> None:
-        self.desk, self.request, self.wish = desk, request, SearchOptions(request.fields)
-        self.seconds = self.wish.seconds
+        given = parse(request.fields, FILE_OPERATIONS["search_files"])
+        names = ("pattern", "target", "mode", "glob", "offset", "limit", "context")
+        wish = SearchOptions(**{name: given[name] for name in names if name in given})
+        self.desk, self.request, self.wish = desk, request, wish
+        self.seconds = min(given.get("seconds", 60.0), LONGEST_SEARCH)
         self.pattern = matching.Pattern(self.wish.pattern) if self.wish.target == "content" else None
         self.listing = Listing()
         session = desk.resident.session(take.text(request.fields, "session"))

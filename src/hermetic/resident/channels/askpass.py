@@ -12,8 +12,7 @@ import sys
 
 from ..limits import PASSWORD_QUESTIONS, PROMPT
 from ..processes.tree import stat_fields
-from ..wire import stream
-from ..wire.stream import Stream
+from ..wire.stream import Listener, Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,35 +50,27 @@ class Askpass:
         self.answerers: list[Callable[[Question], None]] = []
         self.questions: dict[int, Question] = {}
         self.number = 0
-        self.socket: Stream | None = None
-        self.watch: Watch | None = None
+        self.listener: Listener | None = None
 
     def listen(self) -> None:
-        if self.socket is not None:
+        if self.listener is not None:
             return
         socket_path = self.directory + "/a"
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
             file.write(_PROGRAM % (_quoted(sys.executable), PROMPT, _quoted(socket_path)))
-        self.socket = stream.listen(socket_path, 0o600, PASSWORD_QUESTIONS)
-        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
+        self.listener = Listener(self.loop, socket_path, 0o600, PASSWORD_QUESTIONS, self._accepted)
 
     def restore(self) -> None:
         """Listens again after one of its files was removed. Raises OSError."""
         names = (self.path, self.directory + "/a")
-        if self.socket is not None and self.watch is not None and not all(map(os.path.lexists, names)):
+        if self.listener is not None and not all(map(os.path.lexists, names)):
             for name in filter(os.path.lexists, names):
                 os.unlink(name)
-            self.loop.unwatch(self.watch)
-            self.socket.close()
-            self.socket = None
+            self.listener.close()
+            self.listener = None
             self.listen()
 
-    def _accept(self) -> None:
-        assert self.socket is not None, "it listens"
-        connection = stream.accept(self.socket)
-        if connection is None:
-            return
-        pid, uid = stream.peer(connection)
+    def _accepted(self, connection: Stream, pid: int, uid: int) -> None:
         asker = asking_sudo(pid)
         if uid != os.getuid() or asker is None or len(self.questions) >= PASSWORD_QUESTIONS or not self.answerers:
             connection.close()

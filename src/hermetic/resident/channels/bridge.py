@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from _operator import _compare_digest
 from os import dup, getuid
-from os.path import lexists
 
+from ..life.server import nothing
 from ..limits import CHANNEL_TOKEN, CHANNEL_UNPROVEN, CHANNELS, PENDING_INPUT
 from ..processes.stdin_writer import InputClosed, StdinWriter
-from ..wire import stream
-from ..wire.stream import Stream
+from ..wire.stream import Listener, Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +34,12 @@ class Bridge:
         self.channels: dict[int, Channel] = {}
         self.unidentified: dict[int, Channel] = {}  # oldest first
         self.number = 0
-        self.socket: Stream | None = None
-        self.watch: Watch | None = None
+        self.listener: Listener | None = None
 
     def open(self, token: bytes, request: Request) -> None:
         """Connects programs that know the token to this request's client."""
-        if self.socket is None:
-            self._listen()
+        if self.listener is None:
+            self.listener = Listener(self.loop, self.path, 0o600, CHANNELS, self._accepted)
         old = self.clients.get(token)
         if old is not None:  # the client has reconnected
             old.close()
@@ -51,27 +49,11 @@ class Bridge:
         request.on_event = owner.receive
         request.event({"socket": self.path})
 
-    def _listen(self) -> None:
-        self.socket = stream.listen(self.path, 0o600, CHANNELS)
-        self.watch = self.loop.watch(self.socket.fileno(), self._accept)
-
-    def restore(self) -> None:
-        """Listens again after its file was removed. Raises OSError."""
-        if self.socket is not None and self.watch is not None and not lexists(self.path):
-            self.loop.unwatch(self.watch)
-            self.socket.close()
-            self._listen()
-
     def find(self, token: bytes) -> BridgeClient | None:
         found = [owner for known, owner in self.clients.items() if _compare_digest(known, token)]
         return found[0] if found else None
 
-    def _accept(self) -> None:
-        assert self.socket is not None, "it listens"
-        connection = stream.accept(self.socket)
-        if connection is None:
-            return
-        _, uid = stream.peer(connection)
+    def _accepted(self, connection: Stream, pid: int, uid: int) -> None:
         if uid not in (0, getuid()):
             connection.close()
             return
@@ -79,10 +61,6 @@ class Bridge:
             next(iter(self.unidentified.values())).close()
         self.number += 1
         self.unidentified[self.number] = Channel(self, self.number, connection)
-
-
-def nothing(*_: object) -> None:
-    """Ignores a completed write."""
 
 
 class BridgeClient:

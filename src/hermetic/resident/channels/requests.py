@@ -2,92 +2,73 @@
 
 from __future__ import annotations
 
-from ..life.server import Request
 from ..limits import PROMPT
 from ..processes.stdin_writer import InputClosed
-from ..wire import fields as take
-from ..wire.fields import Field
+from ..wire.fields import invalid
 from .bridge import TOKEN_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..life.server import Request
     from .askpass import Question
 
 
-class OpenBridge(Request):
+def bridge(request: Request, token: str = "") -> None:
     """Stays open. The first event holds the socket to which programs connect, the others hold their bytes."""
-
-    token = Field(take.text)
-
-    def serve(self) -> None:
-        token = self.token.encode()
-        if len(token) != TOKEN_BYTES:
-            raise take.invalid("token", "a token has %d characters" % TOKEN_BYTES)
-        self.resident.bridge.open(token, self)
+    if len(token.encode()) != TOKEN_BYTES:
+        raise invalid("token", "a token has %d characters" % TOKEN_BYTES)
+    request.resident.bridge.open(token.encode(), request)
 
 
-class Modules(Request):
+def modules(request: Request, name: str) -> None:
     """Keeps the body under a name: modules for scripts."""
-
-    name = Field(take.job_id)
-
-    def serve(self) -> None:
-        self.resident.scripts.keep(self.name, self.body)
-        self.reply({})
+    request.resident.scripts.keep(name, request.body)
+    request.reply({})
 
 
-class Say(Request):
+def say(request: Request, channel: int = 0, end: bool = False) -> None:
     """Sends the body to the program on one of this client's channels; `gone` if it no longer reads."""
+    found = request.resident.bridge.channels.get(channel)
+    if found is None or found.owner is None or found.owner.request.client is not request.client:
+        request.reply({"gone": True})
+        return
 
-    channel = Field(take.number)
-    end = Field(take.flag)
+    def taken(error: InputClosed | None) -> None:
+        request.reply({"gone": error is not None})
 
-    def serve(self) -> None:
-        channel = self.resident.bridge.channels.get(self.channel)
-        if channel is None or channel.owner is None or channel.owner.request.client is not self.client:
-            self.reply({"gone": True})
-            return
-
-        def taken(error: InputClosed | None) -> None:
-            self.reply({"gone": error is not None})
-
-        try:
-            if self.body:
-                channel.send(self.body, taken)
-            else:
-                self.reply({"gone": False})
-        except InputClosed as error:
-            taken(error)
-        if self.end:
-            channel.close()
+    try:
+        if request.body:
+            found.send(request.body, taken)
+        else:
+            taken(None)
+    except InputClosed as error:
+        taken(error)
+    if end:
+        found.close()
 
 
-class AnswerPrompts(Request):
+def askpass(request: Request) -> None:
     """Stays open. The first event holds the path of the askpass program, the others are prompts."""
+    asking = request.resident.askpass
 
-    def serve(self) -> None:
-        self.resident.askpass.listen()
-        self.resident.askpass.answerers.append(self._ask)
-        self.abandoned = self._leave
-        self.event({"program": self.resident.askpass.path})
-
-    def _ask(self, question: Question) -> None:
+    def ask(question: Question) -> None:
         prompt = question.prompt.decode("utf-8", "replace")
-        self.event({"ask": question.number, "asker": question.asker, "prompt": prompt})
+        request.event({"ask": question.number, "asker": question.asker, "prompt": prompt})
 
-    def _leave(self) -> None:
-        askpass = self.resident.askpass
-        askpass.answerers.remove(self._ask)
-        if not askpass.answerers:
-            for question in list(askpass.questions.values()):
+    def leave() -> None:
+        asking.answerers.remove(ask)
+        if not asking.answerers:
+            for question in list(asking.questions.values()):
                 question.close()
 
+    asking.listen()
+    asking.answerers.append(ask)
+    request.abandoned = leave
+    request.event({"program": asking.path})
 
-class AnswerPrompt(Request):
-    ask = Field(take.number)
 
-    def serve(self) -> None:
-        question = self.resident.askpass.questions.get(self.ask)
-        if question is not None and question.is_asked:
-            question.answer(self.body[:PROMPT])
-        self.reply({})
+def answer(request: Request, ask: int = 0) -> None:
+    question = request.resident.askpass.questions.get(ask)
+    if question is not None and question.is_asked:
+        question.answer(request.body[:PROMPT])
+    request.reply({})

@@ -8,10 +8,10 @@ import stat
 from ..lazy import Lazy
 from ..life.resident import find_program
 from ..life.server import nothing
-from ..limits import FILE_AT_ONCE, FILE_SCAN, PATCHED_FILES, SCAN_BLOCK, SCANS
+from ..limits import FILE_AT_ONCE, FILE_SCAN, LONGEST_SEARCH, PATCHED_FILES, SCAN_BLOCK, SCANS
 from ..wire import fields as take
 from ..wire import frames
-from ..wire.fields import Refusal
+from ..wire.fields import Refusal, invalid, parse
 from . import changes
 from .changes import refusing
 from .journal import Journal, directory_for
@@ -22,15 +22,18 @@ from .worker import WorkerPool
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
+    from ..life.resident import Resident
     from ..life.server import Request
     from ..wire.frames import Fields
-    from ..wire.requests import Requests
     from . import search
 
     Work = Callable[[], tuple[Fields, bytes]]
 else:
     search = Lazy(".search", __package__)
+
+_CHANGE = {"path": take.path, "size": take.number(), "mode": take.number(0, 0o7777), "expect": take.text}
 
 
 class Held:
@@ -68,18 +71,16 @@ class Held:
 class FileRequests:
     """Serves the file operations. Created on first use."""
 
-    def __init__(self, requests: Requests) -> None:
-        self.resident, self.loop = requests.resident, requests.loop
-        self.rules = PathRules(self.resident.environ.get("HOME", "/"))
+    def __init__(self, resident: Resident) -> None:
+        self.resident = resident
+        self.rules = PathRules(resident.environ.get("HOME", "/"))
         self.locks = changes.FileLocks()
-        self.workers = WorkerPool(self.loop)
+        self.workers = WorkerPool(resident.loop)
         self.scans: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
 
     # -- reading
-    def read_file(self, request: Request) -> None:
-        offset = take.number(request.fields, "offset")
-        limit = take.number(request.fields, "limit", frames.FRAME_BODY, 0, frames.FRAME_BODY)
-        with self.location(request) as location, refusing(location.path):
+    def read_file(self, request: Request, offset: int = 0, limit: int = frames.FRAME_BODY, **where: Any) -> None:
+        with self._locate(**where) as location, refusing(location.path):
             fd = location.open()
             try:
                 data = os.pread(fd, limit, offset)
@@ -88,9 +89,8 @@ class FileRequests:
                 os.close(fd)
         request.reply(dict(result, end=offset + len(data)), data)
 
-    def list_names(self, request: Request) -> None:
-        most = take.number(request.fields, "most", 10000, 1, frames.FRAME_ITEMS)
-        with self.location(request) as location, refusing(location.path):
+    def list_names(self, request: Request, most: int = 10000, **where: Any) -> None:
+        with self._locate(**where) as location, refusing(location.path):
             fd = location.open(os.O_RDONLY | os.O_DIRECTORY)
             try:
                 names = sorted(os.listdir(fd))[:most]
@@ -99,31 +99,35 @@ class FileRequests:
                 os.close(fd)
         request.reply(result, frames.pack(names))
 
-    def file_status(self, request: Request) -> None:
+    def file_status(self, request: Request, missing: bool = False, **where: Any) -> None:
         try:
-            with self.location(request) as location, refusing(location.path):
+            with self._locate(**where) as location, refusing(location.path):
                 status = location.status()
                 if status is None:
                     raise changes.missing()
                 result = changes.describe(location, status)
         except Refusal as refusal:
-            if refusal.kind != "FileNotFoundError" or not take.flag(request.fields, "missing"):
+            if refusal.kind != "FileNotFoundError" or not missing:
                 raise
-            with refusing(self.path(request)):  # other programs may change the path meanwhile
-                true = os.path.realpath(self.path(request))
+            path = self._path(where["path"], where.get("session", ""))
+            with refusing(path):  # other programs may change the path meanwhile
+                true = os.path.realpath(path)
             result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
         request.reply(result)
 
-    def read_lines(self, request: Request) -> None:
+    def read_lines(
+        self,
+        request: Request,
+        first: int = 1,
+        lines: int = 500,
+        width: int = 8000,
+        budget: int = frames.FRAME_BODY,
+        **where: Any,
+    ) -> None:
         """Replies with a page of lines. The line counts of the last large files are cached."""
-        page = (
-            take.number(request.fields, "first", 1, 1) - 1,
-            take.number(request.fields, "lines", 500, 0, frames.FRAME_ITEMS),
-            take.number(request.fields, "width", 8000, 2) // 2 * 2,
-            take.number(request.fields, "budget", frames.FRAME_BODY, 1, frames.FRAME_BODY),
-        )
+        page = first - 1, lines, width // 2 * 2, budget
         with Held() as held:
-            location = held.location(self.location(request))
+            location = held.location(self._locate(**where))
             with refusing(location.path):
                 fd = held.descriptor(location.open())
                 status = changes.describe(location, os.fstat(fd))
@@ -156,22 +160,32 @@ class FileRequests:
 
         request.abandoned = self._delegate(request, held, work, reply)
 
-    def search_files(self, request: Request) -> None:
+    def search_files(
+        self,
+        request: Request,
+        path: str,
+        session: str = "",
+        root: str | None = None,
+        deny: bytes = b"",
+        exact: bool = False,
+        ripgrep: bool = True,
+        seconds: float = 60.0,
+        **given: Any,
+    ) -> None:
         """Searches in a child, so that a slow search can be killed."""
-        options = search.SearchOptions(request.fields)
-        path = self.resident.environ.get("PATH", os.defpath)
-        program = find_program("rg", path) if take.flag(request.fields, "ripgrep", True) else ""
+        options = search.SearchOptions(**given)
+        program = find_program("rg", self.resident.environ.get("PATH", os.defpath)) if ripgrep else ""
         with Held() as held:
-            location = held.location(self.location(request))
+            location = held.location(self._locate(path, session, root, deny, exact))
             with refusing(location.path):
-                tree = self._tree(request, location, held)
+                tree = self._tree(location, deny, held)
 
         def work() -> tuple[Fields, bytes]:
             return {}, frames.pack(search.search(tree, options, program if program.startswith("/") else None))
 
-        request.abandoned = self._delegate(request, held, work, request.reply, options.seconds)
+        request.abandoned = self._delegate(request, held, work, request.reply, min(seconds, LONGEST_SEARCH))
 
-    def _tree(self, request: Request, location: SafePath, held: Held) -> search.SearchTree:
+    def _tree(self, location: SafePath, deny: bytes, held: Held) -> search.SearchTree:
         status = location.status()
         if status is None:
             raise changes.missing()
@@ -179,46 +193,48 @@ class FileRequests:
             return search.SearchTree(location.directory, location.name, lambda path: True)
         if not stat.S_ISDIR(status.st_mode):  # reading it may block forever
             message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % location.path
-            raise take.invalid("path", message)
+            raise invalid("path", message)
         fd = held.descriptor(location.open(os.O_RDONLY | os.O_DIRECTORY))
-        base, rules, deny = (
-            location.path if location.name != "." else "",
-            self.rules,
-            take.joined(request.fields, "deny"),
-        )
+        base, rules = location.path if location.name != "." else "", self.rules
         if rules.is_denied(base + "/.", deny):
             raise Refusal("NotPermitted", "%s is protected: use another path" % location.path)
         return search.SearchTree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/")
 
     # -- changing
-    def write_file(self, request: Request) -> None:
-        mode, expect = take.optional(take.number, request.fields, "mode", 0o666, 0, 0o7777), _expected(request)
+    def write_file(
+        self,
+        request: Request,
+        mode: int | None = None,
+        expect: str | None = None,
+        parents: bool = True,
+        blob: str | None = None,
+        **where: Any,
+    ) -> None:
         with Held() as held:
-            location = held.location(self.location(request, make=take.flag(request.fields, "parents", True)))
-            source = self._content(request, held, request.body)
+            location = held.location(self._locate(**where, make=parents))
+            source = self._content(request, held, blob, request.body)
         self._change(request, held, lambda: (changes.write(location, source, mode, expect), b""))
 
-    def delete_file(self, request: Request) -> None:
-        expect = _expected(request)
+    def delete_file(self, request: Request, expect: str | None = None, **where: Any) -> None:
         with Held() as held:
-            location = held.location(self.location(request, follow=False))
+            location = held.location(self._locate(**where, follow=False))
         self._change(request, held, lambda: (changes.delete(location, expect), b""))
 
-    def move_file(self, request: Request) -> None:
-        expect, replace = _expected(request), take.flag(request.fields, "replace")
+    def move_file(
+        self, request: Request, path: str, target: str, expect: str | None = None, replace: bool = False, **where: Any
+    ) -> None:
         with Held() as held:
-            location = held.location(self.location(request, follow=False))
-            target = held.location(self.location(request, "target", make=True, follow=False))
-        self._change(request, held, lambda: (changes.move(location, target, expect, replace), b""))
+            location = held.location(self._locate(path, **where, follow=False))
+            goal = held.location(self._locate(target, **where, make=True, follow=False))
+        self._change(request, held, lambda: (changes.move(location, goal, expect, replace), b""))
 
-    def change_files(self, request: Request) -> None:
+    def change_files(self, request: Request, named: int = 0, blob: str | None = None, **where: Any) -> None:
         """Changes all files or none. The body starts with the list; the content follows, or is in a blob."""
-        named = take.number(request.fields, "named", 0, 0, len(request.body))
         found: list[changes.Change] = []
         with Held() as held:
             try:
-                self._read_changes(request, request.body[:named], held, found)
-                source = self._content(request, held, request.body[named:])
+                self._read_changes(request.body[:named], where, held, found)
+                source = self._content(request, held, blob, request.body[named:])
             except BaseException:
                 changes.remove_made(found)
                 raise
@@ -229,30 +245,26 @@ class FileRequests:
 
         self._change(request, held, work, journal.recover)
 
-    def _read_changes(self, request: Request, named: bytes, held: Held, found: list[changes.Change]) -> None:
+    def _read_changes(self, listed: bytes, where: Fields, held: Held, found: list[changes.Change]) -> None:
         """Adds the changes that a request lists, with open locations. Raises Refusal."""
         try:
-            items = frames.unpack(named)
+            items = frames.unpack(listed)
         except frames.FrameError:
             items = None
         if type(items) is not list or not 0 < len(items) <= PATCHED_FILES or {*map(type, items)} != {dict}:
-            raise take.invalid("changes", "changes must be 1 to %d maps" % PATCHED_FILES)
-        session = self.resident.session(take.text(request.fields, "session"))
+            raise invalid("changes", "changes must be 1 to %d maps" % PATCHED_FILES)
         for item in items:
-            size = take.optional_number(item, "size")
-            mode = take.optional(take.number, item, "mode", 0o666, 0, 0o7777)
-            expect = take.optional(take.text, item, "expect")
-            path = self.resident.resolve_path(session, take.path(item, "path", ""))
-            location = held.location(self._locate(request, path, size is not None, size is not None))
+            given = parse(item, _CHANGE, "path")
+            is_written = "size" in given
+            location = held.location(self._locate(given["path"], **where, make=is_written, follow=is_written))
             location.close_parents()
-            found.append(changes.Change(location, size, mode, expect))
+            found.append(changes.Change(location, given.get("size"), given.get("mode"), given.get("expect")))
         if len({location.key for location in held.locations}) != len(items):
-            raise take.invalid("changes", "two of the paths lead to the same file; name each file once")
+            raise invalid("changes", "two of the paths lead to the same file; name each file once")
 
-    def _content(self, request: Request, held: Held, body: bytes) -> bytes | int:
+    def _content(self, request: Request, held: Held, blob: str | None, body: bytes) -> bytes | int:
         """The new content: the request's own bytes, or the descriptor of a blob."""
-        source = content(request, take.optional(take.text, request.fields, "blob"))
-        return body if source is None else held.descriptor(source)
+        return body if blob is None else held.descriptor(request.client.take_blob("blob", blob))
 
     def _change(self, request: Request, held: Held, work: Work, recover: Callable[[], None] = nothing) -> None:
         """Performs a change when no other change of the same files runs. A child performs a large one."""
@@ -314,38 +326,26 @@ class FileRequests:
         return stop
 
     # -- where
-    def location(self, request: Request, field: str = "path", make: bool = False, follow: bool = True) -> SafePath:
-        """The location that a field names, checked against the request's limits. Raises Refusal."""
-        return self._locate(request, self.path(request, field), make, follow)
-
-    def _locate(self, request: Request, path: str, make: bool, follow: bool) -> SafePath:
-        root = take.path(request.fields, "root")
-        deny = take.joined(request.fields, "deny")
-        exact = path if take.flag(request.fields, "exact") else None
+    def _locate(
+        self,
+        path: str,
+        session: str = "",
+        root: str | None = None,
+        deny: bytes = b"",
+        exact: bool = False,
+        make: bool = False,
+        follow: bool = True,
+    ) -> SafePath:
+        """The location of a path within the request's limits. Raises Refusal."""
+        path = self._path(path, session)
 
         def allow(location: SafePath) -> None:
-            if exact is not None and location.path != exact:
-                raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % exact)
+            if exact and location.path != path:
+                raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % path)
             self.rules.check(location, root, deny)
 
         with refusing(path):
             return locate(path, allow, make, follow, quick=root is None and not make)
 
-    def path(self, request: Request, field: str = "path") -> str:
-        session = self.resident.session(take.text(request.fields, "session"))
-        return self.resident.resolve_path(session, take.path(request.fields, field, ""))
-
-
-def content(request: Request, blob: str | None) -> int | None:
-    """Takes the descriptor of a blob out of the connection's blobs."""
-    if blob is None:
-        return None
-    source = request.client.blobs.pop(blob, None)
-    if source is None:
-        raise take.invalid("blob", "no such blob on this connection")
-    os.lseek(source, 0, os.SEEK_SET)
-    return source
-
-
-def _expected(request: Request) -> str | None:
-    return take.optional(take.text, request.fields, "expect")
+    def _path(self, path: str, session: str) -> str:
+        return self.resident.resolve_path(self.resident.session(session), path)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..limits import (
-    FILE_SAMPLE,
-    IGNORE_FILE,
-    LONGEST_SEARCH,
-    SEARCH_ANSWER,
-    SEARCH_CONTEXT,
-    SEARCH_RESULTS,
-    SEARCH_TEXT,
-)
-from ..wire import fields as take
+from ..limits import FILE_SAMPLE, IGNORE_FILE, SEARCH_ANSWER, SEARCH_TEXT
 from ..wire.fields import Refusal
 from . import search_matching as matching
 from .search_matching import Ripgrep, Unfit
@@ -30,16 +21,16 @@ if TYPE_CHECKING:
 class SearchOptions:
     """Pattern, target and page of a search."""
 
-    def __init__(self, fields: Fields) -> None:
-        self.pattern = take.text(fields, "pattern")
-        self.target = take.choice(fields, "target", "content", "content", "files")
-        self.mode = take.choice(fields, "mode", "content", "content", "files_only", "count")
-        glob = take.optional(take.text, fields, "glob")
-        self.glob = Glob(glob) if glob else None
-        self.offset = take.number(fields, "offset")
-        self.limit = take.number(fields, "limit", 50, 1, SEARCH_RESULTS)
-        self.context = take.number(fields, "context", 0, 0, SEARCH_CONTEXT)
-        self.seconds = min(take.seconds(fields, "seconds", 60.0, above=True), LONGEST_SEARCH)
+    glob: Glob | None = None
+    pattern = ""
+    target = mode = "content"
+    offset = context = 0
+    limit = 50
+
+    def __init__(self, glob: str = "", **given: Any) -> None:
+        self.__dict__.update(given)
+        if glob:
+            self.glob = Glob(glob)
 
 
 class SearchTree:

@@ -11,84 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..processes.job import Job
+    from ..wire.frames import Fields
     from .loop import Timer
     from .resident import Resident
     from .server import Server
 
 
-class Lease:
-    """Two timers while no client is attached: `lease` with nothing running, `unattended` in any case."""
-
-    def __init__(self, life: Life, lease: float, unattended: float, arrival: float) -> None:
-        self.life, self.lease, self.unattended = life, lease, unattended
-        self.arrival = arrival  # minimum for the first client
-        self.timer: Timer | None = None
-        self.strayed = 0.0  # seconds in which only background jobs of a session have run
-        self.is_running: bool | None = None
-
-    def set(self, lease: float, unattended: float) -> None:
-        self.lease, self.unattended = lease, unattended
-        self.restart()
-
-    def restart(self) -> None:
-        """Restarts the timer after clients or jobs have changed."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        if self.life.is_attended():
-            self.arrival = 0.0
-            return
-        if self.life.ending:
-            return
-        self.strayed = 0.0
-        running = bool(self.life.resident.running())
-        lease = max(self.lease, self.arrival)
-        self.timer = self.life.loop.call_later(self.unattended if running else lease, self._run_out)
-        self.is_running = running
-
-    def _run_out(self) -> None:
-        if self.is_running:
-            self.life.end(GRACE, lambda: None)
-        else:
-            # A background job of a session is not a job of ours, yet it runs.
-            self.life.resident.find_strays(self._strays_found)
-
-    def _strays_found(self, has_strays: bool) -> None:
-        if self.life.is_attended() or self.life.ending or self.life.resident.running():
-            return  # a client attached or a job started meanwhile: the timer restarts
-        if has_strays:
-            # The end of a stray process raises no event: check again after another lease, within `unattended`.
-            self.strayed += self.lease
-            self.is_running = self.strayed >= self.unattended
-            left = max(self.unattended - self.strayed, 0)
-            self.timer = self.life.loop.call_later(min(self.lease, left), self._run_out)
-            return
-        self.life.end(GRACE, lambda: None)
-
-
 class Life:
-    def __init__(
-        self,
-        resident: Resident,
-        weak: list[str],
-        guardian: int | None,
-        lease: float,
-        unattended: float,
-        arrival: float = 0.0,
-    ) -> None:
+    """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any case."""
+
+    ending = False
+    timer: Timer | None = None
+    strayed = 0.0  # seconds in which only background jobs of a session have run
+    is_running: bool | None = None
+
+    def __init__(self, resident: Resident, weak: list[str], guardian: int | None, config: Fields) -> None:
         self.resident, self.loop = resident, resident.loop
         self.weak, self.guardian = weak, guardian
-        self.ending = False
+        self.lease, self.unattended = config["lease"], config["unattended"]
+        self.arrival = config["arrival"]  # minimum for the first client
         self.listeners: list[Callable[[str, Job], None]] = []  # callback(event, job) for each start and end
         self.server: Server | None = None
         self.look_after: Callable[[], None] = lambda: None  # checks the directory now
-        self.lease = Lease(self, lease, unattended, arrival)
         resident.on_change = self._changed
 
     def attach(self, server: Server) -> None:
         self.server = server
-        server.on_count = self.lease.restart
-        self.lease.restart()
+        server.on_count = self.restart
+        self.restart()
 
     def guardian_lost(self) -> None:
         """Records that the guardian is gone. It cannot be replaced: jobs go on, and `weak` reports the risk."""
@@ -102,7 +52,41 @@ class Life:
         for listener in self.listeners[:]:
             listener(event, job)
         if not self.is_attended():
-            self.lease.restart()
+            self.restart()
+
+    def restart(self) -> None:
+        """Restarts the timer after clients, jobs or the lease have changed."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.is_attended():
+            self.arrival = 0.0
+            return
+        if self.ending:
+            return
+        self.strayed = 0.0
+        self.is_running = bool(self.resident.running())
+        left = self.unattended if self.is_running else max(self.lease, self.arrival)
+        self.timer = self.loop.call_later(left, self._run_out)
+
+    def _run_out(self) -> None:
+        if self.is_running:
+            self.end(GRACE, lambda: None)
+        else:
+            # A background job of a session is not a job of ours, yet it runs.
+            self.resident.find_strays(self._strays_found)
+
+    def _strays_found(self, has_strays: bool) -> None:
+        if self.is_attended() or self.ending or self.resident.running():
+            return  # a client attached or a job started meanwhile: the timer restarts
+        if has_strays:
+            # The end of a stray process raises no event: check again after another lease, within `unattended`.
+            self.strayed += self.lease
+            self.is_running = self.strayed >= self.unattended
+            left = max(self.unattended - self.strayed, 0)
+            self.timer = self.loop.call_later(min(self.lease, left), self._run_out)
+            return
+        self.end(GRACE, lambda: None)
 
     def end(self, grace: float, done: Callable[[], None]) -> None:
         """Ends everything that runs here, then the resident."""

@@ -172,7 +172,7 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     weak = weaknesses(config) + list(resident.weak)
     if resident.hides and resident.holder is None:
         weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
-    life = Life(resident, weak, guardian, config["lease"], config["unattended"], config["arrival"])
+    life = Life(resident, weak, guardian, config)
     signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())

@@ -9,7 +9,7 @@ from _operator import _compare_digest
 from ..limits import CLIENTS, GREETING, OPEN_REQUESTS, UNGREETED, UNSENT
 from ..processes.job import advised
 from ..wire import frames, stream
-from ..wire.fields import Refusal
+from ..wire.fields import Refusal, invalid
 from ..wire.stream import Stream
 from .fast_stdlib import deque
 from .loop import READ, WRITE
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from .loop import Loop
     from .resident import Resident
 
-    Promise = Callable[[], "bytes | None"]
-
-PAUSE_SECONDS = 0.1  # before the next accept, if no descriptor was available
+    Promise = Callable[[], bytes]
 
 
 class Server:
@@ -36,34 +34,14 @@ class Server:
         self.attached = 0  # authenticated clients
         self.on_count: Callable[[], None] = lambda: None
         # Another user needs mode 0666; the directory and the token protect the socket.
-        self.mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
-        self.socket = stream.listen(path, self.mode, 64)
-        self.watch = loop.watch(self.socket.fileno(), self._accept)
+        mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
+        self.listener = stream.Listener(loop, path, mode, 64, self._accepted)
 
-    def restore(self) -> None:
-        """Listens again after its file was removed. Raises OSError."""
-        if not os.path.lexists(self.path):
-            fresh = stream.listen(self.path, self.mode, 64)
-            self.loop.unwatch(self.watch)
-            self.socket.close()
-            self.socket = fresh
-            self.watch = self.loop.watch(fresh.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        try:
-            connection = stream.accept(self.socket)
-        except OSError:  # no descriptor available: stop polling, and accept later
-            watch = self.watch
-            self.loop.want(watch, 0)
-            self.loop.call_later(PAUSE_SECONDS, lambda: self.loop.want(watch, READ))
-            return
-        if connection is None:
-            return
-        _, uid = stream.peer(connection)
+    def _accepted(self, connection: Stream, pid: int, uid: int) -> None:
         if uid not in self.users or len(self.clients) >= CLIENTS + UNGREETED:
             connection.close()
-            return
-        self.clients.add(Client(self, connection))
+        else:
+            self.clients.add(Client(self, connection))
 
     def left(self, client: Client) -> None:
         self.clients.discard(client)
@@ -73,8 +51,7 @@ class Server:
     def close(self) -> None:
         for client in list(self.clients):
             client.close()
-        self.loop.unwatch(self.watch)
-        self.socket.close()
+        self.listener.close()
 
 
 class Client:
@@ -86,9 +63,7 @@ class Client:
         self.reader = frames.FrameReader()
         self.greeted = False
         self.open: dict[int, Request] = {}  # by id
-        self.outgoing: deque[bytes | Promise] = (
-            deque()
-        )  # bytes, or callables that produce them when the socket is writable
+        self.outgoing: deque[bytes | Promise] = deque()
         self.outgoing_bytes = 0
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
@@ -168,7 +143,7 @@ class Client:
             too_early = not self.greeted and fields.get("op") != "hello"
             if too_early or number in self.open or len(self.open) >= OPEN_REQUESTS:
                 raise frames.FrameError("a request that cannot be")
-            request = self.open[number] = self.server.requests.create(self, number, fields, body)
+            request = self.open[number] = Request(self, number, fields, body)
             self.serve(request)
         elif kind == frames.CANCEL and number in self.open:
             self.open[number].cancel()
@@ -204,20 +179,34 @@ class Client:
         self.reader.most = frames.MAX_FRAME
         self.server.on_count()
 
+    def take_blob(self, field: str, name: str) -> int:
+        """Removes a blob, and returns its descriptor. Raises Refusal; `field` has named it."""
+        fd = self.blobs.pop(name, None)
+        if fd is None:
+            raise invalid(field, "no such blob on this connection")
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
     # -- out
     def send(self, data: bytes | Promise) -> None:
-        """Queues bytes, or a callable that returns bytes or None and runs when the socket is writable."""
+        """Queues bytes, or a callable that returns them and runs when the socket is writable."""
         if self.closed:
             return
-        if callable(data):
-            if self.outgoing_bytes > UNSENT:
-                self.outgoing.append(data)
-                return
-            made = data()
-            if made is None:
-                return
-            data = made
-        if not self.outgoing:
+        if callable(data) and self.has_room:
+            data = data()
+        self.outgoing.append(data)
+        if not callable(data):
+            self.outgoing_bytes += len(data)
+        if len(self.outgoing) == 1:
+            self._write()
+
+    def _write(self) -> None:
+        """Sends what the socket takes now."""
+        while self.outgoing:
+            data = self.outgoing.popleft()
+            if callable(data):
+                data = data()
+                self.outgoing_bytes += len(data)
             try:
                 sent = self.connection.send(data)
             except BlockingIOError:
@@ -225,36 +214,17 @@ class Client:
             except OSError:
                 self.close()
                 return
-            if sent == len(data):
-                return
-            data = data[sent:]
-        self.outgoing.append(data)
-        self.outgoing_bytes += len(data)
-        self._want()
-
-    def _flush(self) -> None:
-        while self.outgoing:
-            data = self.outgoing[0]
-            if callable(data):
-                self.outgoing.popleft()
-                made = data()
-                if made is None:
-                    continue
-                data = made
-                self.outgoing.appendleft(data)
-                self.outgoing_bytes += len(data)
-            try:
-                sent = self.connection.send(data)
-            except BlockingIOError:
-                break
-            except OSError:
-                self.close()
-                return
             self.outgoing_bytes -= sent
-            self.outgoing.popleft()
             if sent < len(data):
                 self.outgoing.appendleft(data[sent:])
                 break
+        if self.outgoing or self.watch.events != READ:
+            self._want()
+
+    def _flush(self) -> None:
+        self._write()
+        if self.closed:
+            return
         if self.has_room:
             self._take_frames()
         self._want()
@@ -297,7 +267,7 @@ def nothing(*_: object) -> None:
 
 
 class Request:
-    """One request of a client. A class per operation declares its fields and serves it; `serve` sets the hooks."""
+    """One request of a client. Its handler replies now or later, and sets the hooks."""
 
     answered = False
     on_cancel: Callable[[], None] | None = None  # replaces the immediate refusal
@@ -309,10 +279,6 @@ class Request:
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
         self.client, self.number, self.fields, self.body = client, number, fields, body
         self.resident = client.resident
-
-    def serve(self) -> None:
-        """Acts, and replies now or later; never blocks. Raises Refusal."""
-        raise NotImplementedError
 
     def cancel(self) -> None:
         if self.on_cancel is not None:

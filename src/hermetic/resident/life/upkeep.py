@@ -62,9 +62,10 @@ class Upkeep:
             self._restore_channels()
         if inode is not None and inode != self.inode:
             return  # it belongs to another resident of the same task: only channel names include the resident
-        self.server.restore()
+        self.server.listener.restore()
         self.resident.askpass.restore()
-        self.resident.bridge.restore()
+        if self.resident.bridge.listener is not None:
+            self.resident.bridge.listener.restore()
         self._keep_record()
 
     def regain(self) -> None:

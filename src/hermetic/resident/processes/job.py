@@ -129,6 +129,9 @@ class StartOptions:
     rows, cols = 24, 80
     script: Fields | None = None
 
+    def __init__(self, given: Fields | None = None) -> None:
+        self.__dict__.update(given or {})
+
     def is_stale(self, session: Session) -> bool:
         """Whether the session's state or cwd has changed since the command was judged."""
         if self.known is None:

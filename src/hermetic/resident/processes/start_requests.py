@@ -5,169 +5,156 @@ from __future__ import annotations
 import errno
 import os
 
-from ..life.server import Request
-from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT, TERMINAL
+from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT
 from ..shells.command import Command
-from ..wire import fields as take
-from ..wire.fields import Field, Refusal
+from ..wire.fields import Refusal, invalid
 from .job import StartOptions
 from .requests import is_waiting
 from .unnamed import in_memory, open_unnamed, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..life.loop import Timer
+    from ..life.server import Request
     from ..wire.frames import Fields
     from .job import Ending, Job
 
 
-class StartingRequest(Request):
-    id = ""  # of the job
+class Starting:
+    """A request that starts a job. Its further fields are the job's options.
+
+    `text` is the length of the command at the start of the body; a command that is too long for a frame is in the blob
+    `command`. `argv`: the command is a list of words, with NUL between them. `blob` holds the input.
+    """
+
+    def __init__(
+        self, request: Request, text: int = 0, command: str = "", argv: bool = False, blob: str = "", **given: Any
+    ) -> None:
+        self.request, self.resident, self.options = request, request.resident, StartOptions(given)
+        self.text, self.command, self.is_argv, self.blob, self.id = text, command, argv, blob, self.options.id
+        known = self.resident.jobs.get(self.id)
+        if known is not None:
+            self.found(known)
+            return
+        request.on_cancel = self.cancel
+        if self.id in self.resident.starting:
+            self.resident.starting[self.id].append(self.begun)
+        else:
+            self.start()
+
+    def found(self, job: Job) -> None:
+        """Handles a job that has this id already."""
+        raise NotImplementedError
 
     def begun(self, job: Job | None, refusal: Refusal | None) -> None:
         """Handles a started process, or the reason why it did not start."""
         raise NotImplementedError
 
-    def start(self, stdin: str) -> None:
-        """Starts a separate process; `stdin` is the default of that field. Raises Refusal."""
-        fields, options = self.fields, StartOptions()
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Starts a separate process. Raises Refusal."""
+        options = self.options
         text, data = self.split()
-        options.id, options.session, options.text = self.id, take.text(fields, "session"), text.replace(b"\0", b" ")
-        options.stdin = take.choice(fields, "stdin", stdin, "pipe", "null", "inline", "blob")
-        options.pty = take.flag(fields, "pty")
-        options.rows = take.number(fields, "rows", 24, 1, TERMINAL)
-        options.cols = take.number(fields, "cols", 80, 1, TERMINAL)
-        options.tag, options.script = take.tag(fields), take.script(fields)
-        options.known, options.at = take.optional_number(fields, "known"), fields.get("at")
-        options.cwd, options.env = take.path(fields, "cwd"), take.environ(fields)
-        options.separate = take.flag(fields, "separate")
-        if not take.flag(fields, "argv"):
-            options.argv = [self.resident.bash, "-c", os.fsdecode(text)]
-        else:
+        options.text = text.replace(b"\0", b" ")
+        options.argv = [self.resident.bash, "-c", os.fsdecode(text)]
+        if self.is_argv:
             options.argv = [os.fsdecode(word) for word in text.split(b"\0")]
             if not options.argv[0]:
-                raise take.invalid("command", "the first word of an argv is the program: it must not be empty")
+                raise invalid("command", "the first word of an argv is the program: it must not be empty")
         if options.pty and options.separate:
-            raise take.invalid("separate", "a terminal has one stream: leave out separate or pty")
+            raise invalid("separate", "a terminal has one stream: leave out separate or pty")
         if options.pty and options.stdin == "null":
-            raise take.invalid("stdin", "a terminal is an input: leave out stdin or pty")
+            raise invalid("stdin", "a terminal is an input: leave out stdin or pty")
         options.stdin_fd = self.stdin_fd(data)
         self.resident.start(options, self.begun)
 
     def split(self) -> tuple[bytes, bytes]:
-        """The command, and the rest of the body. A command that is too long for a frame is in a blob."""
-        if self.fields.get("command") is not None:
-            with open(self._take_blob("command"), "rb") as file:
+        """The command, and the rest of the body."""
+        body, size = self.request.body, self.text
+        if self.command:
+            with open(self.request.client.take_blob("command", self.command), "rb") as file:
                 text, size = file.read(COMMAND + 1), 0
             if len(text) > COMMAND:
                 message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND
-                raise take.invalid("command", message)
+                raise invalid("command", message)
+        elif size > len(body):
+            raise invalid("text", "text must be a whole number from 0 to %d" % len(body))
         else:
-            size = take.number(self.fields, "text", 0, 0, len(self.body))
-            text = self.body[:size]
-        if b"\0" in text and not self.fields.get("argv"):
-            raise take.invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
-        return text, self.body[size:]
+            text = body[:size]
+        if b"\0" in text and not self.is_argv:
+            raise invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
+        return text, body[size:]
 
     def stdin_fd(self, data: bytes) -> int | None:
         """A descriptor of the whole given input, or None."""
-        kind = self.fields.get("stdin")
-        if kind == "inline":
+        if self.options.stdin == "inline":
             return in_memory(data)
-        return self._take_blob("blob") if kind == "blob" else None
-
-    def _take_blob(self, field: str) -> int:
-        fd = self.client.blobs.pop(take.text(self.fields, field), None)
-        if fd is None:
-            raise take.invalid(field, "no such blob on this connection")
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
+        return self.request.client.take_blob("blob", self.blob) if self.options.stdin == "blob" else None
 
 
-class Start(StartingRequest):
+class Start(Starting):
     """Starts a separate process. An id that exists already is answered with its process."""
 
-    def serve(self) -> None:
-        self.id, resident = take.job_id(self.fields), self.resident
-        known = resident.jobs.get(self.id)
-        if known is not None:
-            self._answer_with(known, existing=True)
-            return
-        self.on_cancel = self._cancel
-        if self.id in resident.starting:
-            resident.starting[self.id].append(self.begun)
-        else:
-            self.start("pipe")
+    def __init__(self, request: Request, stdin: str = "pipe", **given: Any) -> None:
+        super().__init__(request, stdin=stdin, **given)
+
+    def found(self, job: Job) -> None:
+        self._reply(job, existing=True)
 
     def begun(self, job: Job | None, refusal: Refusal | None) -> None:
         if refusal is not None:
-            self.refuse(refusal)
+            self.request.refuse(refusal)
         elif job is not None:
-            self._answer_with(job, existing=False)
+            self._reply(job, existing=False)
 
-    def _answer_with(self, job: Job, existing: bool) -> None:
-        job.claim(self.client)
-        self.reply({"process": job.describe(), "existing": existing})
+    def _reply(self, job: Job, existing: bool) -> None:
+        job.claim(self.request.client)
+        self.request.reply({"process": job.describe(), "existing": existing})
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
         self.resident.withdraw_start(self.id, self.begun)
-        self.refuse(Refusal("Cancelled", "cancelled before the process began"))
+        self.request.refuse(Refusal("Cancelled", "cancelled before the process began"))
 
 
-class Run(StartingRequest):
+class Run(Starting):
     """Runs a command. Answers when it has ended, or when its time ran out and it goes on."""
 
-    timeout: float | None = None
-    grace = GRACE
-    may_go_on = False
-    limit = INLINE_OUTPUT
     job: Job | None = None
     timer: Timer | None = None
     is_late = False  # its time ran out before it began, and it may go on
 
-    def serve(self) -> None:
-        self._parse()
-        resident = self.resident
-        self.on_cancel = self._cancel
-        known = resident.jobs.get(self.id)
-        if known is not None:
-            self.begun(known, None)
+    def __init__(
+        self,
+        request: Request,
+        timeout: float | None = None,
+        grace: float = GRACE,
+        on_timeout: str = "kill",
+        limit: int = INLINE_OUTPUT,
+        **given: Any,
+    ) -> None:
+        self.timeout, self.grace, self.may_go_on = timeout, grace, on_timeout == "yield"
+        self.limit = min(limit, INLINE_OUTPUT)
+        super().__init__(request, **given)
+        if self.timeout is not None and not request.answered:  # a slow start counts
+            self.timer = self.resident.loop.call_later(self.timeout, self._time_is_over)
+
+    def found(self, job: Job) -> None:
+        self.timeout = None  # the timer of the first request runs
+        self.begun(job, None)
+
+    def start(self) -> None:
+        if self.is_argv:
+            super().start()
             return
-        if self.id in resident.starting:
-            resident.starting[self.id].append(self.begun)
-        elif take.flag(self.fields, "argv"):
-            self.start("null")
-        else:
-            self._run()
-        if self.timeout is not None and not self.answered:  # a slow start counts
-            self.timer = resident.loop.call_later(self.timeout, self._time_is_over)
-
-    def _parse(self) -> None:
-        fields = self.fields
-        self.id = take.job_id(fields)
-        if "timeout" in fields:
-            self.timeout = take.seconds(fields, "timeout", above=True)
-        if "grace" in fields:
-            self.grace = take.seconds(fields, "grace", self.grace)
-        if "on_timeout" in fields:
-            self.may_go_on = take.choice(fields, "on_timeout", "kill", "kill", "yield") == "yield"
-        if "limit" in fields:
-            self.limit = min(take.number(fields, "limit"), INLINE_OUTPUT)
-
-    def _run(self) -> None:
-        fields, resident, options = self.fields, self.resident, StartOptions()
-        options.text, stdin = self.split()
-        options.id, options.session = self.id, take.text(fields, "session")
-        if "cwd" in fields or "env" in fields:
-            options.cwd, options.env = take.path(fields, "cwd"), take.environ(fields)
-        if "known" in fields:
-            options.known, options.at = take.optional_number(fields, "known"), fields.get("at")
-        if "separate" in fields:
-            options.separate = take.flag(fields, "separate")
+        options, resident = self.options, self.resident
+        options.text, data = self.split()
         command = resident.command(options)
         try:
-            if "stdin" in fields:
-                options.stdin_fd = self.stdin_fd(stdin)  # after everything that may be refused
+            options.stdin_fd = self.stdin_fd(data)  # after everything that may be refused
         except OSError as error:
             resident.add(command)
             command.cannot_begin(error)
@@ -178,21 +165,18 @@ class Run(StartingRequest):
     def begun(self, job: Job | None, refusal: Refusal | None) -> None:
         if refusal is not None:
             self._stop_timer()
-            self.refuse(refusal)
+            self.request.refuse(refusal)
         elif job is not None:
-            self._wait_for(job)
+            self.job = job
+            if not job.has_ended:
+                job.yield_listeners.append(self._yielded)
+            job.when_ended(self._ended)
+            if job.has_yielded and self.may_go_on:  # while no client was connected
+                self._yielded()
             if self.is_late:
                 self._time_is_over()
 
-    def _wait_for(self, job: Job) -> None:
-        self.job = job
-        if not job.has_ended:
-            job.yield_listeners.append(self._yielded)
-        job.when_ended(self._ended)
-        if job.has_yielded and self.may_go_on:  # while no client was connected
-            self._yielded()
-
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
         if self.job is not None:
             self.job.end(self.grace, ["cancelled"])
         else:
@@ -202,23 +186,14 @@ class Run(StartingRequest):
         """Answers for a command that never begins: the session's first shell has not started yet."""
         self._stop_timer()
         self.resident.withdraw_start(self.id, self.begun)
-        session = self.resident.session(take.text(self.fields, "session"))
-        self.reply(
-            {
-                "ending": ending,
-                "duration": 0.0,
-                "cwd": session.cwd,
-                "notes": ["it never began"],
-                "out": [0, 0, 0],
-                "err": None,
-                "log": self.id,
-            }
-        )
+        cwd, notes = self.resident.session(self.options.session).cwd, ["it never began"]
+        fields = {"ending": ending, "duration": 0.0, "cwd": cwd, "notes": notes, "log": self.id}
+        self.request.reply(dict(fields, out=[0, 0, 0], err=None))
 
     def _ended(self) -> None:
         assert self.job is not None, "it has begun"
         assert self.job.ending is not None, "listeners are called at the end"
-        self.reply_result(self.job, self.job.ending)
+        self.reply(self.job, self.job.ending)
         os.sched_yield()  # the client may wait for our processor, and the remaining work is not urgent
         self._stop_timer()
 
@@ -226,10 +201,10 @@ class Run(StartingRequest):
         assert self.job is not None, "it has begun"
         for drain in self.job.drains:
             drain.flush()
-        self.reply_result(self.job, ["yielded", self.id])
+        self.reply(self.job, ["yielded", self.id])
 
-    def reply_result(self, job: Job, ending: Ending) -> None:
-        self.reply_when_room(lambda: self._result(job, ending))
+    def reply(self, job: Job, ending: Ending) -> None:
+        self.request.reply_when_room(lambda: self._result(job, ending))
 
     def _result(self, job: Job, ending: Ending) -> tuple[Fields, bytes]:
         counts, body, logs = [], b"", job.logs()
@@ -274,41 +249,31 @@ class Run(StartingRequest):
             job.notify_yielded()
 
 
-class Blob(Request):
+def blob(request: Request, blob: str) -> None:
     """Appends the body to a blob of this connection."""
-
-    blob = Field(take.job_id)
-
-    def serve(self) -> None:
-        name, blobs = self.blob, self.client.blobs
-        if name not in blobs:
-            if len(blobs) >= BLOBS:
-                raise take.invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
-            blobs[name] = self._new()
-        size = os.fstat(blobs[name]).st_size
-        if size + len(self.body) > BLOB:
-            raise take.invalid("blob", "a blob holds at most %d bytes" % BLOB)
+    blobs, resident = request.client.blobs, request.resident
+    if blob not in blobs:
+        if len(blobs) >= BLOBS:
+            raise invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
         try:
-            write_all(blobs[name], self.body)
-        except OSError as error:
-            os.close(blobs.pop(name))
-            why = self.resident.spool_full(os.strerror(error.errno or 0))
-            code = errno.errorcode.get(error.errno or 0, "")
-            raise Refusal("OSError", why, errno=code, path=self.resident.spool_name) from error
-        self.reply({"size": size + len(self.body)})
-
-    def _new(self) -> int:
-        try:
-            return open_unnamed(self.resident.spool)
+            blobs[blob] = open_unnamed(resident.spool)
         except OSError:
-            return in_memory(b"")  # without a disk the bytes use memory
+            blobs[blob] = in_memory(b"")  # without a disk the bytes use memory
+    size = os.fstat(blobs[blob]).st_size + len(request.body)
+    if size > BLOB:
+        raise invalid("blob", "a blob holds at most %d bytes" % BLOB)
+    try:
+        write_all(blobs[blob], request.body)
+    except OSError as error:
+        os.close(blobs.pop(blob))
+        why = resident.spool_full(os.strerror(error.errno or 0))
+        code = errno.errorcode.get(error.errno or 0, "")
+        raise Refusal("OSError", why, errno=code, path=resident.spool_name) from error
+    request.reply({"size": size})
 
 
-class DropBlob(Request):
-    blob = Field(take.job_id)
-
-    def serve(self) -> None:
-        fd = self.client.blobs.pop(self.blob, None)
-        if fd is not None:
-            os.close(fd)
-        self.reply({})
+def drop_blob(request: Request, blob: str) -> None:
+    fd = request.client.blobs.pop(blob, None)
+    if fd is not None:
+        os.close(fd)
+    request.reply({})

@@ -1,4 +1,7 @@
-"""Field parsers: each checks one field of a request and returns its value, or raises Refusal."""
+"""Field parsers: each checks one field of a request and returns its value, or raises Refusal.
+
+`parse` reads all fields of a request. A missing field and nil are the same: the handler's default applies.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,11 @@ from ..limits import DURATION, ID_LENGTH, TAG
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Generic, Protocol, TypeVar, overload
+    from typing import Any
 
     from .frames import Fields
 
-    class Carrier(Protocol):
-        """A request, as the fields see it."""
-
-        fields: Fields
-
-    T = TypeVar("T")
-
-    class Field(Generic[T]):
-        """A declared field of a request class: parsed and checked when it is read."""
-
-        def __init__(self, parse: Callable[..., T], *arguments: object) -> None: ...
-        def __get__(self, request: Carrier, owner: type) -> T: ...
-
-else:
-
-    class Field:
-        def __init__(self, parse, *arguments):
-            self.parse, self.arguments = parse, arguments
-
-        def __set_name__(self, owner, name):
-            self.name = name
-
-        def __get__(self, request, owner):
-            return self.parse(request.fields, self.name, *self.arguments)
-
+    Parser = Callable[[str, Any], Any]  # gets the name and the value
 
 ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
@@ -54,94 +33,83 @@ def invalid(argument: str, message: str) -> Refusal:
     return Refusal("InvalidArgument", message, argument=argument)
 
 
-def text(fields: Fields, name: str, default: str = "") -> str:
-    value = fields.get(name, default)
+def parse(given: Fields, parsers: dict[str, Parser], *required: str) -> Fields:
+    """The values of the fields that are given; other fields are ignored. Raises Refusal."""
+    values = {}
+    for name, value in given.items():
+        parser = parsers.get(name)
+        if parser is not None and value is not None:
+            values[name] = parser(name, value)
+    for name in required:
+        if name not in values:
+            values[name] = parsers[name](name, "")
+    return values
+
+
+def anything(name: str, value: Any) -> Any:
+    return value
+
+
+def text(name: str, value: Any) -> str:
     if type(value) is not str or "\0" in value:
         raise invalid(name, "%s must be text without NUL" % name)
     return value
 
 
-def job_id(fields: Fields, name: str = "id") -> str:
-    value = text(fields, name)
-    if not 0 < len(value) <= ID_LENGTH or value.strip(ID_CHARACTERS):
+def job_id(name: str, value: Any) -> str:
+    if not 0 < len(text(name, value)) <= ID_LENGTH or value.strip(ID_CHARACTERS):
         raise invalid(name, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . -" % (name, ID_LENGTH))
-    return value
+    return str(value)
 
 
-def tag(fields: Fields, name: str = "tag") -> str:
-    value = text(fields, name)
-    if len(value.encode("utf-8", "backslashreplace")) > TAG:
+def tag(name: str, value: Any) -> str:
+    if len(text(name, value).encode("utf-8", "backslashreplace")) > TAG:
         raise invalid(name, "a tag holds at most %d bytes" % TAG)
-    return value
+    return str(value)
 
 
-def number(fields: Fields, name: str, default: int = 0, least: int = 0, most: int = 1 << 62) -> int:
-    value = fields.get(name, default)
-    if type(value) is not int or not least <= value <= most:
-        raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
-    return value
+def number(least: int = 0, most: int = 1 << 62) -> Callable[[str, Any], int]:
+    """A parser of whole numbers in this range."""
+
+    def parser(name: str, value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise invalid(name, "%s must be a whole number from %d to %d" % (name, least, most))
+        return value
+
+    return parser
 
 
-def optional(parse: Callable[..., T], fields: Fields, name: str, *arguments: object) -> T | None:
-    """The value of a field, or None for a missing or nil one."""
-    return None if fields.get(name) is None else parse(fields, name, *arguments)
-
-
-def optional_number(fields: Fields, name: str) -> int | None:
-    return optional(number, fields, name)
-
-
-def flag(fields: Fields, name: str, default: bool = False) -> bool:
-    value = fields.get(name, default)
+def flag(name: str, value: Any) -> bool:
     if type(value) is not bool:
         raise invalid(name, "%s must be true or false" % name)
     return value
 
 
-if TYPE_CHECKING:
-
-    @overload
-    def seconds(fields: Fields, name: str, default: float, least: float = 0.0, above: bool = False) -> float: ...
-    @overload
-    def seconds(
-        fields: Fields, name: str, default: None = None, least: float = 0.0, above: bool = False
-    ) -> float | None: ...
-
-
-def seconds(
-    fields: Fields, name: str, default: float | None = None, least: float = 0.0, above: bool = False
-) -> float | None:
-    """A duration in seconds; the default for a missing or nil field. `above`: the least value itself is refused."""
-    value = fields.get(name)
-    if value is None:
-        return default
-    if type(value) not in (int, float) or not math.isfinite(value) or value < least or (above and value == least):
-        raise invalid(name, "%s must be a number of seconds %s %g" % (name, "above" if above else "of at least", least))
+def seconds(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        raise invalid(name, "%s must be a number of seconds of at least 0" % name)
     return min(float(value), DURATION)
 
 
-def choice(fields: Fields, name: str, default: str, *choices: str) -> str:
-    value: str = fields.get(name, default)
-    if value not in choices:
-        raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
-    return value
+def positive_seconds(name: str, value: Any) -> float:
+    if seconds(name, value) == 0:
+        raise invalid(name, "%s must be a number of seconds above 0" % name)
+    return seconds(name, value)
 
 
-if TYPE_CHECKING:
+def choice(*choices: str) -> Callable[[str, Any], str]:
+    """A parser of texts that are one of these."""
 
-    @overload
-    def path(fields: Fields, name: str, default: str) -> str: ...
-    @overload
-    def path(fields: Fields, name: str, default: None = None) -> str | None: ...
+    def parser(name: str, value: Any) -> str:
+        if value not in choices:
+            raise invalid(name, "%s must be one of %s" % (name, ", ".join(choices)))
+        return str(value)
+
+    return parser
 
 
-def path(fields: Fields, name: str, default: str | None = None) -> str | None:
+def path(name: str, value: Any) -> str:
     """A path, sent as text, or as bytes if it is not UTF-8."""
-    value = fields.get(name)
-    if value is None:
-        value = default
-    if value is None:
-        return None
     if type(value) is bytes:
         value = value.decode("utf-8", "surrogateescape")
     if type(value) is not str or not value or "\0" in value:
@@ -149,9 +117,8 @@ def path(fields: Fields, name: str, default: str | None = None) -> str | None:
     return value
 
 
-def joined(fields: Fields, name: str) -> bytes:
+def joined(name: str, value: Any) -> bytes:
     """Texts in one bytes value, separated by NUL: they are compared and cached as a whole."""
-    value = fields.get(name, b"")
     if type(value) is not bytes:
         raise invalid(name, "%s must be texts in UTF-8 with NUL between them" % name)
     return value
@@ -162,10 +129,7 @@ def split(joined: bytes) -> list[str]:
     return joined.decode("utf-8", "surrogateescape").split("\0") if joined else []
 
 
-def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
-    value = fields.get(name)
-    if value is None:
-        return None
+def environ(name: str, value: Any) -> dict[str, str]:
     if type(value) is not dict:
         raise invalid(name, "env must map names to values")
     for key, item in value.items():
@@ -176,12 +140,10 @@ def environ(fields: Fields, name: str = "env") -> dict[str, str] | None:
     return value
 
 
-def script(fields: Fields) -> Fields | None:
+def script(name: str, value: Any) -> Fields:
     """Options of a Python script: `keep` names the session's variables that it gets, `title` is shown in lists."""
-    value = fields.get("script")
-    if value is None:
-        return None
     keep = value.get("keep") if type(value) is dict else None
-    if type(keep) is not list or not all(type(name) is str for name in keep):
-        raise invalid("script", "script must have keep, a list of names")
-    return {"keep": keep, "warm": flag(value, "warm"), "title": text(value, "title"), "modules": text(value, "modules")}
+    if type(keep) is not list or not all(type(variable) is str for variable in keep):
+        raise invalid(name, "script must have keep, a list of names")
+    given = parse(value, {"warm": flag, "title": text, "modules": text})
+    return {"keep": keep, "warm": False, "title": "", "modules": "", **given}

@@ -1,4 +1,4 @@
-"""Table of operations: the name of each request, and the class that declares its fields and serves it."""
+"""Table of operations: the name of each request, its handler, and its fields with their parsers."""
 
 from __future__ import annotations
 
@@ -8,94 +8,85 @@ import time
 
 from ..channels import requests as channels
 from ..lazy import Lazy
-from ..life.server import Request
-from ..limits import GRACE
+from ..limits import GRACE, SEARCH_CONTEXT, SEARCH_RESULTS, TERMINAL
 from ..processes import requests as jobs
 from ..processes import start_requests as starts
 from ..shells import requests as sessions
 from ..shells.command import prepare
 from . import fields as take
 from . import frames
-from .fields import Field, Refusal
+from .fields import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..files import requests as files
     from ..life.lease import Life
     from ..life.resident import Resident
-    from ..life.server import Client
+    from ..life.server import Request
     from ..processes.job import Job
-    from .frames import Fields
+    from .fields import Parser
+
+    Operation = tuple[Callable[..., Any], dict[str, Parser], tuple[str, ...]]
 else:
     files = Lazy("..files.requests", __package__)
 
 
 class Requests:
-    """Creates the requests of all clients, and holds what serves them."""
+    """Serves the requests of all clients."""
 
     def __init__(self, resident: Resident, life: Life) -> None:
-        self.resident, self.loop, self.life = resident, resident.loop, life
-        self.operations = OPERATIONS
-        self._files: Any = None
-
-    def create(self, client: Client, number: int, fields: Fields, body: bytes) -> Request:
-        operation = fields.get("op")
-        found = self.operations.get(operation) if type(operation) is str else None
-        return (found or Unknown)(client, number, fields, body)
+        self.resident, self.life = resident, life
+        self.operations: dict[str, Operation] = {
+            **OPERATIONS,
+            "hello": operation(self.hello, versions=take.anything, token=take.anything),
+            "info": operation(self.info),
+            "events": operation(self.events),
+            "lease": operation(self.lease, lease=take.seconds, unattended=take.seconds),
+            "shutdown": operation(self.shutdown, grace=take.seconds),
+        }
+        self.has_files = False
 
     def serve(self, request: Request) -> None:
         """Serves a request, after the process that it names has started. Raises Refusal."""
-        starting = self.resident.starting.get(_target(request.fields)) if self.resident.starting else None
-        if starting is None:
-            request.serve()
-        else:
+        fields, resident = request.fields, self.resident
+        starting = resident.starting.get(_target(fields)) if resident.starting else None
+        if starting is not None:
             starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
+            return
+        name = fields.get("op")
+        found = self.operations.get(name) if type(name) is str else None
+        if found is None:
+            found = self._find(name)
+        handler, parsers, required = found
+        handler(request, **take.parse(fields, parsers, *required))
 
-    @property
-    def files(self) -> Any:
-        """Serves the file operations. Imported with the first of them, so that the resident starts faster."""
-        if self._files is None:
-            self._files = self.open_files()
-        return self._files
+    def _find(self, name: object) -> Operation:
+        """A file operation. Their module is imported with the first of them, so that the resident starts faster."""
+        if not self.has_files:
+            self.has_files = True
+            self.operations.update(self.file_operations())
+        if type(name) is not str or name not in self.operations:
+            message = "this resident does not know the operation %r" % (name,)
+            raise Refusal("Unsupported", message, capability=str(name))
+        return self.operations[name]
 
-    def open_files(self) -> Any:
-        return files.FileRequests(self)
+    def file_operations(self) -> dict[str, Operation]:
+        requests = files.FileRequests(self.resident)
+        required = {name: {"path", "target"} & {*parsers} for name, parsers in FILE_OPERATIONS.items()}
+        return {
+            name: operation(getattr(requests, name), *required[name], **parsers)
+            for name, parsers in FILE_OPERATIONS.items()
+        }
 
-
-def _target(fields: Fields) -> str:
-    """The id of the process that a request names."""
-    name = fields.get("process") or fields.get("log")
-    return name.partition("/")[0] if type(name) is str else ""
-
-
-class Unknown(Request):
-    def serve(self) -> None:
-        operation = self.fields.get("op")
-        message = "this resident does not know the operation %r" % (operation,)
-        raise Refusal("Unsupported", message, capability=str(operation))
-
-
-class FileOperation(Request):
-    def serve(self) -> None:
-        getattr(self.client.server.requests.files, self.fields["op"])(self)
-
-
-class LifeRequest(Request):
-    @property
-    def life(self) -> Life:
-        return self.client.server.requests.life
-
-
-class Hello(LifeRequest):
-    """The handshake: token and protocol version."""
-
-    def serve(self) -> None:
-        versions, token = self.fields.get("versions"), self.fields.get("token")
+    # -- the resident itself
+    def hello(self, request: Request, versions: Any = None, token: Any = None) -> None:
+        """The handshake: token and protocol version."""
         if type(versions) is not list or type(token) is not bytes:
             raise frames.FrameError("not a greeting")
-        self.client.greet(token)
+        request.client.greet(token)
         common = [version for version in frames.VERSIONS if version in versions]
         if not common:
             message = (
@@ -103,52 +94,73 @@ class Hello(LifeRequest):
                 "open it again" % (list(frames.VERSIONS), versions)
             )
             raise Refusal("EnvironmentUnavailable", message)
-        self.reply(
-            {
-                "version": max(common),
-                "resident": self.resident.id,
-                "pid": os.getpid(),
-                "python": sys.version.split()[0],
-                "weak": self.life.weak,
-                "environment": self.resident.label,
-            }
-        )
-        self.client.loop.call_before_sleep(prepare)  # while the first shell starts
-        self.client.loop.call_before_sleep(self.life.look_after)
+        request.reply({"version": max(common), "environment": self.resident.label, **self._identity()})
+        self.resident.loop.call_before_sleep(prepare)  # while the first shell starts
+        self.resident.loop.call_before_sleep(self.life.look_after)
 
+    def _identity(self) -> dict[str, Any]:
+        python = sys.version.split()[0]
+        return {"resident": self.resident.id, "pid": os.getpid(), "python": python, "weak": self.life.weak}
 
-class Ping(Request):
-    def serve(self) -> None:
-        self.reply({})
-
-
-class Info(LifeRequest):
-    def serve(self) -> None:
-        self.resident.count_leftovers(self._reply_info)
-
-    def _reply_info(self, left: dict[int, int]) -> None:
+    def info(self, request: Request) -> None:
         resident, life = self.resident, self.life
-        self.reply(
-            {
-                "resident": resident.id,
-                "pid": os.getpid(),
-                "guardian": life.guardian,
-                "uptime": time.monotonic() - resident.began,
-                "rss": resident_memory(),
-                "python": sys.version.split()[0],
-                "bash": resident.bash,
-                "runtime": resident.runtime,
-                "weak": life.weak,
-                "cannot": list(resident.cannot),
-                "sessions": len(resident.sessions),
-                "clients": self.client.server.attached,
-                "processes": len(resident.running()) + len(left),
-                "lease": life.lease.lease,
-                "unattended": life.lease.unattended,
-                "descriptors": len(os.listdir("/proc/self/fd")),
-                "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
-            }
-        )
+
+        def answer(left: dict[int, int]) -> None:
+            request.reply(
+                {
+                    **self._identity(),
+                    "guardian": life.guardian,
+                    "uptime": time.monotonic() - resident.began,
+                    "rss": resident_memory(),
+                    "bash": resident.bash,
+                    "runtime": resident.runtime,
+                    "cannot": list(resident.cannot),
+                    "sessions": len(resident.sessions),
+                    "clients": request.client.server.attached,
+                    "processes": len(resident.running()) + len(left),
+                    "lease": life.lease,
+                    "unattended": life.unattended,
+                    "descriptors": len(os.listdir("/proc/self/fd")),
+                    "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
+                }
+            )
+
+        resident.count_leftovers(answer)
+
+    def events(self, request: Request) -> None:
+        """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them."""
+        client, listeners, missed = request.client, self.life.listeners, False
+
+        def notify(event: str, job: Job) -> None:
+            nonlocal missed
+            missed = missed or not client.has_room  # nothing is queued for a client that does not read
+            if not missed:
+                request.event({"event": event, "process": job.describe()})
+
+        def catch_up() -> None:
+            nonlocal missed
+            if missed and client.has_room:
+                missed = False
+                request.event({"event": "missed"})
+
+        listeners.append(notify)
+        request.on_room, request.abandoned = catch_up, lambda: listeners.remove(notify)
+
+    def lease(self, request: Request, lease: float | None = None, unattended: float | None = None) -> None:
+        life = self.life
+        life.lease = life.lease if lease is None else lease
+        life.unattended = life.unattended if unattended is None else unattended
+        life.restart()
+        request.reply({})
+
+    def shutdown(self, request: Request, grace: float = GRACE) -> None:
+        self.life.end(grace, lambda: request.reply({}))
+
+
+def _target(fields: dict[str, Any]) -> str:
+    """The id of the process that a request names."""
+    name = fields.get("process") or fields.get("log")
+    return name.partition("/")[0] if type(name) is str else ""
 
 
 def resident_memory() -> int:
@@ -156,79 +168,94 @@ def resident_memory() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-class Events(LifeRequest):
-    """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them."""
-
-    missed = False
-
-    def serve(self) -> None:
-        self.life.listeners.append(self._notify)
-        self.on_room = self._catch_up
-        self.abandoned = lambda: self.life.listeners.remove(self._notify)
-
-    def _notify(self, event: str, job: Job) -> None:
-        if not self.client.has_room:
-            self.missed = True  # nothing is queued for a client that does not read
-        elif not self.missed:
-            self.event({"event": event, "process": job.describe()})
-
-    def _catch_up(self) -> None:
-        if self.missed and self.client.has_room:
-            self.missed = False
-            self.event({"event": "missed"})
+def ping(request: Request) -> None:
+    request.reply({})
 
 
-class SetLease(LifeRequest):
-    def serve(self) -> None:
-        lease = self.life.lease
-        lease.set(
-            take.seconds(self.fields, "lease", lease.lease),
-            take.seconds(self.fields, "unattended", lease.unattended),
-        )
-        self.reply({})
+def operation(handler: Callable[..., Any], *required: str, **parsers: Parser) -> Operation:
+    """A row of the table. The handler gets the request, and the given fields by name."""
+    return handler, parsers, required
 
 
-class Shutdown(LifeRequest):
-    grace = Field(take.seconds, GRACE)
+_COUNT, _CELLS = take.number(), take.number(1, TERMINAL)
+_START: dict[str, Parser] = {
+    **dict.fromkeys(("session", "command", "blob"), take.text),
+    **dict.fromkeys(("argv", "separate", "pty"), take.flag),
+    **dict.fromkeys(("text", "known"), _COUNT),
+    **dict.fromkeys(("rows", "cols"), _CELLS),
+    "id": take.job_id,
+    "cwd": take.path,
+    "env": take.environ,
+    "at": take.anything,
+    "stdin": take.choice("pipe", "null", "inline", "blob"),
+    "tag": take.tag,
+    "script": take.script,
+}
+_RUN: dict[str, Parser] = {
+    "timeout": take.positive_seconds,
+    "grace": take.seconds,
+    "on_timeout": take.choice("kill", "yield"),
+    "limit": _COUNT,
+}
+OPERATIONS: dict[str, Operation] = {
+    "ping": operation(ping),
+    "run": operation(starts.Run, "id", **_START, **_RUN),
+    "start": operation(starts.Start, "id", **_START),
+    "blob": operation(starts.blob, "blob", blob=take.job_id),
+    "drop_blob": operation(starts.drop_blob, "blob", blob=take.job_id),
+    "list": operation(jobs.list_jobs),
+    "status": operation(jobs.status, process=take.text),
+    "wait": operation(jobs.wait, process=take.text),
+    "write": operation(jobs.write, process=take.text, secret=take.flag),
+    "close_input": operation(jobs.close_input, process=take.text),
+    "tag": operation(jobs.tag, process=take.text, tag=take.tag, was=take.anything, claimed=take.flag),
+    "claim": operation(jobs.claim, process=take.text),
+    "resize": operation(jobs.resize, process=take.text, rows=_CELLS, cols=_CELLS),
+    "signal": operation(jobs.signal, process=take.text, signal=take.number(1, 64), tree=take.flag),
+    "kill": operation(jobs.kill, process=take.text, grace=take.seconds),
+    "forget": operation(jobs.forget, process=take.text),
+    "readers": operation(jobs.readers, process=take.text),
+    "read": operation(jobs.Read, log=take.text, offset=_COUNT, limit=take.number(1), wait=take.seconds),
+    "follow": operation(jobs.Follow, log=take.text, offset=_COUNT, credit=_COUNT, hold=take.flag),
+    "sessions": operation(sessions.list_sessions),
+    "state": operation(sessions.state, session=take.text),
+    "definitions": operation(sessions.definitions, session=take.text, known=take.anything),
+    "end_session": operation(sessions.end_session, session=take.text),
+    "bridge": operation(channels.bridge, token=take.text),
+    "modules": operation(channels.modules, "name", name=take.job_id),
+    "say": operation(channels.say, channel=_COUNT, end=take.flag),
+    "askpass": operation(channels.askpass),
+    "answer": operation(channels.answer, ask=_COUNT),
+}
 
-    def serve(self) -> None:
-        self.life.end(self.grace, lambda: self.reply({}))
-
-
-OPERATIONS: dict[str, type[Request]] = {
-    "hello": Hello,
-    "ping": Ping,
-    "info": Info,
-    "events": Events,
-    "lease": SetLease,
-    "shutdown": Shutdown,
-    "run": starts.Run,
-    "start": starts.Start,
-    "blob": starts.Blob,
-    "drop_blob": starts.DropBlob,
-    "list": jobs.ListJobs,
-    "status": jobs.Status,
-    "wait": jobs.Wait,
-    "write": jobs.Write,
-    "close_input": jobs.CloseInput,
-    "tag": jobs.Tag,
-    "claim": jobs.Claim,
-    "resize": jobs.Resize,
-    "signal": jobs.Signal,
-    "kill": jobs.Kill,
-    "forget": jobs.Forget,
-    "readers": jobs.Readers,
-    "read": jobs.Read,
-    "follow": jobs.Follow,
-    "sessions": sessions.ListSessions,
-    "state": sessions.GetState,
-    "definitions": sessions.GetDefinitions,
-    "end_session": sessions.EndSession,
-    "bridge": channels.OpenBridge,
-    "modules": channels.Modules,
-    "say": channels.Say,
-    "askpass": channels.AnswerPrompts,
-    "answer": channels.AnswerPrompt,
-    **dict.fromkeys(("read_file", "read_lines", "file_status", "list_names", "search_files"), FileOperation),
-    **dict.fromkeys(("write_file", "delete_file", "move_file", "change_files"), FileOperation),
+_PIECE, _MODE = take.number(0, frames.FRAME_BODY), take.number(0, 0o7777)
+_BOUNDS: dict[str, Parser] = {"session": take.text, "root": take.path, "deny": take.joined, "exact": take.flag}
+_FILE: dict[str, Parser] = {"path": take.path, **_BOUNDS}
+FILE_OPERATIONS: dict[str, dict[str, Parser]] = {
+    "read_file": {**_FILE, "offset": _COUNT, "limit": _PIECE},
+    "read_lines": {
+        **_FILE,
+        "first": take.number(1),
+        "lines": take.number(0, frames.FRAME_ITEMS),
+        "width": take.number(2),
+        "budget": take.number(1, frames.FRAME_BODY),
+    },
+    "file_status": {**_FILE, "missing": take.flag},
+    "list_names": {**_FILE, "most": take.number(1, frames.FRAME_ITEMS)},
+    "search_files": {
+        **_FILE,
+        "pattern": take.text,
+        "target": take.choice("content", "files"),
+        "mode": take.choice("content", "files_only", "count"),
+        "glob": take.text,
+        "offset": _COUNT,
+        "limit": take.number(1, SEARCH_RESULTS),
+        "context": take.number(0, SEARCH_CONTEXT),
+        "seconds": take.positive_seconds,
+        "ripgrep": take.flag,
+    },
+    "write_file": {**_FILE, "blob": take.text, "mode": _MODE, "parents": take.flag, "expect": take.text},
+    "delete_file": {**_FILE, "expect": take.text},
+    "move_file": {**_FILE, "target": take.path, "expect": take.text, "replace": take.flag},
+    "change_files": {**_BOUNDS, "named": _COUNT, "blob": take.text},
 }

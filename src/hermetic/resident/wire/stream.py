@@ -16,7 +16,17 @@ from _socket import (
 )
 from _socket import socket as Stream
 
-__all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Stream", "accept", "listen", "pair", "peer"]
+from ..life.loop import READ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..life.loop import Loop
+
+__all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Listener", "Stream", "pair"]
+
+PAUSE_SECONDS = 0.1  # before the next accept, if no descriptor was available
 
 
 def pair() -> tuple[int, int]:
@@ -25,28 +35,44 @@ def pair() -> tuple[int, int]:
     return one.detach(), other.detach()
 
 
-def listen(path: str, mode: int, waiting: int) -> Stream:
-    """A non-blocking socket that listens at `path`."""
-    stream = Stream(AF_UNIX, SOCK_STREAM)
-    stream.setblocking(False)
-    stream.bind(path)
-    os.chmod(path, mode)
-    stream.listen(waiting)
-    return stream
+class Listener:
+    """A listening socket. Calls `accepted(connection, pid, uid)` for each connection."""
 
+    def __init__(
+        self, loop: Loop, path: str, mode: int, waiting: int, accepted: Callable[[Stream, int, int], None]
+    ) -> None:
+        self.loop, self.path, self.mode, self.waiting, self.accepted = loop, path, mode, waiting, accepted
+        self._open()
 
-def accept(listening: Stream) -> Stream | None:
-    """The next connection, or None. Raises OSError if no descriptor is available."""
-    try:
-        fd, _ = listening._accept()  # type: ignore[attr-defined]  # what the wrapper calls too
-    except (BlockingIOError, ConnectionError):
-        return None
-    stream = Stream(fileno=fd)
-    stream.setblocking(False)
-    return stream
+    def _open(self) -> None:
+        self.stream = Stream(AF_UNIX, SOCK_STREAM)
+        self.stream.setblocking(False)
+        self.stream.bind(self.path)
+        os.chmod(self.path, self.mode)
+        self.stream.listen(self.waiting)
+        self.watch = self.loop.watch(self.stream.fileno(), self._accept)
 
+    def restore(self) -> None:
+        """Listens again after its file was removed. Raises OSError."""
+        if not os.path.lexists(self.path):
+            self.close()
+            self._open()
 
-def peer(stream: Stream) -> tuple[int, int]:
-    """`(pid, uid)` of the connected process."""
-    pid, uid, _ = struct.unpack("3i", stream.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))
-    return pid, uid
+    def _accept(self) -> None:
+        try:
+            fd, _ = self.stream._accept()  # type: ignore[attr-defined]  # what the wrapper calls too
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # no descriptor available: stop polling, and accept later
+            watch = self.watch
+            self.loop.want(watch, 0)
+            self.loop.call_later(PAUSE_SECONDS, lambda: self.loop.want(watch, READ))
+            return
+        connection = Stream(fileno=fd)
+        connection.setblocking(False)
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))
+        self.accepted(connection, pid, uid)
+
+    def close(self) -> None:
+        self.loop.unwatch(self.watch)
+        self.stream.close()

@@ -16,6 +16,7 @@ from benchmarks import (
     output,
     parallel,
     starting,
+    tools,
 )
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
@@ -53,6 +54,8 @@ LOCAL: dict[str, InAPlace] = {
     "codemode": codemode.codemode,
     "files": files.files,
     "judging": judging.judging,
+    "terminal": tools.terminal,
+    "terminal-output": tools.flood,
 }
 
 ELSEWHERE: dict[str, InAPlace] = {

@@ -31,6 +31,8 @@ TARGETS: Mapping[str, Target] = {
     "search": Target(of="ratio", most=2.0),
     "codemode-call": Target(of="median", most=0.3),
     "judging": Target(of="median", most=1.0),
+    "terminal": Target(of="ratio", most=1.5),
+    "terminal-output": Target(of="ratio", most=1.2),
     "codemode-read": Target(of="median", most=0.5),
     "codemode-start": Target(of="ratio", most=1.5),
     "codemode-warm": Target(of="median", most=5.0),

@@ -14,6 +14,21 @@ from hermetic.resident.wire.frames import CREDIT, REQUEST, FrameError
 R = TypeVar("R")
 
 
+class Interruption(asyncio.Event):
+    """An event with callbacks: a call that waits for something else needs no task to notice it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.callbacks: set[Callable[[], object]] = set()  # each is removed, then called once
+
+    def set(self) -> None:
+        """Wakes all waiters, and runs the callbacks."""
+        super().set()
+        callbacks, self.callbacks = self.callbacks, set()
+        for callback in callbacks:
+            callback()
+
+
 class Call(Generic[R]):
     """A request with one answer. `repeats`: the request is idempotent."""
 

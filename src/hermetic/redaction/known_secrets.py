@@ -40,12 +40,11 @@ class ValueFinder:
     """Finds known values in a text."""
 
     def __init__(self, known: Iterable[KnownSecret]) -> None:
-        needles: dict[str, str] = {}
         known = list(known)
+        self.needles: dict[str, str] = {}  # a spelling of a value → its name
         for secret in known:
             for spelling in _spellings(secret.value):
-                needles.setdefault(spelling, secret.name)
-        self._needles = needles
+                self.needles.setdefault(spelling, secret.name)
         self._values = {secret.value.strip(): secret.name for secret in known}
         self._bytes = [
             (value.encode("utf-8", "surrogateescape"), name)
@@ -56,7 +55,7 @@ class ValueFinder:
     def unfinished(self, text: str) -> int:
         """How many characters at the end of a text a value may begin with, of which the rest has not come."""
         most = 0
-        for needle in self._needles:
+        for needle in self.needles:
             for size in range(min(len(needle) - 1, len(text)), max(most, UNFINISHED - 1), -1):
                 if text.endswith(needle[:size]):
                     most = size
@@ -84,7 +83,7 @@ class ValueFinder:
 
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where a value stands, and its name."""
-        for needle, name in self._needles.items():
+        for needle, name in self.needles.items():
             at = text.find(needle)
             while at >= 0:
                 yield at, at + len(needle), name

@@ -115,7 +115,6 @@ _DEFINE = re.compile(  # in lower case
     r"(?:'([^'\n]{1,512})'|\"([^\"\n]{1,512})\")"
 )
 
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _TEMPLATE = re.compile(r"^[$<%*\[{(]|[${%]\w|^['\"]?$")
 _URL_TEMPLATE = re.compile(r"^[$<%*\[{]|[${%]\w|&[lg]t;")
 _WEAK_PASSWORDS = frozenset(
@@ -151,21 +150,6 @@ class Pattern(NamedTuple):
                 value = text[start:end].rstrip()
                 if self.accepts(Candidate(text, match, value, weak)):
                     yield start, start + len(value)
-
-
-def find_by_context(text: str, content: Content) -> Iterator[Span]:
-    """The places of all values that a pattern recognises in text of this content."""
-    lowered = lower(text)
-    assigns = "=" in lowered or ":" in lowered
-    for pattern in PATTERNS:
-        if content in pattern.contents and (pattern.sign in lowered if pattern.sign else assigns):
-            yield from pattern.find(text, lowered, content == "environment")
-
-
-def lower(text: str) -> str:
-    """The text in lower case, each character at its offset."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
 def _any(found: Candidate) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hermetic.redaction.known_secrets import KnownSecret, ValueFinder
-from hermetic.redaction.patterns import Content, find_by_context
+from hermetic.redaction.patterns import PATTERNS, Content
 from hermetic.redaction.private_keys import find_key_lines, find_key_runs, find_private_keys
 from hermetic.redaction.tokens import SHORTEST, TokenFinder
 
@@ -15,6 +15,7 @@ _LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
 MARK = "[hidden by hermetic: "  # no real value begins like this, so text with it can be refused when it is written back
 _MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
 _UNFIT = re.compile(r"[^\w.-]")
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 SHOWN_FROM = 18  # characters of a token from which on its start and end are shown
 _START, _END = 6, 4
@@ -73,7 +74,7 @@ class Redactor:
                 yield secret
 
     def find_known(self, text: str) -> Iterator[Secret]:
-        """The secrets whose values are known."""
+        """The secrets whose values are known, in any spelling."""
         for start, end, name in self._values.find(text):
             yield Secret(start, end, f"value of {_UNFIT.sub('_', name)}", is_known=True)
 
@@ -83,13 +84,20 @@ class Redactor:
             yield Secret(start, end, f"part of {_UNFIT.sub('_', name)}")
 
     def _all(self, text: str, content: Content) -> Iterator[Secret]:
-        yield from self.find_known(text)
+        if self._values.needles:
+            yield from self.find_known(text)
         if not self._patterns:
             return
         if _LONG_WORD.search(text):
             yield from self._long(text, content)
-        for start, end in find_by_context(text, content):
-            yield Secret(start, end, "***")
+        lowered = text.lower()
+        if len(lowered) != len(text):  # each character stays at its offset
+            lowered = text.translate(_ASCII_LOWER)
+        assigns = "=" in lowered or ":" in lowered
+        for pattern in PATTERNS:
+            if content in pattern.contents and (pattern.sign in lowered if pattern.sign else assigns):
+                for start, end in pattern.find(text, lowered, content == "environment"):
+                    yield Secret(start, end, "***")
 
     def _long(self, text: str, content: Content) -> Iterator[Secret]:
         """Tokens and keys, which all hold a long word."""

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hermetic.contract.approval import Guard, Judged
+from hermetic.contract.approval import Guard
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.link import answers
@@ -47,13 +47,6 @@ def link_of(session: Session) -> Link:
 def put_behind(environment: Environment, guard: Guard) -> None:
     """From now on the guard decides on what is run, typed and written there."""
     environment._put_behind(guard)
-
-
-def as_judged(environment: Environment, judged: Judged | None) -> Session:
-    """The environment's own session, for a command that was judged by that version of its state."""
-    return Session(
-        environment._link, environment.name, environment._before, environment._guard, environment._editing, judged
-    )
 
 
 async def set_lease(environment: Environment, seconds: float) -> None:

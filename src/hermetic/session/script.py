@@ -1,6 +1,5 @@
 """Running a Python script as a process that has few of the session's variables and takes all it started with it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -8,7 +7,7 @@ import msgspec
 
 from hermetic.contract.command import Result
 from hermetic.link import answers
-from hermetic.link.calls import Call
+from hermetic.link.calls import Call, Interruption
 from hermetic.session.arguments import check_env, encode_path
 from hermetic.session.live_output import Takers
 from hermetic.session.session import Fields, Session
@@ -36,7 +35,7 @@ async def send_modules(session: Session, name: str, data: bytes) -> None:
 
 
 async def run_script(
-    session: Session, script: ScriptStart, *, limit: int, cancel: asyncio.Event, takers: Takers | None = None
+    session: Session, script: ScriptStart, *, limit: int, cancel: Interruption, takers: Takers | None = None
 ) -> Result:
     """What came of the script, its streams apart; cancelling ends its whole tree first, and so does setting `cancel`.
 

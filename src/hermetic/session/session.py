@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hermetic.contract.approval import Guard, Judged
@@ -15,7 +16,7 @@ from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import Bounds, FileContent, FilePage, FileStatus, Findings, Written
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
-from hermetic.link.calls import Call
+from hermetic.link.calls import Call, Interruption
 from hermetic.link.link import ENDED_BY_US, Link, ResidentGone, Stalled
 from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import (
@@ -51,12 +52,12 @@ class Session:
 
     def __init__(
         self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
-        guard: Guard | None = None, editing: asyncio.Lock | None = None, judged: Judged | None = None,
+        guard: Guard | None = None, editing: asyncio.Lock | None = None,
     ) -> None:  # fmt: skip
         self._link = link
         self._name = name
         self._before = before  # every command and process
-        self._judged = judged  # by which commands may begin; None: nobody has judged them
+        self._judged: Judged | None = None  # the state in which commands may begin; None: they were not judged
         self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
         self._files = Files(link, name)
         self._editing = editing or asyncio.Lock()  # edits of this caller wait for each other, and need not try again
@@ -357,13 +358,23 @@ class Session:
     async def _answer_or_stop(
         self, call: Call[R], future: "asyncio.Future[tuple[R, bytes]]", cancel: asyncio.Event
     ) -> tuple[R, bytes]:
-        """The answer to a request; once `cancel` is set, the resident is told to end what it asked for."""
-        stopping = asyncio.ensure_future(cancel.wait())
-        stopping.add_done_callback(lambda done: None if done.cancelled() else self._link.cancel(call))
+        """The answer to a request; once `cancel` is set, the resident ends the command."""
+        stop = partial(self._link.cancel, call)
+        waiting = None
+        if cancel.is_set():
+            stop()
+        elif isinstance(cancel, Interruption):
+            cancel.callbacks.add(stop)
+        else:
+            waiting = asyncio.ensure_future(cancel.wait())
+            waiting.add_done_callback(lambda done: None if done.cancelled() else stop())
         try:
             return await future
         finally:
-            stopping.cancel()
+            if isinstance(cancel, Interruption):
+                cancel.callbacks.discard(stop)
+            elif waiting is not None:
+                waiting.cancel()
 
     async def _start(self, fields: Fields, body: bytes) -> answers.Described:
         call = Call(fields, answers.described, body)
@@ -424,6 +435,13 @@ class Session:
     def _ending(self, ending: Ending) -> Ending:
         """A signal that came because the environment was closed is nothing the command did."""
         return Lost(ENDED_BY_US) if self._link.is_ending and isinstance(ending, Signalled) else ending
+
+
+def as_judged(session: Session, judged: Judged | None) -> Session:
+    """The same session, for a command that was judged by that version of its state."""
+    twin = object.__new__(Session)
+    twin.__dict__ = {**session.__dict__, "_judged": judged}
+    return twin
 
 
 def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -> None:

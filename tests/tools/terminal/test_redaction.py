@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermetic.redaction import tokens
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
-from hermetic.redaction.patterns import PATTERNS, Content, lower
+from hermetic.redaction.patterns import PATTERNS, Content
 from hermetic.redaction.redactor import MARK, Redactor, hidden_in
 from hermetic.tools.base.show import content_of_command
 from tests.docs.pages import read
@@ -50,7 +50,7 @@ def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -
 def test_a_text_without_a_patterns_sign_holds_nothing_that_it_finds() -> None:
     found = 0
     for case, pattern in itertools.product((*secrets(), *bait()), PATTERNS):
-        lowered = lower(case.text)
+        lowered = case.text.lower()
         if pattern.sign not in lowered:
             assert list(pattern.find(case.text, lowered, True)) == [], (pattern.sign, case.text)
         elif list(pattern.find(case.text, lowered, True)):

@@ -266,4 +266,4 @@ def read(path: str) -> bytes:
     ],
 )  # fmt: skip
 def test_the_word_is_known(text: str, does: bool) -> None:
-    assert mentions_sudo(text) is does
+    assert bool(mentions_sudo(text)) is does

@@ -24,6 +24,7 @@ from hermetic.contract.limits import (
     TOOL_COMMAND,
 )
 from hermetic.contract.tool import Interrupted
+from hermetic.link.calls import Interruption
 from hermetic.session.environment import Environment
 from hermetic.tools.base.notices import Notices
 from hermetic.tools.base.show import Show
@@ -80,21 +81,6 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
         if timeout <= most:
             return timeout, ""
         return most, f"a timeout of {timeout:g} s is more than the {most:g} s that a call may wait; used that"
-
-
-class Interruption(asyncio.Event):
-    """Set when a call is interrupted. A waiting call needs no task of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.callbacks: set[Callable[[], object]] = set()  # each is removed, then called once
-
-    def set(self) -> None:
-        """Wakes all waiters, and runs the callbacks."""
-        super().set()
-        callbacks, self.callbacks = self.callbacks, set()
-        for callback in callbacks:
-            callback()
 
 
 class History:

@@ -1,6 +1,5 @@
 """The calls of one script: read, counted, held to their limits, handed to the tools, answered, and written down."""
 
-import asyncio
 import base64
 import logging
 import math
@@ -13,6 +12,7 @@ import msgspec
 
 from hermetic.contract.limits import FOREGROUND, FRAME_BODY
 from hermetic.contract.tool import Dispatch, Fields
+from hermetic.link.calls import Interruption
 from hermetic.link.wire import ERROR, EVENT, MALFORMED, REPLY, pack_frame
 from hermetic.tools.code.arguments import CodeLimits
 from hermetic.tools.code.bridge import Channel
@@ -65,7 +65,7 @@ class Calls:
         self.refused = 0
         self.log: deque[Fields] = deque(maxlen=limits.logged)
         self.files: list[Fields] = []
-        self.is_over = asyncio.Event()  # the script has to end
+        self.is_over = Interruption()  # the script has to end
 
     def __repr__(self) -> str:
         return f"<Calls: {self.made} made, {self.refused} refused>"

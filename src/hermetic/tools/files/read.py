@@ -15,6 +15,7 @@ from hermetic.contract.files import FilePage
 from hermetic.contract.limits import LARGE_FILE, LONG_LINE, READ_LINES
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
+from hermetic.tools.base.show import content_of_file
 from hermetic.tools.base.task import Task
 from hermetic.tools.files.access import FileMemory, check_unopened
 from hermetic.tools.files.documents import DOCUMENT_ENDINGS, as_text
@@ -104,7 +105,9 @@ def _repeated(page: FilePage, repeats: int) -> Fields:
 
 def _shown(task: Task, page: FilePage) -> Fields:
     """The page as numbered lines, cut to the budget at a line."""
-    text = task.show.file(page.text, page.status.path) if page.lines else ""
+    redactor, text = task.show.redactor, page.text if page.lines else ""
+    if redactor is not None:
+        text = redactor.redact(text, content_of_file(page.status.path))
     lines = _fitting(_numbered(page, text), task.limits.read)
     last = page.first + len(lines) - 1
     answer: Fields = {

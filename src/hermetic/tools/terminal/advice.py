@@ -27,6 +27,8 @@ _FOLLOWERS = """
 _ENDLESS: dict[str, list[list[str]]] = {}  # by program
 for _shape in f"{_SERVERS},{_FOLLOWERS}".split(","):
     _ENDLESS.setdefault(_shape.split()[0], []).append(_shape.split())
+# A text in which this finds nothing gets no hint, and need not be parsed for one.
+may_get_hint = re.compile("|".join(["&", "nohup", "setsid", "disown", "python", *map(re.escape, _ENDLESS)])).search
 _QUESTIONS = frozenset(str.split("--help -h -help help --version -V version -version"))
 _DETACHED = frozenset(str.split("-d --detach -D --daemon --daemonize --background"))
 # With one of these words the program is not a server.

@@ -29,22 +29,18 @@ _HINTS = (
     (re.compile(r"sudo: (?:command )?not found"), MISSING),
     (re.compile(r"sudo: (?:a password is required|no tty present|a terminal is required)"), UNANSWERED),
 )
-_SUDO = re.compile(r"(?<![\w./-])(?:/usr/bin/)?sudo(?![\w-])")
 _log = logging.getLogger("hermetic.sudo")
 
 # (prompt, task) → the password, or None to go on without
 AskPassword = Callable[[str, str], Awaitable[str | None] | str | None]
 
 
-def mentions_sudo(text: str) -> bool:
-    """True when the word occurs, whatever it means there."""
-    return _SUDO.search(text) is not None
+# True when the word occurs, whatever it means there.
+mentions_sudo = re.compile(r"(?<![\w./-])(?:/usr/bin/)?sudo(?![\w-])").search
 
 
-def sudo_hint(command: str, output: str, *, is_answered: bool) -> str | None:
+def sudo_hint(output: str, *, is_answered: bool) -> str | None:
     """Advice where sudo reported that it cannot work; `is_answered`: its prompts are answered."""
-    if "sudo" not in output or not mentions_sudo(command):
-        return None
     hint = next((hint for report, hint in _HINTS if report.search(output)), None)
     return None if is_answered and hint is UNANSWERED else hint
 
@@ -171,9 +167,9 @@ class SudoAnswers:
         self._passwords, self._learn = passwords, learn
         self._prompts: dict[tuple[str, str], Prompts] = {}
 
-    def of(self, task: str, environment: Environment, command: str) -> Prompts | None:
-        """The answers for a command; None when it needs none."""
-        if not self._passwords.can_answer or not mentions_sudo(command):
+    def of(self, task: str, environment: Environment) -> Prompts | None:
+        """The answers for commands of a task; None when there is no source of passwords."""
+        if not self._passwords.can_answer:
             return None
         key = task, environment.id
         prompts = self._prompts.get(key)

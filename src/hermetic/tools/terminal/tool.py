@@ -25,14 +25,14 @@ from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Fields, Interrupted, Tool
 from hermetic.session.environment import Environment
-from hermetic.session.judged import judged_again
-from hermetic.session.keeping import activity_of, as_judged
+from hermetic.session.judged import Stale, judged_again
+from hermetic.session.keeping import activity_of
 from hermetic.session.process import Process
-from hermetic.session.session import Session
+from hermetic.session.session import Session, as_judged
 from hermetic.tools.base.task import AFTER_LOSS, Task
-from hermetic.tools.terminal.advice import exit_code_meaning, foreground_hint, sandbox_hint
+from hermetic.tools.terminal.advice import exit_code_meaning, foreground_hint, may_get_hint, sandbox_hint
 from hermetic.tools.terminal.cutting import cut_output
-from hermetic.tools.terminal.sudo import SudoAnswers, sudo_hint
+from hermetic.tools.terminal.sudo import SudoAnswers, mentions_sudo, sudo_hint
 
 DESCRIPTION = """\
 Runs a command in the task's shell and returns its output and exit code. The shell keeps its state between calls: \
@@ -122,7 +122,10 @@ class Run:
             self._is_judged = False
             return await act(as_judged(environment, self._judged))
 
-        return await judged_again(attempt)
+        try:
+            return await attempt()
+        except Stale:
+            return await judged_again(attempt)
 
     async def foreground(self, environment: Environment, variables: dict[str, str]) -> Fields:
         """The answer of a command that the call waits for."""
@@ -147,7 +150,7 @@ class Run:
                 answer = await self._answer(await self._begin(environment, run))
         if note:
             answer["timeout_note"] = note
-        if hint := foreground_hint(asked.command):
+        if may_get_hint(asked.command) and (hint := foreground_hint(asked.command)):
             answer["hint"] = hint
             if not asked.outside:
                 await _note_left(task, environment, answer["log"])
@@ -274,7 +277,7 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
         raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
     run = Run(task, asked)
     async with task.environment(run.judge, task.outside if asked.outside else None) as environment:
-        answers = sudo.of(task.id, environment, asked.command)
+        answers = sudo.of(task.id, environment) if mentions_sudo(asked.command) else None
         before = answers.counts if answers else (0, 0)
         variables = await answers.variables(environment) if answers else {}
         if asked.background:
@@ -285,8 +288,9 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
             answer.pop("notes", None)  # they say the same to callers that open environments themselves
         if answers is not None:
             answer |= answers.since(before)
-        if hint := sudo_hint(asked.command, answer["output"], is_answered=answers is not None):
-            answer["hint"] = hint
+        if "sudo: " in answer["output"] and mentions_sudo(asked.command):
+            hint = sudo_hint(answer["output"], is_answered=answers is not None)
+            answer |= {"hint": hint} if hint else {}
     return answer
 
 

@@ -10,12 +10,21 @@ from typing import Any
 
 import pytest
 
+from hermetic.environments import local_resident
+from hermetic.link.archive import BOOT
 from hermetic.registry.host_process import ended
 from hermetic.session.script import send_modules
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.scenarios.living import with_argument
 from tests.tools.code.scripted import Box, here, scripting
 
+# The resident learns the pid of each fork late, as on a busy machine.
+LATE = """
+from hermetic_resident.channels.scripts import Script
+forked = Script.forked
+Script.forked = lambda self, pid: self.resident.loop.call_later(0.5, lambda: forked(self, pid))
+"""
 WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), 'threading' in sys.modules)"
 
 
@@ -54,6 +63,17 @@ async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path
             assert int(said[0]) in pids
         assert (await box.code("x = 1"))["status"] == "success"
         assert "NameError" in (await box.code("print(x)"))["error"]  # each begins anew
+
+
+async def test_what_a_script_starts_at_once_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, start, after = BOOT.partition("from hermetic_resident")
+    monkeypatch.setattr(local_resident, "BOOT", f"{before}{LATE}{start}{after}")
+    async with scripting(here(tmp_path), warm=True) as box:
+        await box.code(WHO)
+        pids, mark = await waiting(box), f"9{os.getpid()}.5"
+        said = await box.code(f"import os, subprocess\nsubprocess.Popen(['sleep', '{mark}'])\nprint(os.getpid())")
+        assert int(said["output"]) in pids
+        assert with_argument(mark) == []
 
 
 async def test_one_that_does_not_fit_any_more_is_left_alone(tmp_path: Path) -> None:

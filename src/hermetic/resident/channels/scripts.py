@@ -76,6 +76,7 @@ class Script(Process):
     exit_watch: Watch | None = None
     pid = 0  # until the parent reports it
     order: ScriptOptions | None = None  # of an interpreter behind a shim, until it reports its path
+    ungiven: tuple[bytes, int] | None = None  # cwd and source of its script, until the pid is known
 
     def __init__(self, resident: Resident, options: StartOptions, parent: Parent | None = None) -> None:
         self.parent = parent
@@ -90,10 +91,17 @@ class Script(Process):
     def forked(self, pid: int) -> None:
         """Handles the parent's answer: the pid, or 0 if the fork failed or the parent has ended."""
         self.pid = pid
+        is_gone = not pid or not os.path.exists("/proc/%d" % pid)  # already ended and reaped
         if pid:
             self.resident.loop.on_exit(pid, self._exited)
             self.resident.process_tags.apply_to(pid, self.number)
-        if not pid or not os.path.exists("/proc/%d" % pid):  # already ended and reaped
+        if self.ungiven is not None:
+            (cwd, source), self.ungiven = self.ungiven, None
+            if is_gone or self.is_ending:
+                os.close(source)
+            else:
+                self.give_script(cwd, source)
+        if is_gone:
             self.resident.loop.children.pop(pid, None)
             self._exited(signal.SIGKILL)
         elif self.is_ending:
@@ -171,7 +179,13 @@ class Script(Process):
         self.writer.write(struct.pack(">I", len(part)) + part)
 
     def give_script(self, cwd: bytes, source: int) -> None:
-        """Sends the rest of its input. The script is read from `source`, which is closed here."""
+        """Sends the rest of its input. The script is read from `source`, which is closed here.
+
+        A fork gets it once its pid is known: what it started before that would not carry its tag.
+        """
+        if self.parent is not None and not self.pid:
+            self.ungiven = cwd, source
+            return
         assert self.writer is not None, "it has a pipe"
         size = struct.pack(">I", os.fstat(source).st_size)
         self.writer.write(struct.pack(">I", len(cwd)) + cwd + size)

@@ -89,12 +89,13 @@ async def test_a_separate_stderr_has_a_log_of_its_own(env: Environment, shell: S
     assert (await env.read_log(f"{result.log}/err")).data == b"e\n"
 
 
-async def test_output_is_seen_live(shell: Session) -> None:
+async def test_output_is_seen_live(shell: Session, directory: str) -> None:
     seen: asyncio.Queue[bytes] = asyncio.Queue()
-    running = asyncio.create_task(shell.run("echo one; sleep 0.5; echo two", on_output=seen.put_nowait))
+    command = f"echo one; until [ -e '{directory}/seen' ]; do sleep 0.05; done; echo two"
+    running = asyncio.create_task(shell.run(command, on_output=seen.put_nowait))
     first = await seen.get()
     assert first == b"one\n"
-    assert not running.done()
+    await shell.write_file(f"{directory}/seen", "")
     result = await running
     rest = b"".join(seen.get_nowait() for _ in range(seen.qsize()))
     assert (rest, result.output) == (b"two\n", "one\ntwo\n")

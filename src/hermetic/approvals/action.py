@@ -6,16 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from hermetic.approvals.context import PolicyContext
+from hermetic.approvals.context import KnownSession, PolicyContext, whole
 from hermetic.approvals.matching import Directories
 from hermetic.approvals.rules import Rules
 from hermetic.contract.approval import Mode, Need, Subject
-from hermetic.contract.verdict import Verdict
+from hermetic.contract.verdict import ShellState, Verdict
 from hermetic.policy.assess import Examined, Surroundings, around_of_text
 from hermetic.policy.shell import DEFAULT_HOME
 
 # Code that is not known: a sandbox limits what it can do.
 _SANDBOXED = frozenset({"opaque-code", "dynamic-code", "remote-code", "deceptive-text"})
+
+
+HARMLESS = Examined(Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded=""))
 
 
 async def _unchanged() -> str:
@@ -28,11 +31,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     subject: Subject
     task: str
     text: str
-    examined: Examined
     around: Surroundings
     context: PolicyContext
+    known: KnownSession
+    examined: Examined = HARMLESS
     always_needs: tuple[Need, ...] = ()  # asked about in every mode
-    changed: Callable[[], Awaitable[str]] = _unchanged  # why it is not what was shown any more; "": it still is
+    # Why it is not what was shown any more; "": it still is.
+    changed: Callable[[], Awaitable[str]] = _unchanged
 
     @property
     def verdict(self) -> Verdict:
@@ -40,10 +45,18 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         return self.examined.verdict
 
     @property
+    def state(self) -> ShellState:
+        """Of the session's shell."""
+        return self.around.state or ShellState()
+
+    def whole(self, path: str) -> str:
+        """A path from the root, as the session takes it."""
+        return whole(path, self.around.cwd, self.known.home(self.state))
+
+    @property
     def directories(self) -> Directories:
         """The directories that paths of rules refer to."""
-        home = self.around.state.home if self.around.state else None
-        return Directories(home or os.environ.get("HOME") or DEFAULT_HOME, self.context.workspace)
+        return Directories(self.state.home or os.environ.get("HOME") or DEFAULT_HOME, self.context.workspace)
 
     @property
     def key(self) -> str:

@@ -201,10 +201,6 @@ class KnownSession:
         """What `~` means for files and directories, whatever a shell has made of its HOME since."""
         return self.context.home or (self._begun or state).home
 
-    def whole(self, path: str, cwd: str | None, state: ShellState | None) -> str:
-        """A path from the root, as the session takes it."""
-        return whole(path, cwd, self.home(state or ShellState()))
-
     def changed(self, state: ShellState) -> dict[str, str]:
         """The variables that were set since the session was first seen, and not accepted yet."""
         before = self._accepted

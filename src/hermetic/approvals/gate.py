@@ -5,11 +5,10 @@ import contextlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import msgspec
+from msgspec.structs import replace
 
 from hermetic.approvals.action import Action
 from hermetic.approvals.approvals import Approvals
@@ -22,7 +21,7 @@ from hermetic.approvals.typed_input import Transcript
 from hermetic.contract.approval import Approver, Judged, Need, Subject
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.process import ProcessInfo
-from hermetic.contract.verdict import ShellState, Verdict
+from hermetic.contract.verdict import ShellState
 from hermetic.link import answers
 from hermetic.policy.assess import (
     Examined,
@@ -46,7 +45,7 @@ QUICK_CHARACTERS = 4096  # of a text, and of the definitions it uses, that are e
 QUICK_STEPS = 3000  # of work; what takes more is done in a thread
 MOST_FOLLOWED = 100  # paths of one text that are looked up
 
-_HARMLESS = Examined(Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded=""))
+_LEAVES = "it wants to run outside of its sandbox"
 
 AnyEnvironment = Environment | PolicyContext  # open, or not yet
 
@@ -71,98 +70,94 @@ class PolicyGate:
         Returns the state of the session by which it was judged. A session that no command has changed since it was
         last looked at is not looked at again: a command that was judged by an old state does not begin.
         """
-        around, known = await self._around(environment, session, text, cwd, is_checked_later=True)
+        action = await self._action(
+            "outside" if outside else "command", task, text, environment, session, cwd, is_checked_later=True
+        )
+        known = action.known
         judged = known.judged
-        changed = known.changed(around.state or ShellState())
-        around = msgspec.structs.replace(
-            around,
+        changed = known.changed(action.state)
+        around = replace(
+            action.around,
             stdin=stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin,
             env={**changed, **(env or {})},
-            context={**(around.context or {}), **(env or {})},
+            context={**(action.around.context or {}), **(env or {})},
         )
-        examined = await _examine(examine_command, text, around)
-        leaving = Need(
-            decoded=text, reason="it wants to run outside of its sandbox", category="outside", rule="outside"
-        )
-        await self._decide(
-            "outside" if outside else "command", task, text, _through_links(examined, around, known.context), around,
-            known.context, changed=partial(self._changed_since, environment, session, text, cwd, around),
-            always_needs=(leaving,) if outside else (),
-        )  # fmt: skip
+
+        async def changed_since() -> str:
+            now = (await self._action("command", task, text, environment, session, cwd)).around
+            if (now.cwd, now.state) == (around.cwd, around.state):
+                return ""
+            return "the session's directory, variables, functions or aliases changed while it was decided on"
+
+        always = (Need(decoded=text, reason=_LEAVES, category="outside", rule="outside"),) if outside else ()
+        action = replace(action, around=around, changed=changed_since, always_needs=always)
+        await self._decide(_through_links(await _examined(action, examine_command)))
         known.accept(changed)
         await self._see_first(environment, known)
         return judged
 
-    async def _changed_since(
-        self, environment: AnyEnvironment, session: str, text: str, cwd: str | None, before: Surroundings
-    ) -> str:
-        """Why a text means something else than before; empty when it does not."""
-        now, _ = await self._around(environment, session, text, cwd)
-        if (now.cwd, now.state) == (before.cwd, before.state):
-            return ""
-        return "the session's directory, variables, functions or aliases changed while it was decided on"
-
     async def code(self, task: str, source: str, environment: AnyEnvironment) -> None:
         """May this Python text run there?"""
-        around, known = await self._around(environment)
-        examined = _through_links(await _examine(examine_python, source, around), around, known.context)
-        await self._decide("code", task, source, examined, around, known.context)
+        action = await self._action("code", task, source, environment)
+        await self._decide(_through_links(await _examined(action, examine_python)))
 
     async def write(self, task: str, paths: Sequence[str], environment: AnyEnvironment) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
-        around, known = await self._around(environment)
-        paths = [known.whole(path, around.cwd, around.state) for path in paths]
-        meant = [*paths, *(real for path in paths if (real := known.context.real(path)) != path)]
-        await self._decide("write", task, "\n".join(paths), examine_writes(meant, around), around, known.context)
+        action = await self._action("write", task, "", environment)
+        paths = [action.whole(path) for path in paths]
+        meant = [*paths, *(real for path in paths if (real := action.context.real(path)) != path)]
+        examined = examine_writes(meant, action.around)
+        await self._decide(replace(action, text="\n".join(paths), examined=examined))
 
     async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
         """May this be typed into that process? Into a shell or a Python it is code, judged when a text is complete."""
-        typed_so_far = self.context(environment).inputs.setdefault(process.id, ProcessInput())
-        async with typed_so_far.lock:
-            around, known = await self._around(environment, cwd=process.cwd)
-            context = known.context
-            home = around.state.home if around.state else None
-            around = msgspec.structs.replace(around, state=ShellState(home=home))  # all that a program surely has
-            transcript, program = await self._reader(process, environment, typed_so_far)
+        typed = self.context(environment).inputs.setdefault(process.id, ProcessInput())
+        async with typed.lock:
+            action = await self._action("input", task, "", environment, cwd=process.cwd)
+            # Of the session's state, a program surely has the home alone.
+            around = replace(action.around, state=ShellState(home=action.state.home))
+            action = replace(action, around=around)
+            transcript, program = await self._reader(process, environment, typed)
             if transcript is None or transcript.language in ("input", "keys") or transcript.is_ahead:
                 before = ", before a shell" if transcript and transcript.is_ahead else ""
                 what = f"{len(data)} characters typed into {program}{before}"
-                await self._decide("input", task, what, _HARMLESS, around, context)
+                await self._decide(replace(action, text=what))
             if transcript is None:
                 return
-            typing = transcript.copy()  # what is refused is not typed: what was typed before still waits for its end
+            # What is refused is not typed: what was typed before still waits for its end.
+            typing = transcript.copy()
 
             async def changed() -> str:
-                now, _ = await self._reader(process, environment, typed_so_far)
+                now, _ = await self._reader(process, environment, typed)
                 return "" if now is transcript else "another program reads there than when it was decided on"
 
             for text, examined, is_data in await asyncio.to_thread(typing.type, data, around):
+                action = replace(action, text=text, examined=examined, changed=changed)
                 if is_data:
-                    action = self._action("input", task, text, examined, around, context)
                     self.approvals.refuse_denied(action)
                 else:
-                    await self._decide("input", task, text, examined, around, context, changed=changed)
-            typed_so_far.transcript = typing
+                    await self._decide(action)
+            typed.transcript = typing
 
     async def batch(
         self, task: str, environment: AnyEnvironment, *, count: int, under: str = "", words: Sequence[str] = (),
         why: str = "",
     ) -> None:  # fmt: skip
         """Asks for so many writes below a directory, or runs of a program with these first words, in one request."""
-        around, known = await self._around(environment)
-        context = known.context
+        action = await self._action("batch", task, "", environment)
+        around, context = action.around, action.context
         if under:
-            under = known.whole(under, around.cwd, around.state)
+            under = action.whole(under)
         _check_batch(count, under, tuple(words))
         runs = f"up to {count} × `{' '.join(words)} …` in {around.cwd}, with the same variables"
         what = f"up to {count} changes of files below {under}" if under else runs
         covers = f"{what}, for the task {task!r}, within {BATCH_SECONDS / 60:g} minutes"
         need = Need(decoded=covers, reason="it asks for many acts at once", category="batch", rule="batch")
         text = f"{covers}: {why}" if why else covers
-        await self._decide("batch", task, text, _HARMLESS, around, context, always_needs=(need,))
+        await self._decide(replace(action, text=text, always_needs=(need,)))
         self.approvals.grants.add_budget(Budget(
-            task=task, environment=context.key, under=under, words=tuple(words), around=around_of_text(around),
-            program=context.program(tuple(words), around.state), left=count,
+            task=task, environment=context.key, under=under, words=tuple(words), left=count,
+            around=around_of_text(around), program=action.program(tuple(words)),
             expires=self.approvals.now() + BATCH_SECONDS,
         ))  # fmt: skip
 
@@ -180,22 +175,24 @@ class PolicyGate:
             self._contexts[environment] = PolicyContext(record.kind, environment.isolation, record.options)
         return self._contexts[environment]
 
-    async def _around(
-        self, environment: AnyEnvironment, session: str = "", text: str = "", cwd: str | None = None, *,
-        is_checked_later: bool = False,
-    ) -> tuple[Surroundings, KnownSession]:  # fmt: skip
+    async def _action(
+        self, subject: Subject, task: str, text: str, environment: AnyEnvironment, session: str = "",
+        cwd: str | None = None, *, is_checked_later: bool = False,
+    ) -> Action:  # fmt: skip
+        """An action that is not examined yet, with all that it meets."""
         context = self.context(environment)
         known = context.session(session, None if isinstance(environment, PolicyContext) else environment)
         state = relevant(await known.state(is_checked_later=is_checked_later), text)
         home, here = known.home(state), state.cwd or context.start
-        if home and state.home and home != state.home:  # `~` is what HOME says now; the user's home is where it was
+        if home and state.home and home != state.home:
+            # `~` is what HOME says now; the user's home is where it was.
             variables = {**state.variables, "HOME": state.home}
-            state = msgspec.structs.replace(state, home=home, variables=variables)
+            state = replace(state, home=home, variables=variables)
         around = Surroundings(
             cwd=whole(cwd, here, home) if cwd else here, workspace=context.workspace, state=state,
             isolation=context.isolation, context=known.variables(state),
         )  # fmt: skip
-        return around, known
+        return Action(subject=subject, task=task, text=text, around=around, context=context, known=known)
 
     async def _see_first(self, environment: AnyEnvironment, known: KnownSession) -> None:
         """Looks at a new session before its first command runs: what it begins with, no command has done."""
@@ -221,19 +218,9 @@ class PolicyGate:
             return typed.of_reader(0, "shell", terminal=process.pty, ahead=True), name
         return None, name
 
-    # -- deciding
-    async def _decide(
-        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings,
-        context: PolicyContext, **more: Any,
-    ) -> None:  # fmt: skip
-        examined = _with_own_files(examined, self.approvals.own_files, context)
-        await self.approvals.decide(self._action(subject, task, text, examined, around, context, **more))
-
-    def _action(
-        self, subject: Subject, task: str, text: str, examined: Examined, around: Surroundings,
-        context: PolicyContext, **more: Any,
-    ) -> Action:  # fmt: skip
-        return Action(subject=subject, task=task, text=text, examined=examined, around=around, context=context, **more)
+    async def _decide(self, action: Action) -> None:
+        examined = _with_own_files(action, self.approvals.own_files)
+        await self.approvals.decide(replace(action, examined=examined))
 
 
 class EnvironmentGuard:
@@ -278,34 +265,38 @@ def _check_batch(count: int, under: str, words: tuple[str, ...]) -> None:
         raise InvalidArgument(problem, argument="words")
 
 
-async def _examine(examine: Callable[[str, Surroundings, int], Examined], text: str, around: Surroundings) -> Examined:
-    """What the text would do; the event loop goes on where finding that out takes more than some milliseconds."""
-    state = around.state
-    defined = [*state.functions.values(), *state.aliases.values()] if state is not None else []
+async def _examined(action: Action, examine: Callable[[str, Surroundings, int], Examined]) -> Action:
+    """With what its text would do; the event loop goes on where finding that out takes some milliseconds."""
+    text, around, state = action.text, action.around, action.state
+    defined = [*state.functions.values(), *state.aliases.values()]
     if len(text) + sum(map(len, defined)) <= QUICK_CHARACTERS:
         with contextlib.suppress(Overflow):
-            return examine(text, around, QUICK_STEPS)
-    return await asyncio.to_thread(examine, text, around, MAX_STEPS)
+            return replace(action, examined=examine(text, around, QUICK_STEPS))
+    return replace(action, examined=await asyncio.to_thread(examine, text, around, MAX_STEPS))
 
 
-def _through_links(examined: Examined, around: Surroundings, context: PolicyContext) -> Examined:
+def _through_links(action: Action) -> Action:
     """With the files that it changes through symbolic links which exist already."""
-    named = {shown(act.path): act.deed for act in examined.acts if act.deed in ("write", "delete") and act.is_known}
+    changes = [act for act in action.examined.acts if act.deed in ("write", "delete") and act.is_known]
+    named = {shown(act.path): act.deed for act in changes}
     others: dict[str, list[str]] = {"write": [], "delete": []}
     for path, deed in list(named.items())[:MOST_FOLLOWED]:
-        real = context.behind(path, itself=deed == "delete")
+        real = action.context.behind(path, itself=deed == "delete")
         if real is not None and real not in named:
             others[deed].append(real)
     written, deleted = others.values()
-    return join_changes(examined, written, deleted, around) if written or deleted else examined
+    if not (written or deleted):
+        return action
+    return replace(action, examined=join_changes(action.examined, written, deleted, action.around))
 
 
-def _with_own_files(examined: Examined, own_files: Set[str], context: PolicyContext) -> Examined:
+def _with_own_files(action: Action, own_files: Set[str]) -> Examined:
     """With those of Hermetic's own files that it changes; a directory goes with what is in it.
 
     On this host itself, also with what it reads, changes or deletes of the runtime directory, whose records hold the
     tokens of environments. Containers and sandboxes see their own socket of it alone, and other hosts nothing.
     """
+    examined, context = action.examined, action.context
     touched = [act for act in examined.acts if act.path and act.is_known] if context.is_here else []
     if not touched:
         return examined

@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from hermetic.link.link import Link
 from hermetic.session.arguments import encode_path
 from hermetic.session.blobs import cut, with_blob
 from hermetic.tools.edits.encoding import decode
+
+R = TypeVar("R")
 
 
 class Files:
@@ -35,27 +37,19 @@ class Files:
             pieces.append(piece)
         assert found is not None, "there is always one answer"
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        status = FileStatus(
-            path=found.path, kind=found.kind, size=found.size, mode=found.mode, mtime=found.mtime,
-            signature=found.signature,
-        )  # fmt: skip
-        return FileContent(data=data, status=status)
+        return FileContent(data=data, status=_status(found))
 
     async def status(self, path: str, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
         """What a file is like."""
-        call = Call({"op": "file_status", "missing": missing, **self._where(path, bounds)}, answers.file_status)
-        return (await self._link.finish(call))[0]
+        return (await self._ask("file_status", answers.file_status, path, bounds, {"missing": missing}))[0]
 
     async def lines(
         self, path: str, first: int, count: int, width: int, budget: int, bounds: Bounds | None
     ) -> FilePage:
         """Some lines of a file."""
         wish: dict[str, object] = {"first": first, "lines": count, "width": width, "budget": budget}
-        fields = {"op": "read_lines", **wish, **self._where(path, bounds)}
-        said, body = await self._link.finish(Call(fields, answers.lines_piece))
-        status = FileStatus(
-            path=said.path, kind=said.kind, size=said.size, mode=said.mode, mtime=said.mtime, signature=said.signature
-        )
+        said, body = await self._ask("read_lines", answers.lines_piece, path, bounds, wish)
+        status = _status(said)
         if said.binary:
             return FilePage(status=status, is_binary=True, head=body)
         return FilePage(
@@ -65,13 +59,13 @@ class Files:
 
     async def names(self, path: str, bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted."""
-        call = Call({"op": "list_names", **self._where(path, bounds)}, answers.done)
-        return self._link.decode(answers.names, (await self._link.finish(call))[1])
+        _, body = await self._ask("list_names", answers.done, path, bounds, {})
+        return self._link.decode(answers.names, body)
 
     async def search(self, path: str, bounds: Bounds | None, wish: Mapping[str, object]) -> Findings:
         """What a search below a path finds."""
-        call = Call({"op": "search_files", **wish, **self._where(path, bounds)}, answers.done)
-        return self._link.decode(answers.findings, (await self._link.finish(call))[1])
+        _, body = await self._ask("search_files", answers.done, path, bounds, wish)
+        return self._link.decode(answers.findings, body)
 
     async def write(
         self, path: str, content: bytes, *, expect: str | None = None, mode: int | None = None,
@@ -85,14 +79,13 @@ class Files:
 
     async def delete(self, path: str, expect: str | None, bounds: Bounds | None) -> Written:
         """Takes a file away."""
-        fields = {"op": "delete_file", "expect": expect, **self._where(path, bounds)}
-        return (await self._link.finish(Call(fields, answers.written, repeats=False)))[0]
+        written, _ = await self._ask("delete_file", answers.written, path, bounds, {"expect": expect}, repeats=False)
+        return written
 
     async def move(self, path: str, target: str, expect: str | None, replace: bool, bounds: Bounds | None) -> Written:
         """Gives a file another path."""
         more = {"expect": expect, "replace": replace, "target": encode_path(target, "target")}
-        fields = {"op": "move_file", **more, **self._where(path, bounds)}
-        return (await self._link.finish(Call(fields, answers.written, repeats=False)))[0]
+        return (await self._ask("move_file", answers.written, path, bounds, more, repeats=False))[0]
 
     async def change(self, changes: Sequence[FileChange], bounds: Bounds | None) -> Sequence[Written]:
         """Writes and deletes several files: all, or none. Raises Unsupported where there is no such step."""
@@ -132,19 +125,23 @@ class Files:
         finally:
             os.close(fd)
 
-    def _where(self, path: str, bounds: Bounds | None) -> dict[str, object]:
-        """The fields of a request that say which file it is about."""
-        return {"path": encode_path(path, "path"), "session": self._session, **_limits(bounds)}
+    async def _ask(
+        self, op: str, reply: "msgspec.msgpack.Decoder[R]", path: str, bounds: Bounds | None,
+        more: Mapping[str, object], body: bytes = b"", *, repeats: bool = True,
+    ) -> tuple[R, bytes]:  # fmt: skip
+        """The answer to a request about one file."""
+        where = {"path": encode_path(path, "path"), "session": self._session, **_limits(bounds)}
+        return await self._link.finish(Call({"op": op, **more, **where}, reply, body, repeats=repeats))
 
     async def _pieces(
         self, path: str, *, most: int | None, bounds: Bounds | None = None
     ) -> AsyncIterator[tuple[answers.FilePiece, bytes]]:
         """The content as it was long when the first piece came."""
         at, size = 0, None
-        where = self._where(path, bounds)
         while size is None or at < size:
-            fields = {"op": "read_file", "offset": at, "limit": FRAME_BODY, **where}
-            said, data = await self._link.finish(Call(fields, answers.file_piece))
+            said, data = await self._ask(
+                "read_file", answers.file_piece, path, bounds, {"offset": at, "limit": FRAME_BODY}
+            )
             if said.end - at != len(data):
                 raise self._link.distrust(f"{len(data)} bytes of a file as [{at}, {said.end})")
             size = said.size if size is None else size
@@ -163,8 +160,9 @@ class Files:
     ) -> Written:
         # Asked twice, a write that expects something finds what it wrote itself.
         repeats = blob is None and more.get("expect") is None
-        fields = {"op": "write_file", "blob": blob, **more, **self._where(path, bounds)}
-        return (await self._link.finish(Call(fields, answers.written, content, repeats=repeats)))[0]
+        fields = {"blob": blob, **more}
+        written, _ = await self._ask("write_file", answers.written, path, bounds, fields, content, repeats=repeats)
+        return written
 
     async def _write_pieces(
         self, path: str, pieces: Callable[[], Iterable[bytes]], bounds: Bounds | None, more: Mapping[str, object]
@@ -173,6 +171,12 @@ class Files:
             return await self._write(path, b"", blob, bounds, more)
 
         return await with_blob(self._link, pieces, use)
+
+
+def _status(said: answers.FilePiece | answers.LinesPiece) -> FileStatus:
+    return FileStatus(
+        path=said.path, kind=said.kind, size=said.size, mode=said.mode, mtime=said.mtime, signature=said.signature
+    )
 
 
 def _decoded(data: bytes, encoding: str) -> str:

@@ -1,4 +1,4 @@
-"""Who may allow what: the user's rules, answers and their exact scope, the queue of open questions, what was decided.
+"""Decisions on actions: the gate, the user's rules, granted approvals, the queue of requests, and the journal.
 
-What a text would do is the policy's; what runs is the session's. Neither is done here.
+policy/ says what a text would do, session/ runs it.
 """

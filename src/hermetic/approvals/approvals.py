@@ -108,7 +108,7 @@ class Approvals:
         self.queue.withdraw(id)
 
     def attend(self) -> AbstractAsyncContextManager[AsyncIterator[ApprovalRequest]]:
-        """Requests as they come; while the block lasts, there is somebody to ask."""
+        """Requests as they come; while the block lasts, there is a user to ask."""
         return self.queue.attend()
 
     def granted(self) -> list[Approval]:
@@ -121,7 +121,7 @@ class Approvals:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Whether there is a user to ask."""
         return self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
 
     # -- for the gate

@@ -222,8 +222,8 @@ def _key(kind: str, options: Mapping[str, Any]) -> str:
     """What tells places of a kind apart: the machine, who one is there, and what they share with this one."""
     named = [str(options[name]) for name in ("host", "image") if options.get(name)]
     rest = {name: options[name] for name in _TELLING if options.get(name)}
-    told = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()[:8]
-    return " ".join((kind, *named, *([f"({told})"] if rest else [])))
+    digest = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()[:8]
+    return " ".join((kind, *named, *([f"({digest})"] if rest else [])))
 
 
 def _found(name: str, path: str | None, cwd: str | None) -> str | None:
@@ -237,7 +237,7 @@ def _found(name: str, path: str | None, cwd: str | None) -> str | None:
     whole = os.path.realpath(found)
     status = os.stat(whole)
     if status.st_uid == os.geteuid() or os.access(whole, os.W_OK) or os.access(os.path.dirname(whole), os.W_OK):
-        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # nobody can set that time
+        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # no program can set that time
     return whole
 
 
@@ -268,7 +268,7 @@ def _out_of_bounds(why: str) -> NotPermitted:
 def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
     """Where the agent works. A home directory or the system's own is not the agent's to change.
 
-    A home directory of an environment's own files is: nobody else lives there.
+    A home directory of an environment's own files is: it has no other user.
     """
     chosen = options.get("workspace") or options.get("cwd")
     if not isinstance(chosen, str) or not chosen.startswith("/"):

@@ -1,19 +1,15 @@
-"""Asks the person at the terminal."""
+"""Approver that asks the user at the terminal."""
 
 import asyncio
 import contextlib
 import os
 import termios
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from hermetic.contract.approval import Answer, ApprovalRequest, Denial
+from hermetic.contract.approval import ANSWERS, Answer, ApprovalRequest, Denial
 from hermetic.contract.printable import escaped
 
-CHOICES: dict[str, Answer] = {
-    "o": "once", "once": "once", "s": "session", "session": "session", "a": "always", "always": "always",
-    "d": "deny", "deny": "deny", "n": "deny", "no": "deny", "": "deny",
-}  # fmt: skip
+CHOICES: dict[str, Answer] = {name: answer for answer in ANSWERS for name in (answer, answer[0])}
+CHOICES |= dict.fromkeys(("n", "no", ""), "deny")
 
 
 class TerminalPrompt:
@@ -29,7 +25,7 @@ class TerminalPrompt:
 
     @property
     def is_there(self) -> bool:
-        """Whether somebody can be asked."""
+        """Whether the terminal can be opened."""
         try:
             os.close(os.open(self._terminal, os.O_RDWR | os.O_NOCTTY))
         except OSError:
@@ -38,21 +34,19 @@ class TerminalPrompt:
 
     async def __call__(self, request: ApprovalRequest) -> Answer | Denial:
         """The answer. Raises TimeoutError, EOFError at the end of input, OSError for a terminal that fails."""
-        async with self._turn, self._opened() as descriptor:
-            offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
-            how = f"{offered} (a reason may follow deny), no answer in {self._timeout:g} s is no: "
-            _show(descriptor, f"\n{described(request)}\n\n{how}")
-            return _read(await _line(descriptor, self._timeout), request)
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[int]:
-        descriptor = os.open(self._terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            with contextlib.suppress(termios.error):
-                termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before the question is no answer to it
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
+        how = f"{offered} (a reason may follow deny), no answer in {self._timeout:g} s is no: "
+        async with self._turn:
+            descriptor = os.open(self._terminal, flags)
+            try:
+                # What was typed before the question is no answer to it.
+                with contextlib.suppress(termios.error):
+                    termios.tcflush(descriptor, termios.TCIFLUSH)
+                _show(descriptor, f"\n{described(request)}\n\n{how}")
+                return _read(await _line(descriptor, self._timeout), request)
+            finally:
+                os.close(descriptor)
 
 
 def _read(line: str, request: ApprovalRequest) -> Answer | Denial:
@@ -98,7 +92,7 @@ async def _line(descriptor: int, timeout: float) -> str:
 
 
 def described(request: ApprovalRequest) -> str:
-    """All that there is to know before answering."""
+    """The request as the user sees it."""
     who, where = _in_line(request.task), _in_line(request.environment)
     lines = [f"{who} wants to {_WANTS[request.subject]} in {where}, and that needs your word:", ""]
     for need in request.needs:

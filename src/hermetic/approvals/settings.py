@@ -36,10 +36,10 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Mode = "ask"
     answers: Literal["nobody", "terminal", "queue"] = "nobody"  # who can be asked
-    nobody: Literal["deny", "allow"] = "deny"  # what becomes of what is dangerous where nobody can be asked
+    nobody: Literal["deny", "allow"] = "deny"  # decision on a dangerous action without a user to ask
     timeout: Seconds = 60.0  # for an answer; silence is no
-    wait: bool = True  # a call waits for the answer; else it is told that an approval is required
-    deny: tuple[str, ...] = ()  # globs of commands that never run, whoever asks
+    wait: bool = True  # a call waits for the answer; else its result says that an approval is required
+    deny: tuple[str, ...] = ()  # globs of commands that never run, in no mode
     rules: tuple[RuleSettings, ...] = ()
     session_seconds: Seconds = 43_200.0  # life of an answer "session"
     always_days: Days = 90.0  # life of an answer "always"

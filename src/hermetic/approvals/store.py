@@ -1,4 +1,4 @@
-"""Answers "always", in a file that a person can read, and that nobody else can write."""
+"""Stored answers "always": a file that its user can read, and only its user can write."""
 
 import errno
 import fcntl
@@ -74,7 +74,7 @@ class Store:
         return len(self.read()) < before
 
     def _change(self, change: Callable[[tuple[Approval, ...]], list[Approval]]) -> None:
-        """Writes the file anew, aside and renamed, while nobody else does."""
+        """Writes the file anew, aside and renamed, under a lock."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self._path.with_name(self._path.name + ".lock")):

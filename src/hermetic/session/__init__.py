@@ -1,4 +1,4 @@
-"""The one door to a shell: environments, their sessions, processes and results, as callers see them.
+"""Environments, their sessions, processes and results, as callers hold them.
 
 How a resident is reached is in link/, where it runs in environments/.
 """

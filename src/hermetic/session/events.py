@@ -52,7 +52,7 @@ class EventStream:
         await self.aclose()
 
     def _ended(self, future: "asyncio.Future[tuple[answers.Done, bytes]]") -> None:
-        """Wakes the reader; where there is none, nobody complains that the error was not looked at."""
+        """Wakes the reader; without one, the error counts as retrieved."""
         if not future.cancelled():
             future.exception()
         self._came.set()
@@ -65,7 +65,7 @@ class EventStream:
         self._add(_MISSED)
 
     def _add(self, event: ProcessEvent) -> None:
-        """A reader that lags behind by too much is told so instead of costing more memory."""
+        """A reader that lags behind by too much gets an event that says so, instead of costing more memory."""
         if len(self._waiting) >= EVENTS:
             self._waiting.clear()
             event = _MISSED

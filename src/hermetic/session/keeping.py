@@ -1,4 +1,4 @@
-"""What a keeper of many environments sees of one, and does to it, that its user does not."""
+"""Internals of an environment for fleets, tools and the gate, which its user does not need."""
 
 from typing import Any, Protocol
 
@@ -50,7 +50,7 @@ def put_behind(environment: Environment, guard: Guard) -> None:
 
 
 async def set_lease(environment: Environment, seconds: float) -> None:
-    """How long it lives from now on when nobody is attached, whatever runs there. Raises EnvironmentUnavailable."""
+    """How long it lives from now on without an attached client, whatever runs there. Raises EnvironmentUnavailable."""
     await environment._link.ask("lease", answers.done, lease=seconds, unattended=seconds)
 
 

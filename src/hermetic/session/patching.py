@@ -90,7 +90,7 @@ class Patching:
     async def _edit(
         self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int
     ) -> tuple[list[Change], tuple[Written, ...]]:
-        """Reads, thinks and writes, again where somebody else was faster. Raises EditRefused."""
+        """Reads, thinks and writes, again where another writer was faster. Raises EditRefused."""
         for _ in range(PATCH_TRIES):
             with contextlib.suppress(FileChanged, FileExistsError):
                 true = await self._true_paths(paths)
@@ -206,7 +206,7 @@ class Patching:
                 )
 
     async def _verify(self, step: FileChange, said: Written) -> None:
-        """Reads back what was written; what somebody else wrote since then is theirs."""
+        """Reads back what was written; a later change by another writer is no error."""
         if step.content is None:
             return
         with contextlib.suppress(FileNotFoundError, FileChanged):

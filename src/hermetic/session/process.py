@@ -246,7 +246,7 @@ class Process:
         self._info = said.process
         if self._size != (size := (said.process.rows, said.process.cols)):
             self._size = size
-            if self._screen is not None:  # somebody else gave its terminal another size
+            if self._screen is not None:  # another client resized its terminal
                 self._screen.resize(*size)
         return self._info
 

@@ -384,7 +384,7 @@ class Session:
             said, _ = await future
         except asyncio.CancelledError:
             if (answer := await self._link.stop(call)) and not answer[0].existing:
-                # Nobody else knows its id.
+                # No other client knows its id.
                 self._link.send(Call({"op": "kill", "process": answer[0].process.id}, answers.described)).cancel()
             raise
         return said

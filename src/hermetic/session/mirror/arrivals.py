@@ -151,5 +151,5 @@ def _step(part: str, fd: int) -> int:
 
 
 def _mtime(member: tarfile.TarInfo) -> int:
-    told = member.pax_headers.get(MTIME, "")
-    return int(told) if told.isdigit() and len(told) < 20 else int(member.mtime) * 10**9
+    stamp = member.pax_headers.get(MTIME, "")
+    return int(stamp) if stamp.isdigit() and len(stamp) < 20 else int(member.mtime) * 10**9

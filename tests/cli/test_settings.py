@@ -131,6 +131,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
     "policy": (("policy", "check", "ls"), 0),
     "mcp": (("mcp", "--print-config", "codex"), 0),
     "version": (("version",), 0),
+    "runtime": (("runtime", "list"), 0),
     "doctor": (("doctor",), 0),
 }
 

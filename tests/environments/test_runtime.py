@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from hermetic.cli.dispatch import main
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.fleet import Removed
 from hermetic.environments.runtime import build, store
 from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
+from hermetic.fleet import garbage
+from hermetic.registry.records import Records, runtime_root
 from tests.programs import unavailable
 
 WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
@@ -106,7 +110,7 @@ def test_a_prefix_that_is_too_long_is_refused() -> None:
 
 
 def test_it_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "build", lambda *_, **__: pytest.fail("built again"))
+    monkeypatch.setattr(build, "build", lambda *_, **__: pytest.fail("built again"))
     first = asyncio.run(store.portable(lean=True))
     assert asyncio.run(store.portable(lean=True)) == first == asyncio.run(store.runtime_at(first.directory))
     assert store.runtimes() == [first]
@@ -118,12 +122,13 @@ def test_openers_at_the_same_time_share_one_build(cache: Path, monkeypatch: pyte
 
     def counted(root: Path, *, prefix: str, lean: bool) -> str:
         builds.append(root)
-        return build.build(root, prefix=prefix, lean=lean)
+        return original(root, prefix=prefix, lean=lean)
 
     async def both() -> tuple[Runtime, Runtime]:
         return await asyncio.gather(store.portable(lean=True), store.portable(lean=True))
 
-    monkeypatch.setattr(store, "build", counted)
+    original = build.build
+    monkeypatch.setattr(build, "build", counted)
     first, second = asyncio.run(both())
     assert first == second
     assert len(builds) == 1
@@ -182,10 +187,12 @@ def test_a_runtime_that_fails_its_test_is_not_kept(tmp_path: Path, monkeypatch: 
 def test_collecting_removes_what_is_unused(cache: Path) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     (cache / ".building-0123.abc").mkdir()
+    (cache / "0123.lacks").write_text("bash")
     assert asyncio.run(store.collect([])) == [str(cache / ".building-0123.abc")]
     long_ago = time.time() - store.UNUSED_SECONDS - 60
-    os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
-    assert asyncio.run(store.collect([runtime.digest])) == []
+    for path in (cache / f"{runtime.digest}.used", cache / "0123.lacks"):
+        os.utime(path, (long_ago, long_ago))
+    assert asyncio.run(store.collect(["0123", runtime.digest])) == []
     assert runtime.directory in asyncio.run(store.collect([]))
     asyncio.run(store.collect([]))
     assert not list(cache.iterdir())
@@ -217,3 +224,20 @@ def test_a_file_without_spare_slots_keeps_its_library_path(tmp_path: Path) -> No
     before = bytes(elf.data)
     assert not elf.set_library_path("/.hermetic/lib", may_add=True)
     assert elf.data == before
+
+
+def test_the_command_line_builds_lists_and_names_runtimes(capfd: pytest.CaptureFixture[str]) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    for action in ("build", "path"):
+        assert main(["runtime", action, "--lean"]) == 0
+        assert capfd.readouterr().out == f"{runtime.directory}\n"
+    assert main(["runtime", "list"]) == 0
+    assert f"{runtime.directory}  " in capfd.readouterr().out
+
+
+async def test_garbage_collection_removes_an_unused_runtime(cache: Path) -> None:
+    runtime = await store.portable(lean=True)
+    long_ago = time.time() - store.UNUSED_SECONDS - 60
+    os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
+    removed = await garbage.collect(Records(runtime_root()))
+    assert Removed(what="runtime", name=runtime.directory) in removed

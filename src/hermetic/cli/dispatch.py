@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, Entry] = {
     "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
     "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
     "completion": Entry("completion of commands and options for your shell", Lazy("hermetic.cli.completion")),
+    "runtime": Entry("the portable Python and bash for images without them", Lazy("hermetic.cli.runtime")),
     "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),
 }
 

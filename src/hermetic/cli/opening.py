@@ -40,6 +40,7 @@ SHORT = {
     "host": ("H", "machine to run on, for ssh"),
     "user": ("U", "user there, for ssh, docker and podman"),
     "workspace": ("D", "directory that may be written, for sandbox"),
+    "runtime": ("R", "whose Python and bash: auto, image, portable, or a portable runtime's path"),
 }
 _SETTINGS = ("HERMETIC_", "HERMES_", "TERMINAL_")  # prefixes of variables that are settings
 

@@ -30,5 +30,5 @@ class FleetInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a killed process left, and that was removed."""
 
-    what: Literal["environment", "directory", "spool", "lock", "place"]
+    what: Literal["environment", "directory", "spool", "lock", "place", "runtime"]
     name: str

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
@@ -11,6 +11,7 @@ from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.local_resident import end_listener
+from hermetic.environments.runtime import store
 from hermetic.environments.unix_socket import is_listened_in, listeners
 from hermetic.fleet.reaching import reach
 from hermetic.registry.janitor import NAME as JANITOR
@@ -33,6 +34,7 @@ async def collect(records: Records, problems: list[str] | None = None) -> list[R
         *[removed async for removed in _containers(records)],
         *[removed async for removed in _spools(records)],
         *[removed async for removed in _locks(records)],
+        *[removed async for removed in _runtimes(records)],
     ]
 
 
@@ -149,6 +151,13 @@ async def _locks(records: Records) -> AsyncIterator[Removed]:
             async with records.lock_at_once(name.removesuffix(LOCK)) as is_ours:
                 if is_ours:
                     yield Removed(what="lock", name=name)
+
+
+async def _runtimes(records: Records) -> AsyncIterator[Removed]:
+    """Portable runtimes that no environment names and that were not used for long."""
+    with suppress(ConfigError):  # no cache
+        for name in await store.collect({record.place.get("runtime", "") for record in records.all()}):
+            yield Removed(what="runtime", name=name)
 
 
 @asynccontextmanager

@@ -21,8 +21,7 @@ from pathlib import Path
 from hermetic.environments.runtime.elf import Elf, Unsuitable, elf_files
 
 VERSION = 1  # of the builder: another one builds anew
-PREFIX = "/.hermetic"
-BASH, PYTHON = "bin/bash", "python/bin/python3"
+DEAD = "/.hermetic"  # begins paths that lead nowhere
 OLDEST_BASH = (4, 4)
 STEP_SECONDS = 120.0  # for one program of the build
 LOCALES = ("C.utf8", "C.UTF-8")
@@ -95,8 +94,8 @@ def build(root: Path, *, prefix: str, lean: bool) -> str:
     _run([python, "-I", "-S", "-c", COMPILE, modules, f"{prefix}/{modules.relative_to(tree)}", level])
     for path in modules.rglob("*.py"):
         path.unlink()
-    _copy(python, tree / PYTHON)
-    _copy(bash, tree / BASH)
+    _copy(python, tree / "python/bin/python3")
+    _copy(bash, tree / "bin/bash")
     for library in _libraries([python, bash, *extensions]):
         if os.path.realpath(library) != os.path.realpath(loader):
             _copy(library, tree / "lib" / library.name)
@@ -164,15 +163,15 @@ def _rewrite(tree: Path, prefix: str) -> None:
         is_program = elf.interpreter is not None
         if elf.path.name == "ld.so":
             has_default = elf.set_default_directories(libraries) > 0
-            elf.replace_paths("/etc/ld.so.cache", f"{PREFIX}/cache")
-            elf.replace_paths("/etc/ld.so.preload", f"{PREFIX}/preload")
+            elf.replace_paths("/etc/ld.so.cache", f"{DEAD}/cache")
+            elf.replace_paths("/etc/ld.so.preload", f"{DEAD}/preload")
         else:
             elf.set_interpreter(f"{prefix}/ld.so")
             if not elf.set_library_path(libraries, may_add=is_program) and is_program and not has_default:
                 raise Unsuitable(f"{elf.path.name} has no room for a library path")
         elf.replace_paths("/usr/lib/locale", f"{prefix}/locl")
         for match in set(re.findall(rb"(?<=\0)/usr/lib[^\0]*?/gconv(?=[\0/])", elf.data)):
-            elf.replace_paths(match.decode(), f"{PREFIX}/gconv")
+            elf.replace_paths(match.decode(), f"{DEAD}/gconv")
         elf.save()
 
 
@@ -186,7 +185,7 @@ def _check(root: Path, prefix: str) -> None:
             _run([*probe, "true"])
         except Unsuitable:
             continue
-        said = _run([*enter, f"{prefix}/{PYTHON}", "-I", "-S", "-c", CHECK, prefix]).split()
+        said = _run([*enter, f"{prefix}/python/bin/python3", "-I", "-S", "-c", CHECK, prefix]).split()
         if said[:1] != ["runtime"] or tuple(map(int, said[1:3])) < OLDEST_BASH:
             raise Unsuitable(f"bash {'.'.join(said[1:3])} is too old; install {'.'.join(map(str, OLDEST_BASH))}")
         return

@@ -4,12 +4,14 @@ The environment's own are tried first. A start that fails for want of one is rep
 image lacks is remembered for a day, so that the next start is the only one.
 """
 
+import contextlib
 import hashlib
 import time
+from pathlib import Path
 from typing import NamedTuple
 
-from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.runtime.store import ADVICE, Runtime, portable, runtime_at, runtime_cache
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
+from hermetic.environments.runtime.store import ADVICE, LACKS, Runtime, portable, runtime_at, runtime_cache
 from hermetic.environments.starting import StartFailed
 from hermetic.link.archive import NO_PYTHON_CODE
 
@@ -38,7 +40,9 @@ class RuntimeChoice:
         self.wanted, self.image = wanted, image
         self.lacks = {PYTHON, BASH} if wanted not in ("auto", "image") else set()
         self.runtime: Runtime | None = None
-        self._memory = runtime_cache() / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}.lacks"
+        self._memory: Path | None = None
+        with contextlib.suppress(ConfigError):  # no directory for it
+            self._memory = runtime_cache() / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}{LACKS}"
         if wanted == "auto":
             self.lacks |= self._remembered()
 
@@ -70,15 +74,14 @@ class RuntimeChoice:
 
     def remember(self) -> None:
         """Notes what the image lacks, after a start that succeeded."""
-        if self.wanted == "auto" and self.lacks != self._remembered():
-            self._memory.write_text("\n".join(sorted(self.lacks)))
+        if self.wanted == "auto" and self._memory is not None and self.lacks != self._remembered():
+            with contextlib.suppress(OSError):
+                self._memory.write_text("\n".join(sorted(self.lacks)))
 
     def _remembered(self) -> set[str]:
-        try:
-            if time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
+        with contextlib.suppress(OSError):
+            if self._memory is not None and time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
                 return set(self._memory.read_text().splitlines()) & {PYTHON, BASH, NO_BASH}
-        except OSError:
-            pass
         return set()
 
     @property

@@ -6,7 +6,6 @@ Beside each runtime, `DIGEST.used` has the time of its last use, which is also t
 
 import asyncio
 import contextlib
-import gzip
 import hashlib
 import io
 import logging
@@ -15,21 +14,32 @@ import platform
 import shutil
 import sys
 import sysconfig
-import tarfile
 import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.runtime.build import BASH, PREFIX, PYTHON, VERSION, build, source_files
 from hermetic.environments.runtime.elf import Unsuitable
 from hermetic.registry.file_lock import locked, locked_at_once
 from hermetic.registry.private import make_private
+from hermetic.resident.lazy import Lazy
 
+if TYPE_CHECKING:
+    import gzip
+    import tarfile
+
+    from hermetic.environments.runtime import build
+else:
+    gzip, tarfile, build = Lazy("gzip"), Lazy("tarfile"), Lazy("hermetic.environments.runtime.build")
+
+PREFIX = "/.hermetic"  # where environments see it
+BASH, PYTHON = "bin/bash", "python/bin/python3"
 MANIFEST = "runtime.json"
+LACKS = ".lacks"  # ends the name of a file on what an image lacks
 BUILDING = ".building-"  # begins the name of a directory that is being built
 UNUSED_SECONDS = 7 * 24 * 3600.0  # after its last use, a runtime that no environment names is removed
 ADVICE = (
@@ -132,17 +142,16 @@ async def collect(in_use: Collection[str]) -> list[str]:
     """Removes runtimes that were not used for a week, except those with these digests, and unfinished builds."""
     base, removed = runtime_cache(), []
     for path in sorted(base.iterdir()):
-        name, is_building = path.name, path.name.startswith(BUILDING)
-        if not path.is_dir():
-            digest = name.partition(".")[0]
-            if path.suffix == ".key":
-                digest = path.read_text()
-            is_stray = path.suffix != ".lock" and not (base / digest).exists()
+        owner = path.name.removeprefix(BUILDING).partition(".")[0]  # names its lock
+        if path.name.startswith(BUILDING):
+            is_stray = True
+        elif path.suffix == LACKS or path.is_dir():
+            is_stray = owner not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS
         else:
-            is_stray = is_building or (name not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS)
-        lock = name.removeprefix(BUILDING).partition(".")[0] if is_building else name
+            digest = path.read_text() if path.suffix == ".key" else owner
+            is_stray = path.suffix != ".lock" and not (base / digest).exists()
         if is_stray:
-            async with locked_at_once(base / f"{lock}.lock") as is_ours:
+            async with locked_at_once(base / f"{owner}.lock") as is_ours:
                 if is_ours:
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
                     removed.append(str(path))
@@ -151,11 +160,11 @@ async def collect(in_use: Collection[str]) -> list[str]:
 
 def source_key(lean: bool, prefix: str) -> str:
     """Identifies the programs and libraries that a runtime is built from."""
-    python, bash = source_files()
+    python, bash = build.source_files()
     files = [python, bash, Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("stdlib"), "lib-dynload")]
     stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in (path.stat(),)]
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
-    what = (VERSION, lean, prefix, platform.machine(), sys.version, libc, bool(shutil.which("strip")), stamps)
+    what = (build.VERSION, lean, prefix, platform.machine(), sys.version, libc, bool(shutil.which("strip")), stamps)
     return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
 
 
@@ -207,7 +216,7 @@ def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
     began = time.monotonic()
     work = Path(tempfile.mkdtemp(prefix=f"{BUILDING}{key}.", dir=base))
     try:
-        python = build(work / "root", prefix=prefix, lean=lean)
+        python = build.build(work / "root", prefix=prefix, lean=lean)
         tree = work / "root" / prefix[1:]
         files = {}
         for path in sorted(tree.rglob("*")):
@@ -252,9 +261,9 @@ def _pack(directory: str, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _last_use(directory: Path) -> float:
-    used = directory.with_suffix(".used")
-    return (used if used.exists() else directory).stat().st_mtime
+def _last_use(path: Path) -> float:
+    used = path.with_suffix(".used")
+    return (used if used.exists() else path).stat().st_mtime
 
 
 def _sha256(path: Path) -> str:

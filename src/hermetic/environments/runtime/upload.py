@@ -18,9 +18,17 @@ import msgspec
 
 from hermetic.contract.environment import ResidentConfig
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.runtime.build import PREFIX
 from hermetic.environments.runtime.choice import BASH, NO_BASH, RuntimeChoice
-from hermetic.environments.runtime.store import ADVICE, MANIFEST, Manifest, Runtime, packed, portable, source_key
+from hermetic.environments.runtime.store import (
+    ADVICE,
+    MANIFEST,
+    PREFIX,
+    Manifest,
+    Runtime,
+    packed,
+    portable,
+    source_key,
+)
 
 log = logging.getLogger("hermetic")
 

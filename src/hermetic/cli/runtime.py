@@ -1,0 +1,46 @@
+"""`hermetic runtime`: the portable runtimes of this user."""
+
+import argparse
+import asyncio
+
+from hermetic.cli.command import Command
+from hermetic.cli.opening import log_progress
+from hermetic.cli.report import print_json
+from hermetic.environments.runtime import store
+
+_ACTIONS = {
+    "build": "build the runtime, unless it is there, and print its directory",
+    "list": "the runtimes in the cache: directory, size, Python, and where each has to be inside",
+    "path": "the directory of the runtime that environments get here; built if need be",
+}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    meanings = "; ".join(f"{name}: {meaning}" for name, meaning in _ACTIONS.items())
+    parser.add_argument("action", choices=_ACTIONS, help=meanings)
+    parser.add_argument("--lean", action="store_true", help="the small one for uploads")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Prints runtimes."""
+    if arguments.action == "list":
+        found = [runtime for runtime in store.runtimes() if runtime.lean or not arguments.lean]
+    else:
+        if arguments.action == "build":
+            log_progress()
+        found = [asyncio.run(store.portable(lean=arguments.lean))]
+    if arguments.json:
+        print_json(found)
+        return 0
+    for runtime in found:
+        more = f"{runtime.size / 1e6:.0f} MB, Python {runtime.version}, {'lean, ' * runtime.lean}for {runtime.prefix}"
+        print(f"{runtime.directory}  {more}" if arguments.action == "list" else runtime.directory)
+    return 0
+
+
+COMMANDS = {
+    "runtime": Command(
+        "The portable runtime: this machine's Python and bash for environments that lack them.", _arguments, _run
+    ),
+}

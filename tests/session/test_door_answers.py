@@ -172,3 +172,30 @@ async def test_a_variable_that_is_no_utf_8_does_not_stand_in_the_way_of_a_questi
     async with opened(tmp_path) as env:
         await env.run(r"export ODD=$'caf\xe9'")
         assert await asking.questions(ACT, env) == 1
+
+
+@pytest.mark.parametrize("settings", [{"nobody": "allow"}, {"mode": "deny"}, {}], ids=str)
+async def test_leaving_the_sandbox_and_a_batch_need_a_person_in_every_mode(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    gate = PolicyGate(Approvals(ApprovalSettings(**settings)))
+    with pytest.raises(NotPermitted, match="nobody"):
+        await gate.command("t", "true", place, outside=True)
+    with pytest.raises(NotPermitted, match="nobody"):
+        await gate.batch("t", place, count=2, under=str(tmp_path / "a"))
+
+
+async def test_leaving_the_sandbox_and_a_batch_are_asked_about_where_all_else_is_allowed(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def person(request: ApprovalRequest) -> Any:
+        asked.append(request.subject)
+        return "once"
+
+    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    gate = PolicyGate(Approvals(ApprovalSettings(mode="allow"), approver=person))
+    await gate.command("t", "rm -rf /srv/x", place)
+    await gate.command("t", "true", place, outside=True)
+    await gate.batch("t", place, count=2, under=str(tmp_path / "a"))
+    assert asked == ["outside", "batch"]

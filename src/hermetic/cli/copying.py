@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from hermetic.contract.errors import InputClosed
 from hermetic.contract.process import Chunk
 from hermetic.session.environment import Environment
+from hermetic.session.output import LONG_WAIT
 from hermetic.session.process import Process
-from hermetic.session.reading import LONG_WAIT
 
 PIECE_BYTES = 1 << 16
 

@@ -21,7 +21,7 @@ from hermetic.registry.records import DamagedRecord, Records
 from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import check_id
 from hermetic.session.events import EventStream
-from hermetic.session.reading import follow_log, read_log
+from hermetic.session.output import follow_log, read_log
 from hermetic.session.session import Session
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hermetic.session.arguments import check_count, check_duration, encode_input
 from hermetic.session.blobs import cut
 from hermetic.session.callbacks import in_thread
 from hermetic.session.keys import encode_keys, has_cursor_key
-from hermetic.session.reading import LONG_WAIT, read_log
+from hermetic.session.output import LONG_WAIT, read_log
 from hermetic.session.screen import Screen
 from hermetic.session.search import Find, Search, compile_search, finding
 

@@ -9,7 +9,7 @@ from hermetic.contract.command import Result
 from hermetic.link import answers
 from hermetic.link.calls import Call, Interruption
 from hermetic.session.arguments import check_env, encode_path
-from hermetic.session.live_output import Takers
+from hermetic.session.output import Takers
 from hermetic.session.session import Fields, Session
 
 

@@ -30,10 +30,9 @@ from hermetic.session.arguments import (
     encode_path,
 )
 from hermetic.session.blobs import cut, with_blob
-from hermetic.session.excerpt import Excerpt, gather
 from hermetic.session.files import Files
 from hermetic.session.judged import Stale, judged_again, stale_or
-from hermetic.session.live_output import LiveOutput, Takers
+from hermetic.session.output import Excerpt, LiveOutput, Takers, gather
 from hermetic.session.process import Process
 
 if TYPE_CHECKING:

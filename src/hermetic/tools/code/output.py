@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hermetic.session.excerpt import HEAD_PART, cut_to_characters
+from hermetic.session.output import HEAD_PART, cut_to_characters
 
 Clean = Callable[[str], str]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermetic.session.excerpt import HEAD_PART
+from hermetic.session.output import HEAD_PART
 from hermetic.tools.base.show import settle
 
 _SMUGGLED = re.compile("[\udc80-\udcff]")  # bytes that are no UTF-8

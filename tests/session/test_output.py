@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from hermetic.session.excerpt import cut_to_characters
+from hermetic.session.output import cut_to_characters
 
 
 @given(some.text(max_size=60), some.integers(0, 80), some.integers(0, 80))

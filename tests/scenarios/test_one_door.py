@@ -129,7 +129,7 @@ TYPING = {"write": f"{BAD}\n", "submit": BAD, "keys": "r m up enter", "close": N
 NOT_TYPING = {"poll", "log", "wait", "wait_for", "kill", "screen", "resize", "list"}
 # Commands of the command line that start or feed nothing; the others are driven in test_one_door_cli.py.
 CLI_LOOKS = {"ps", "logs", "kill", "envs", "rm", "gc", "policy", "config", "doctor", "version"}
-CLI_ACTS = {"run", "code", "attach", "secret", "demo"}
+CLI_ACTS = {"run", "code", "attach", "secret", "demo", "mcp"}
 # What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
 TASK = {
     "id", "caller", "is_scripted", "gate", "notices", "show", "limits", "interrupted", "environment", "decide",

@@ -1,12 +1,15 @@
 """The command line asks nobody, and what a person's rules deny does not reach a resident by it either."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 import hermetic
 from hermetic.cli.dispatch import COMMANDS, main
@@ -14,6 +17,7 @@ from hermetic.link.calls import Call
 from hermetic.link.link import Link
 from tests.cli.program import hermetic as command_line
 from tests.cli.program import running
+from tests.mcp.clients import ERAS, answer, connected
 from tests.programs import need
 from tests.scenarios.test_one_door import CLI_ACTS, CLI_LOOKS, OPERATIONS
 
@@ -164,8 +168,31 @@ def test_the_demo_runs_nothing_that_is_denied(
     assert operations == []
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_mcp_runs_and_types_nothing_that_is_denied(work: Path, era: str) -> None:
+    async def user(_: object, params: ElicitRequestParams) -> ElicitResult:
+        assert isinstance(params, ElicitRequestURLParams)
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            await browser.post(params.url, data={"secret": "touch denied"})
+        return ElicitResult(action="accept")
+
+    async with connected(era, "--directory", str(work), elicitation_callback=user) as client:
+        refused = await answer(client, "terminal", {"command": "touch denied"})
+        assert "approvals.deny has" in refused["error"]
+        shell = await answer(client, "terminal", {"command": "exec bash --norc", "background": True})
+        id = shell["session_id"]
+        refused = await answer(client, "process", {"action": "submit", "session_id": id, "data": "touch denied"})
+        assert "approvals.deny has" in refused["error"]
+        refused = await answer(client, "type_secret", {"session_id": id, "reason": "so"})
+        assert refused["status"] == "blocked"
+        assert "denied" not in json.dumps(refused)
+        await answer(client, "process", {"action": "submit", "session_id": id, "data": "echo do''ne"})
+        await answer(client, "process", {"action": "wait_for", "session_id": id, "data": "done"})
+    assert not (work / "denied").exists()
+
+
 def test_all_that_act_are_driven_here() -> None:
-    driven = {words[0] for words in ONE_SHOT.values()} | {"code", "attach", "secret", "demo"}
+    driven = {words[0] for words in ONE_SHOT.values()} | {"code", "attach", "secret", "demo", "mcp"}
     assert driven == CLI_ACTS
 
 

@@ -62,8 +62,9 @@ class Client:
         self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which it is not asked again
         self._held: dict[str, contextlib.AsyncExitStack] = {}  # task → its environment, kept attached
         self._is_ready = False
+        self._settings = _settings(given, self.wait)
         self.toolbox = Toolbox(
-            settings=_settings(given, self.wait), options=_options(given), on_notice=self._keep_notice,
+            settings=self._settings, options=_options(given), on_notice=self._keep_notice,
             approver=self._approve if about.takes_forms else None,
             ask_password=self._ask_password if about.opens_pages else None,
         )  # fmt: skip
@@ -73,7 +74,8 @@ class Client:
         if not self._is_ready:
             await self.toolbox.__aenter__()
             self._is_ready = True
-            self.toolbox.register(secret_tool(self._ask_secret if self.about.opens_pages else None), replace=True)
+            ask = self._ask_secret if self.about.opens_pages else None
+            self.toolbox.register(secret_tool(ask, self._settings.approvals), replace=True)
         return self.toolbox
 
     def task_id(self, name: str = "") -> str:

@@ -6,7 +6,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hermetic.contract.errors import UnknownProcess
+from hermetic.approvals.gate import make_gate
+from hermetic.approvals.settings import ApprovalSettings
+from hermetic.contract.errors import NotPermitted, UnknownProcess
 from hermetic.contract.tool import Fields, Tool
 from hermetic.tools.base.task import Task
 
@@ -29,8 +31,14 @@ class SecretArguments(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, Meta(description="What the secret is for, in one sentence for the user.")]
 
 
-def secret_tool(ask: AskSecret | None) -> Tool[SecretArguments]:
-    """The tool; without `ask` it says what the user can do instead."""
+def secret_tool(ask: AskSecret | None, approvals: ApprovalSettings) -> Tool[SecretArguments]:
+    """The tool; without `ask` it says what the user can do instead.
+
+    The user decides by typing, so only what is refused whoever asks is refused here. Nothing quotes the secret: neither
+    a question, nor a refusal, nor the journal.
+    """
+    denying = tuple(rule for rule in approvals.rules if rule.decision == "deny")
+    gate = make_gate(msgspec.structs.replace(approvals, mode="allow", rules=denying, file=None, log=None))
 
     async def run(task: Task, asked: SecretArguments) -> Fields:
         async with task.environment() as environment:
@@ -48,6 +56,13 @@ def secret_tool(ask: AskSecret | None) -> Tool[SecretArguments]:
             secret = await ask(f"{asked.reason} For the process {process.id}: {process.info.command[:200]}", task.id)
             if secret is None:
                 return {"status": "declined", "error": "the user did not type it; do not ask again, go on without it"}
+            try:
+                await gate.input(task.id, f"{secret}\n", process.info, environment)
+            except NotPermitted:
+                return {
+                    "status": "blocked",
+                    "error": "not typed: a rule denies it, or it is never run; go on without it",
+                }
             await process.write_secret(secret)
             return {"status": "typed", "session_id": process.id, "error": None}
 

@@ -13,6 +13,7 @@ from benchmarks import (
     judging,
     latency,
     many,
+    mcp,
     output,
     parallel,
     starting,
@@ -93,6 +94,8 @@ def all_benchmarks() -> list[Benchmark]:
         ),
         Benchmark("import", starting.imports),
         Benchmark("cli", starting.command_line),
+        Benchmark("mcp.start", mcp.starting),
+        Benchmark("mcp.call", mcp.calling),
     ]
 
 

@@ -83,7 +83,10 @@ async def _ready(descriptor: int, add: Callable[..., Any], remove: Callable[[int
 
 
 def serve(options: "Callable[[], ServeOptions]") -> None:
-    """Serves the client of this process until it closes its end, or a signal comes. `options` are read meanwhile."""
+    """Serves the client of this process until it closes its end, or a signal comes.
+
+    `options` is called after the reply to the client's first request: reading the settings takes its time.
+    """
     asyncio.run(_serve(options))
 
 
@@ -92,16 +95,14 @@ async def _serve(options: "Callable[[], ServeOptions]") -> None:
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    loading = asyncio.ensure_future(asyncio.to_thread(_load, options))
     lines = wire.lines()
     with suppress(asyncio.CancelledError):  # a signal ends it as the end of input does
-        first = await anext(lines, None)
-        greeted = greeting(first) if first is not None else None
-        if greeted is not None:
+        if (first := await anext(lines, None)) is None:
+            return
+        if (greeted := greeting(first)) is not None:
             await wire.write(greeted.line)
-        given = await loading
-        if first is not None:
-            await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
+        given = await asyncio.to_thread(_load, options)
+        await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
 
 
 def _load(options: "Callable[[], ServeOptions]") -> "ServeOptions":

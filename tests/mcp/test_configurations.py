@@ -1,0 +1,65 @@
+"""Printed configurations: each client's own form, and what the documentation shows."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermetic.cli import main
+from hermetic.mcp.clients import CONFIGURATIONS, WAIT, longest_wait
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-from-claude-code.md"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["mcp", *words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("client", CONFIGURATIONS)
+def test_a_configuration_starts_the_server_with_the_given_options(
+    client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "--print-config", client, "--env", "docker", "--image", "a b", "-o", 'env={"A": "1"}')
+    found: dict[str, Any] = tomllib.loads(text) if client == "codex" else json.loads(text)
+    [servers] = found.values()
+    assert servers["hermetic"]["command"] == "hermetic"
+    start = ["mcp", "--env", "docker", "--image", "a b", "-o", 'env={"A": "1"}']
+    assert servers["hermetic"]["args"][: len(start)] == start
+
+
+@pytest.mark.parametrize("client", ["codex", "cursor", "vscode", "gemini"])
+def test_the_documentation_shows_what_is_printed(client: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--print-config", client, "--env", "sandbox")
+    blocks = [block.partition("\n")[2] for block in PAGE.read_text().split("```")[1::2]]
+    parse: Any = tomllib.loads if client == "codex" else json.loads
+    assert any(_parsed(parse, block) == parse(text) for block in blocks)
+
+
+def _parsed(parse: Any, block: str) -> object:
+    try:
+        return parse(block)
+    except ValueError:
+        return None
+
+
+def test_an_unknown_client_is_told_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["mcp", "--print-config", "emacs"])
+    assert "claude-code" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "wait"),
+    [
+        ("claude-code", None),
+        ("Visual Studio Code", None),
+        ("gemini-cli-mcp-client-x", 540.0),
+        ("other", WAIT),
+        ("", WAIT),
+    ],
+)
+def test_calls_wait_as_long_as_the_client_does(name: str, wait: float | None) -> None:
+    assert longest_wait(name) == wait

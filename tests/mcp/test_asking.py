@@ -145,6 +145,34 @@ async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp
     assert SECRET not in page.message
 
 
+async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dict[str, Any]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    code = (
+        "from hermetic_tools import terminal\n"
+        f"for name in ('one', 'two'): print(terminal(command='rm -rf {tmp_path}/' + name)['status'])\n"
+    )
+    async with connected("auto", elicitation_callback=User(), **asks) as client:
+
+        async def call(**more: Any) -> Any:
+            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
+
+        first = await call()
+        assert isinstance(first, mcp_types.InputRequiredResult)
+        no: dict[str, Any] = {"question": ElicitResult(action="decline")}
+        second = await call(request_state=first.request_state, input_responses=no)
+        assert isinstance(second, mcp_types.InputRequiredResult)
+        assert second.request_state != first.request_state
+        yes: dict[str, Any] = {"question": reply("once")}
+        last = await call(request_state=first.request_state, input_responses=yes)  # the answer to the first one
+        assert isinstance(last, mcp_types.InputRequiredResult)
+        assert last.request_state == second.request_state
+        over = await call(request_state=second.request_state, input_responses=no)
+        assert isinstance(over, mcp_types.CallToolResult)
+    assert (tmp_path / "one").exists()
+    assert (tmp_path / "two").exists()
+
+
 async def test_a_repeated_request_with_a_foreign_state_starts_nothing(tmp_path: Path) -> None:
     async with connected("auto") as client:
         result = await client.session.call_tool(

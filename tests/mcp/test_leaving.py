@@ -52,13 +52,15 @@ async def started(*arguments: str) -> AsyncIterator[Server]:
     """A server of our own; it is killed at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermetic", "mcp", *arguments, stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE, limit=1 << 24,
+        stdout=asyncio.subprocess.PIPE, limit=1 << 16,
     )  # fmt: skip
     try:
         yield Server(process)
     finally:
         if process.returncode is None:
             process.kill()
+        assert process.stdout is not None
+        await process.stdout.read()
         await process.wait()
 
 
@@ -85,11 +87,12 @@ async def test_a_client_that_stops_reading_is_left_when_it_closes() -> None:
         pid = await server.start_sleeping()
         assert server.process.stdin is not None
         big = {"name": "terminal", "arguments": {"command": "head -c 40000 /dev/zero | tr '\\0' x"}}
-        for id in range(100, 120):
+        for id in range(100, 130):
             message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": big}
             server.process.stdin.write(json.dumps(message).encode() + b"\n")
         server.process.stdin.close()
-        await eventually(lambda: not is_alive(pid))
+        await eventually(lambda: server.process.returncode == 0)
+        assert not is_alive(pid)
 
 
 @pytest.mark.slow

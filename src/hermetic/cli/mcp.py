@@ -16,6 +16,7 @@ from hermetic.cli.opening import (
     option_errors,
 )
 from hermetic.contract.errors import ConfigError, InvalidArgument
+from hermetic.environments import catalog
 from hermetic.mcp import clients, stdio
 from hermetic.resident.lazy import Lazy
 
@@ -60,17 +61,19 @@ def _mcp(arguments: argparse.Namespace) -> int:
             os.chdir(directory)
         except OSError as error:
             raise InvalidArgument(f"--directory: {error.strerror}: {directory}", argument="directory") from None
+    session = f"/run/user/{os.geteuid()}"
+    if "XDG_RUNTIME_DIR" not in os.environ and os.path.isdir(session):
+        os.environ["XDG_RUNTIME_DIR"] = session  # many clients withhold it; a terminal has it
     log_progress()
     stdio.serve(lambda: _options(arguments))
     return 0
 
 
 def _options(arguments: argparse.Namespace) -> "client.ServeOptions":
+    settings, options = config.load(current_directory(), kind=arguments.env), given_options(arguments)
     with option_errors():
-        return client.ServeOptions(
-            settings=config.load(current_directory(), kind=arguments.env), options=given_options(arguments),
-            task=arguments.task, wait=arguments.wait,
-        )  # fmt: skip
+        catalog.find(settings.environment.kind)({**settings.options, **options})  # a wrong one is reported now
+    return client.ServeOptions(settings=settings, options=options, task=arguments.task, wait=arguments.wait)
 
 
 def _print_config(arguments: argparse.Namespace) -> int:

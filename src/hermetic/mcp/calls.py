@@ -16,6 +16,7 @@ class Question:
     """One question of a call, and the client's reply."""
 
     def __init__(self, params: ElicitRequestParams) -> None:
+        self.id = secrets.token_hex(4)
         self.params = params
         self.reply: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
 
@@ -33,6 +34,7 @@ class Call:
         self.name, self.arguments, self.task_id = name, arguments, task_id
         self._questions: list[Question] = []
         self._changed = asyncio.Event()
+        self._unclaimed: asyncio.TimerHandle | None = None
         token = _CURRENT.set(self)
         try:
             self.task = asyncio.create_task(work)
@@ -68,6 +70,19 @@ class Call:
         """The oldest open question now."""
         return next((question for question in self._questions if not question.reply.done()), None)
 
+    def suspend(self, question: Question, seconds: float) -> str:
+        """The state by which the client continues the call with its reply; without one the call is cancelled."""
+        self._unclaimed = asyncio.get_running_loop().call_later(seconds, self.task.cancel)
+        return f"{self.id}.{question.id}"
+
+    def resume(self, state: str, reply: ElicitResult) -> None:
+        """Hands over the reply to the question that the state names, if it is still open; to no other one."""
+        if self._unclaimed is not None:
+            self._unclaimed.cancel()
+        for question in self._questions:
+            if state == f"{self.id}.{question.id}":
+                question.settle(reply)
+
 
 class Calls:
     """The calls of one client that run, and those that wait for a repeated request."""
@@ -81,14 +96,19 @@ class Calls:
         self._running[call.id] = call
         return call
 
-    def find(self, id: str, name: str, arguments: Mapping[str, Any]) -> Call | None:
-        """The call that a repeated request continues: the same id, tool and arguments."""
-        call = self._running.get(id)
+    def find(self, state: str, name: str, arguments: Mapping[str, Any]) -> Call | None:
+        """The call that a repeated request continues: the same state, tool and arguments."""
+        call = self._running.get(state.partition(".")[0])
         return call if call is not None and (call.name, call.arguments) == (name, arguments) else None
 
     def forget(self, call: Call) -> None:
-        """The call's result was delivered, or is not wanted."""
+        """The call's result was delivered."""
         self._running.pop(call.id, None)
+
+    def cancel(self, call: Call) -> None:
+        """Cancels a call. It ends its process tree in its own time; no answer waits for it."""
+        call.task.add_done_callback(lambda _: self.forget(call))
+        call.task.cancel()
 
     def asking(self, task_id: str) -> Call | None:
         """The call on whose behalf this code runs; else the newest running one of the task."""
@@ -101,8 +121,8 @@ class Calls:
     async def close(self) -> None:
         """Cancels all of them; returns when what they started has ended."""
         tasks = [call.task for call in self._running.values()]
-        self._running.clear()
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._running.clear()

@@ -25,6 +25,7 @@ from hermetic.toolbox import Toolbox
 
 DENIED = 600.0  # seconds: during which a denied request is not asked again
 DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
+ANSWERING = 300.0  # seconds: for a user to answer the client's dialogue, unless the settings say another time
 TYPING = 300.0  # seconds: for a user to type a secret on its page
 TASK = "mcp"  # name of the environment of a client that names none
 
@@ -196,8 +197,10 @@ def _settings(given: ServeOptions, wait: float | None) -> Settings:
         ))  # fmt: skip
     if given.task is None:
         settings = replace(settings, environment=replace(settings.environment, across_processes=False))
+    approvals = settings.approvals
+    answering = approvals.timeout if "approvals.timeout" in settings.places else ANSWERING
     # The user is asked through the client, never on a terminal that the client may use itself.
-    return replace(settings, approvals=replace(settings.approvals, answers="nobody", wait=True))
+    return replace(settings, approvals=replace(approvals, answers="nobody", wait=True, timeout=answering))
 
 
 def _options(given: ServeOptions) -> Mapping[str, Any]:

@@ -34,9 +34,8 @@ def described_tool(schema: Fields) -> Tool:
     return Tool.model_validate({**schema, "annotations": ANNOTATIONS.get(name, DESTRUCTIVE), **meta})
 
 
-def tool_result(text: str, notices: Sequence[Notice]) -> CallToolResult:
-    """The answer as text; images that a script attached, and notices that came meanwhile, follow."""
-    answer: dict[str, Any] = json.loads(text)
+def tool_result(text: str, answer: Fields, notices: Sequence[Notice]) -> CallToolResult:
+    """The text of an answer; images that a script attached, and notices that came meanwhile, follow."""
     content: list[ContentBlock] = []
     if files := answer.get("files"):
         images = [file for file in files if _is_image(file)]

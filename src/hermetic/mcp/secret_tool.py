@@ -9,6 +9,7 @@ from msgspec import Meta
 from hermetic.approvals.gate import make_gate
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.errors import NotPermitted, UnknownProcess
+from hermetic.contract.printable import one_line
 from hermetic.contract.tool import Fields, Tool
 from hermetic.tools.base.task import Task
 
@@ -53,7 +54,8 @@ def secret_tool(ask: AskSecret | None, approvals: ApprovalSettings) -> Tool[Secr
                 return {"status": "exited", "error": "the process has ended; nothing reads a secret"}
             if ask is None:
                 return {"status": "unavailable", "error": NO_PAGE.format(id=process.id)}
-            secret = await ask(f"{asked.reason} For the process {process.id}: {process.info.command[:200]}", task.id)
+            purpose = f"{one_line(asked.reason)} It is typed into: {one_line(process.info.command)}"
+            secret = await ask(purpose, task.id)
             if secret is None:
                 return {"status": "declined", "error": "the user did not type it; do not ask again, go on without it"}
             try:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -46,6 +48,7 @@ from hermetic.mcp.results import described_tool, failure, tool_result
 QUESTION = "question"  # key of the one input request of a result
 UNCLAIMED = 600.0  # seconds: a call whose question was sent waits for the repeated request
 TASK_META = "hermetic/task"  # in a call's _meta: which of the client's environments it means
+STARTS_PROCESSES = ("terminal", "execute_code")
 OVER = "this question is not open any more: it was answered, or came too late; call the tool again without a state"
 
 Context = ServerRequestContext[Any, Any]
@@ -103,32 +106,33 @@ class Handlers:
         else:
             call = client.calls.find(params.request_state, params.name, arguments)
             if call is not None:
-                _settle(call, params)
+                call.resume(params.request_state, _reply(params))
         return failure(OVER) if call is None else await self._result(context, client, call)
 
     async def _result(self, context: Context, client: Client, call: Call) -> CallToolResult | InputRequiredResult:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         try:
-            async with reported(
-                client, call, lambda seconds, text: context.session.report_progress(seconds, None, text)
-            ):
+            async with reported(client, call, partial(_report, context)):
                 while (question := await call.next_question()) is not None:
                     if is_modern:
-                        asyncio.get_running_loop().call_later(UNCLAIMED, client.calls.forget, call)
                         request = ElicitRequest(params=question.params)
-                        return InputRequiredResult(input_requests={QUESTION: request}, request_state=call.id)
+                        state = call.suspend(question, UNCLAIMED)
+                        return InputRequiredResult(input_requests={QUESTION: request}, request_state=state)
                     await _elicit(context, question)
                 text = await call.task
         except asyncio.CancelledError:
-            call.task.cancel()  # it ends the process tree in its own time; no answer waits for it
-            client.calls.forget(call)
+            client.calls.cancel(call)
             raise
+        except Exception:
+            client.calls.forget(call)
+            _log.exception("the call of %s failed", call.name)
+            return failure(f"the tool {call.name} failed: a mistake of the server, which its log describes")
         client.calls.forget(call)
         notices, client.notices = client.notices, []
-        result = tool_result(text, notices)
-        if call.name in ("terminal", "execute_code"):
+        answer = json.loads(text)
+        if "session_id" in answer and call.name in STARTS_PROCESSES:
             await _announce(context, client)
-        return result
+        return tool_result(text, answer, notices)
 
     # -- resources
     async def _list_resources(self, context: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -192,6 +196,11 @@ async def _watch(client: Client, uri: str, notify: Callable[[str], Awaitable[Non
     return asyncio.create_task(watch())
 
 
+async def _report(context: Context, seconds: float, message: str) -> None:
+    """Sends progress to a client that wants it."""
+    await context.session.report_progress(seconds, None, message)
+
+
 async def _announce(context: Context, client: Client) -> None:
     """Tells the client that there is another log."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -200,10 +209,9 @@ async def _announce(context: Context, client: Client) -> None:
         await bus.publish(ResourcesListChanged())
 
 
-def _settle(call: Call, params: CallToolRequestParams) -> None:
-    reply, question = (params.input_responses or {}).get(QUESTION), call.open_question
-    if question is not None:
-        question.settle(reply if isinstance(reply, ElicitResult) else ElicitResult(action="cancel"))
+def _reply(params: CallToolRequestParams) -> ElicitResult:
+    reply = (params.input_responses or {}).get(QUESTION)
+    return reply if isinstance(reply, ElicitResult) else ElicitResult(action="cancel")
 
 
 def _task(context: Context) -> str:

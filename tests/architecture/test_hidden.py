@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.arrows import wrong_arrows
+from tests.architecture.arrows import imports, unit, wrong_arrows
 from tests.architecture.hidden import knots, private_names, string_imports
 from tests.architecture.test_arrows import SOURCE, tree
 
@@ -38,13 +38,20 @@ def test_the_sources_keep_to_the_picture() -> None:
         "private names of another package": private_names(SOURCE),
         "modules that import each other": knots(SOURCE, at_import=True),
         "modules that need each other; shorten the list when one is gone": knots(SOURCE),
+        "packages that import the MCP SDK or what it brings": _users("mcp", "mcp_types", "anyio", "pydantic"),
     } == {
         "imports that point up or sideways": [],
         "modules imported by a string": [PLUGIN],
         "private names of another package": [],
         "modules that import each other": [],
         "modules that need each other; shorten the list when one is gone": sorted(known),
+        "packages that import the MCP SDK or what it brings": {"mcp"},
     }
+
+
+def _users(*packages: str) -> set[str]:
+    """The packages of ours that import one of these."""
+    return {unit(arrow.importer) for arrow in imports(SOURCE) if arrow.target.partition(".")[0] in packages}
 
 
 @pytest.mark.parametrize(

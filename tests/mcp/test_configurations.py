@@ -9,6 +9,7 @@ import pytest
 
 from hermetic.cli import main
 from hermetic.mcp.clients import CONFIGURATIONS, WAIT, longest_wait
+from tests.cli.program import hermetic as command_line
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-from-claude-code.md"
 
@@ -63,3 +64,10 @@ def test_an_unknown_client_is_told_which_there_are(capsys: pytest.CaptureFixture
 )
 def test_calls_wait_as_long_as_the_client_does(name: str, wait: float | None) -> None:
     assert longest_wait(name) == wait
+
+
+def test_a_wrong_kind_or_option_ends_the_server_with_a_reason() -> None:
+    assert b"nonsense" in command_line("mcp", "--env", "nonsense").stderr
+    wrong = command_line("mcp", "-o", "nonsense=1", stdin=b"{}\n")
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    assert b"-o nonsense" in wrong.stderr

@@ -55,6 +55,8 @@ def _mcp(arguments: argparse.Namespace) -> int:
         return _print_config(arguments)
     if importlib.util.find_spec("mcp") is None:
         raise ConfigError("the package mcp is missing; install it with: pip install 'hermetic[mcp]'", setting="mcp")
+    if arguments.env is not None:
+        catalog.find(arguments.env)  # an unknown kind is reported before a client waits
     directory = arguments.directory or os.environ.get("CLAUDE_PROJECT_DIR")
     if directory is not None:
         try:

@@ -91,9 +91,12 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
 
     with option_errors():
         toolbox = Toolbox(
-            options=given_options(arguments), on_progress=_print_progress, settings=settings,
-            on_script_output=None if arguments.json else show, code=_options(arguments, settings),
-        )  # fmt: skip
+            options=given_options(arguments),
+            on_progress=_print_progress,
+            settings=settings,
+            on_script_output=None if arguments.json else show,
+            code=_options(arguments, settings),
+        )
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
     interrupted: dict[str, Any] = {}
     opened = {**settings.options, **given_options(arguments)}
@@ -120,9 +123,11 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> CodeOptions:
         calls=said.limits.calls if arguments.calls is None else arguments.calls,
     )
     return msgspec.structs.replace(
-        said, limits=limits, warm=said.warm and arguments.task is not None,
+        said,
+        limits=limits,
+        warm=said.warm and arguments.task is not None,
         isolated=said.isolated or arguments.isolated,
-    )  # fmt: skip
+    )
 
 
 def _read(path: str) -> str:

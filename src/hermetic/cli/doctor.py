@@ -93,10 +93,8 @@ def _subreaper() -> Check:
         seen = os.strerror(ctypes.get_errno())
     if answer == 0:
         return Check(name="subreaper", state="ok", found="the kernel gives orphans to the resident")
-    return Check(
-        name="subreaper", state="weak", found=f"not available: {seen}",
-        advice="use Linux 3.4 or newer and a Python with ctypes; without it what forks twice may escape a kill",
-    )  # fmt: skip
+    advice = "use Linux 3.4 or newer and a Python with ctypes; without it what forks twice may escape a kill"
+    return Check(name="subreaper", state="weak", found=f"not available: {seen}", advice=advice)
 
 
 def _runtime_directory() -> Check:
@@ -114,10 +112,8 @@ def _spool() -> Check:
     except ConfigError as error:
         return Check(name="spool", state="broken", found=str(error), advice="see the message")
     if base is None:
-        return Check(
-            name="spool", state="weak", found="no directory on a disk can be written",
-            advice="set HERMETIC_SPOOL_DIR to one; without it only the ends of long outputs are kept",
-        )  # fmt: skip
+        advice = "set HERMETIC_SPOOL_DIR to one; without it only the ends of long outputs are kept"
+        return Check(name="spool", state="weak", found="no directory on a disk can be written", advice=advice)
     free = shutil.disk_usage(base).free
     return Check(name="spool", state="ok", found=f"{base}, {free >> 20} MiB free")
 

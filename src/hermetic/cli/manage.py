@@ -23,11 +23,10 @@ from hermetic.cli.lookup import (
 from hermetic.cli.report import age, one_line, print_json, print_table, size, span
 from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
-from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import KILL_GRACE
 from hermetic.environments import catalog
 from hermetic.environments.unix_socket import is_listened_in
-from hermetic.fleet.garbage import collect, collect_some, end_damaged
+from hermetic.fleet.garbage import collect, end_damaged
 from hermetic.fleet.opening import attach, attach_environment
 from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
@@ -310,8 +309,8 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _gc(arguments: argparse.Namespace) -> int:
     """Prints what was removed; returns UNREACHABLE when a named environment could not be queried."""
-    records = Records(runtime_root())
-    removed, problems = asyncio.run(_collect(records, arguments.ids))
+    problems: list[str] = []
+    removed = asyncio.run(collect(Records(runtime_root()), arguments.ids, problems))
     if arguments.json:
         print_json(removed)
     else:
@@ -320,13 +319,6 @@ def _gc(arguments: argparse.Namespace) -> int:
     for problem in problems:
         report_error(problem, UNREACHABLE)
     return UNREACHABLE if problems and arguments.ids else 0
-
-
-async def _collect(records: Records, ids: list[str]) -> tuple[list[Removed], list[str]]:
-    if ids:
-        return await collect_some(records, ids)
-    problems: list[str] = []
-    return await collect(records, problems), problems
 
 
 COMMANDS = {

@@ -58,10 +58,10 @@ def add_environment_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="KIND", help="kind of environment (default: as your settings say, else local)")
     for name, (letter, meaning) in SHORT.items():
         parser.add_argument(f"--{name}", metavar=letter, help=meaning)
+    meaning = "any option of that kind; the value is JSON, or else text; may be repeated"
     parser.add_argument(
-        "-o", "--option", metavar="KEY=VALUE", action="append", default=[], dest="options",
-        help="any option of that kind; the value is JSON, or else text; may be repeated",
-    )  # fmt: skip
+        "-o", "--option", metavar="KEY=VALUE", action="append", default=[], dest="options", help=meaning
+    )
 
 
 def choose(arguments: argparse.Namespace) -> Chosen:

@@ -17,8 +17,9 @@ _ALTERNATE = frozenset({47, 1047, 1049})
 # Private modes that are on in a fresh terminal: the cursor is seen, lines wrap.
 _ON_AT_FIRST = frozenset({7, 25})
 # What a program sets for its own screen: cursor keys, origin, wrapping, blinking, the cursor, mouse, focus, paste.
-_UNDONE = frozenset({1, 3, 5, 6, 7, 9, 12, 25, 45, 66, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016,
-                     2004, 2026, 2031, 2048})  # fmt: skip
+_UNDONE = frozenset(
+    (*(1, 3, 5, 6, 7, 9, 12, 25, 45, 66, 69), *range(1000, 1008), *(1015, 1016), *(2004, 2026, 2031, 2048))
+)
 
 
 class TerminalModes:

@@ -86,9 +86,14 @@ class Guard(Protocol):
     """Decides on commands, input and writes of an environment's caller before they happen. Raises NotPermitted."""
 
     async def command(
-        self, command: str | Sequence[str], *, session: str, stdin: str | bytes | None, env: Mapping[str, str] | None,
+        self,
+        command: str | Sequence[str],
+        *,
+        session: str,
+        stdin: str | bytes | None,
+        env: Mapping[str, str] | None,
         cwd: str | None,
-    ) -> Judged | None:  # fmt: skip
+    ) -> Judged | None:
         """The state of the session by which the command was judged; None: it may begin in any."""
 
     async def input(self, data: bytes, process: ProcessInfo) -> None:

@@ -68,9 +68,16 @@ class ApprovalRequired(NotPermitted):
     """The approval is pending; the same call may pass after an answer."""
 
     def __init__(
-        self, message: str, *, rule: str = "", reason: str = "", request: str = "", command: str = "",
-        description: str = "", pattern_key: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        message: str,
+        *,
+        rule: str = "",
+        reason: str = "",
+        request: str = "",
+        command: str = "",
+        description: str = "",
+        pattern_key: str = "",
+    ) -> None:
         super().__init__(message, rule=rule, reason=reason, by="queue")
         self.request = request
         self.command = command  # the text that waits

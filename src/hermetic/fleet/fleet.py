@@ -432,17 +432,20 @@ async def _end_all(ids: list[str]) -> None:
 
 async def _task_info(task: str, member: Member) -> TaskInfo:
     environment = member.environment
-    assert environment is not None, "only those are asked that have one"
-    cwd = record_of(environment).options.get("cwd")
-    about: dict[str, Any] = {
-        "task": task, "id": environment.id, "kind": environment.kind, "cwd": cwd, "users": member.users
-    }  # fmt: skip
-    try:
+    assert environment is not None, "it has one"
+    processes = disk = None
+    with contextlib.suppress(EnvironmentUnavailable):
         info = await environment.info()
-        disk = await disk_bytes(environment, info.spool_bytes)
-    except EnvironmentUnavailable:
-        return TaskInfo(**about, processes=None, disk_bytes=None)
-    return TaskInfo(**about, processes=info.processes, disk_bytes=disk)
+        processes, disk = info.processes, await disk_bytes(environment, info.spool_bytes)
+    return TaskInfo(
+        task=task,
+        id=environment.id,
+        kind=environment.kind,
+        cwd=record_of(environment).options.get("cwd"),
+        users=member.users,
+        processes=processes,
+        disk_bytes=disk,
+    )
 
 
 def _key(options: Mapping[str, Any]) -> bytes:

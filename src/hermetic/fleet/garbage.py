@@ -23,41 +23,28 @@ from hermetic.session.environment import forget
 LOCK = ".lock"
 
 
-async def collect(records: Records, problems: list[str] | None = None) -> list[Removed]:
-    """Removes leftovers; skips environments that are locked, alive or not reachable now.
+async def collect(records: Records, ids: Sequence[str] = (), problems: list[str] | None = None) -> list[Removed]:
+    """Removes leftovers, or only the environments with these ids; skips those that are locked or alive.
 
-    Reasons for the unreachable ones are added to `problems`.
+    The reasons why some cannot be reached now are added to `problems`.
     """
-    return [
-        *[removed async for removed in _environments(records, problems=problems)],
-        *[removed async for removed in _directories(records)],
-        *[removed async for removed in _containers(records)],
-        *[removed async for removed in _spools(records)],
-        *[removed async for removed in _locks(records)],
-        *[removed async for removed in _runtimes(records)],
-    ]
+    removed = [one async for one in _environments(records, ids, [] if problems is None else problems)]
+    for leftovers in () if ids else (_directories, _containers, _spools, _locks, _runtimes):
+        removed += [one async for one in leftovers(records)]
+    return removed
 
 
-async def collect_some(records: Records, ids: Sequence[str]) -> tuple[list[Removed], list[str]]:
-    """The same for environments with these ids alone, and the problems."""
-    problems: list[str] = []
-    return [removed async for removed in _environments(records, ids, problems)], problems
-
-
-async def _environments(
-    records: Records, ids: Sequence[str] | None = None, problems: list[str] | None = None
-) -> AsyncIterator[Removed]:
+async def _environments(records: Records, ids: Sequence[str], problems: list[str]) -> AsyncIterator[Removed]:
     """Records whose resident is gone, or has not answered for as long as it may be unattended."""
     for record in records.all():
-        if ids is not None and record.id not in ids:
+        if ids and record.id not in ids:
             continue
         async with records.lock_at_once(record.id) as is_ours:
             try:
                 if is_ours and records.read(record.id) == record and await _remove_ended(record, records):
                     yield Removed(what="environment", name=record.task or record.id)
             except (OSError, ExecutionError) as error:  # it may live and be unreachable now
-                if problems is not None:
-                    problems.append(f"{record.task or record.id}: {error}")
+                problems.append(f"{record.task or record.id}: {error}")
 
 
 async def _remove_ended(record: EnvironmentRecord, records: Records) -> bool:

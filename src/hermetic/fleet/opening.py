@@ -92,9 +92,14 @@ class Opening:
 
 
 def open(
-    kind: str, *, task: str | None = None, replace: bool = False, policy: Mode | None = None,
-    approver: Approver | None = None, **options: Any,
-) -> Opening:  # fmt: skip
+    kind: str,
+    *,
+    task: str | None = None,
+    replace: bool = False,
+    policy: Mode | None = None,
+    approver: Approver | None = None,
+    **options: Any,
+) -> Opening:
     """Opens an environment of this kind. With `task`, attaches to the living one of that task.
 
     With `policy` ("ask", "deny" or "allow"), this caller's commands, input and writes are judged first, and
@@ -134,19 +139,23 @@ class StartRequest(NamedTuple):
     janitor: JanitorClient
 
 
+Start = Callable[[StartRequest], Awaitable[Environment]]
+
+
 async def open_environment(
-    kind: str, task: str | None, options: Mapping[str, Any], *, replace: bool = False,
-    start: Callable[[StartRequest], Awaitable[Environment]] | None = None, tolerated: Collection[str] = (),
-) -> Environment:  # fmt: skip
+    kind: str,
+    task: str | None,
+    options: Mapping[str, Any],
+    *,
+    replace: bool = False,
+    start: Start | None = None,
+    tolerated: Collection[str] = (),
+) -> Environment:
     """As `open`; `start` makes the environment where none lives, or gets one from elsewhere.
 
     A living environment may differ in the options that are `tolerated`.
     """
     backend = catalog.find(kind)(options)
-    if task is not None and not (isinstance(task, str) and task):
-        raise ConfigError(
-            f"task must be a text that is not empty, not {task!r}; None is an environment of its own", setting="task"
-        )
     if task is not None and (fault := _fault_of(task)):
         raise ConfigError(fault, setting="task")
     records = Records(runtime_root())
@@ -169,20 +178,18 @@ async def open_environment(
         return await (start or start_new)(StartRequest(backend, records, id, task, janitor))
 
 
-def _fault_of(task: str) -> str:
-    """Why a text is no valid task; empty if it is one."""
-    most = TASK_LENGTH
-    if len(task) > most:
-        return f"the task {task[:32]!r}… has {len(task)} characters, the most is {most}; use a shorter one, or its hash"
+def _fault_of(task: object) -> str:
+    """Why a value is no valid task; empty if it is one."""
+    if not isinstance(task, str) or not task:
+        return f"a task must be a text that is not empty, not {task!r}; None is an environment of its own"
+    if len(task) > TASK_LENGTH:
+        start, length = task[:32], len(task)
+        return f"the task {start!r}… has {length} characters, the most is {TASK_LENGTH}; use a shorter one, or its hash"
     return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
 
 
 async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
     """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy."""
-    if not isinstance(task_or_id, str):
-        raise InvalidArgument(
-            f"attach takes a task or an id as text, not {type(task_or_id).__name__}", argument="task_or_id"
-        )
     if fault := _fault_of(task_or_id):
         raise InvalidArgument(fault, argument="task_or_id")
     async with _no_bare_errors():
@@ -303,13 +310,15 @@ def _new_spool(records: Records, id: str) -> str | None:
 async def _started(
     backend: Backend, records: Records, id: str, task: str | None, spool: str | None
 ) -> EnvironmentRecord:
-    directory, token = str(records.root / id), secrets.token_bytes(32)
-    started = await backend.start(id=id, directory=directory, spool=spool, token=token, label=task or id)
-    return EnvironmentRecord(
-        id=id, kind=backend.kind, task=task, options=backend.options, created=time.time(), directory=directory,
-        spool=spool, socket=started.socket, token=token, resident=started.resident, pid=started.pid,
-        guardian=started.guardian, place=started.place, notes=started.notes,
-    )  # fmt: skip
+    own: dict[str, Any] = {
+        "id": id,
+        "directory": str(records.root / id),
+        "spool": spool,
+        "token": secrets.token_bytes(32),
+    }
+    started = await backend.start(**own, label=task or id)
+    known = {"kind": backend.kind, "task": task, "options": backend.options, "created": time.time()}
+    return EnvironmentRecord(**{**msgspec.structs.asdict(started), **own, **known})
 
 
 async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient) -> Link:

@@ -68,10 +68,12 @@ def check_of(backend: Backend, id: str, options: Mapping[str, Any], slack: float
     return liveness_check(id, lease + slack, unattended, getattr(backend, "variables", ()))
 
 
+Connected = Callable[[socket.socket], object]
+
+
 def link_to(
-    backend: Backend, record: EnvironmentRecord, records: Records,
-    on_connect: Callable[[socket.socket], None] = lambda stream: None,
-) -> Link:  # fmt: skip
+    backend: Backend, record: EnvironmentRecord, records: Records, on_connect: Connected = lambda stream: None
+) -> Link:
     """A link to the resident of a record, not yet open; `on_connect` is called with each new stream."""
 
     async def dial() -> socket.socket:

@@ -14,14 +14,10 @@ PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 # Modules of the resident that need each other, by types and on first use. These lists may only get shorter.
 KNOTS = {
     "resident": """
-        channels.bridge channels.requests channels.scripts
-        files.requests
-        life.lease life.resident life.server
-        processes.job processes.leftovers processes.process processes.requests processes.retention
-        processes.start_requests
+        channels.scripts life.resident
+        processes.job processes.leftovers processes.process processes.retention
         shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
-        shells.requests shells.session shells.shell shells.state shells.traps
-        wire.requests
+        shells.session shells.shell shells.state shells.traps
     """,
     "bare jobs": "bare.jobs bare.keeper bare.line bare.resident bare.session",
     "bare files": "bare.files bare.requests bare.search",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.resident.processes.process_quota import ProcessQuota
+from hermetic.resident.processes.cgroup import ProcessQuota
 from tests.programs import unavailable
 from tests.resident.running import running
 

@@ -14,8 +14,6 @@ failures, turns, said = [], [], []
 loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
 
 class Requests:
-    resident = None
-
     def serve(self, request):
         turns.append(request.fields["op"])
         if request.fields["op"] == "hello":
@@ -26,7 +24,7 @@ class Requests:
         else:
             raise ZeroDivisionError(request.fields["op"])
 
-server = Server(loop, sys.argv[1], b"t", Requests())
+server = Server(loop, sys.argv[1], b"t", Requests().serve)
 
 def ask(stream, *frames):
     reader, found = FrameReader(), []
@@ -75,13 +73,11 @@ from hermetic.resident.life.server import Server
 loop, asked = Loop(sys.excepthook), []
 
 class Requests:
-    resident = None
-
     def serve(self, request):
         asked.append(request)
         stream.close()
 
-server = Server(loop, sys.argv[1], b"t", Requests())
+server = Server(loop, sys.argv[1], b"t", Requests().serve)
 server.on_count = loop.stop
 stream = socket.socket(socket.AF_UNIX)
 stream.connect(sys.argv[1])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..life.lease import Life
+    from ..life.resident import Resident
     from ..life.server import Request
     from ..processes.job import Ending
     from ..wire.requests import Operation
@@ -36,9 +37,16 @@ class BareRequests(Requests):
 
     def file_operations(self) -> dict[str, Operation]:
         desk = files.BareFileDesk(self)
-        return {name: (getattr(desk, name), {}, ()) for name in FILE_OPERATIONS}
 
-    def signal(self, request: Request, process: str = "", signal: int = 15, tree: bool = True) -> None:
+        def row(name: str) -> Operation:
+            serve = getattr(desk, name)
+            return lambda _, request: serve(request), {}, ()
+
+        return {name: row(name) for name in FILE_OPERATIONS}
+
+    def signal(
+        self, resident: Resident, request: Request, process: str = "", signal: int = 15, tree: bool = True
+    ) -> None:
         job = self.resident.job(process)
         if job.has_ended or not isinstance(job, BareJob):
             request.reply({})
@@ -47,12 +55,11 @@ class BareRequests(Requests):
         self.resident.keeper.ask(verb, str(signal), subject, lambda _: request.reply({}))
 
 
-def with_directory(request: Request, given: dict[str, Any], then: Callable[[], None]) -> None:
+def with_directory(resident: Any, request: Request, given: dict[str, Any], then: Callable[[], None]) -> None:
     """Go on once the directory that a command is to run in was seen; refuse it where that is none."""
     if "cwd" not in given:
         then()
         return
-    resident: Any = request.resident
     session = resident.session(given.get("session", ""))
     path = resident.resolve_path(session, given["cwd"])
 
@@ -74,8 +81,8 @@ def with_directory(request: Request, given: dict[str, Any], then: Callable[[], N
 class BareRun(Run):
     resident: BareResident
 
-    def __init__(self, request: Request, **given: Any) -> None:
-        with_directory(request, given, lambda: super(BareRun, self).__init__(request, **given))
+    def __init__(self, resident: Resident, request: Request, **given: Any) -> None:
+        with_directory(resident, request, given, lambda: super(BareRun, self).__init__(resident, request, **given))
 
     def give_up(self, ending: Ending) -> None:
         job = self.resident.coming.get(self.id)
@@ -91,13 +98,13 @@ class BareRun(Run):
 class BareStart(Start):
     resident: BareResident
 
-    def __init__(self, request: Request, **given: Any) -> None:
+    def __init__(self, resident: Resident, request: Request, **given: Any) -> None:
         if given.get("pty"):
             message = "no python3 in this place, so there are no terminals: start it without pty, or install python3"
             raise Refusal("Unsupported", message, capability="pty")
-        with_directory(request, given, lambda: super(BareStart, self).__init__(request, **given))
+        with_directory(resident, request, given, lambda: super(BareStart, self).__init__(resident, request, **given))
 
 
-def no_bridge(request: Request, **_: Any) -> None:
+def no_bridge(resident: Resident, request: Request, **_: Any) -> None:
     message = "no python3 in this place, so it runs no scripts: run commands instead, or install python3 there"
     raise Refusal("Unsupported", message, capability="scripts")

@@ -10,9 +10,8 @@ import os
 
 from ..life.resident import Resident
 from ..processes import tree
-from ..processes.job import advised
 from ..shells.orders import assignments
-from ..wire.fields import Refusal
+from ..wire.fields import Refusal, advised
 from .jobs import BareCommand, BareProcess, Start
 from .keeper import BareSweep, Keeper
 from .session import BareSession, State

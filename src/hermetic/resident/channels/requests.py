@@ -9,26 +9,27 @@ from .bridge import TOKEN_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..life.resident import Resident
     from ..life.server import Request
     from .askpass import Question
 
 
-def bridge(request: Request, token: str = "") -> None:
+def bridge(resident: Resident, request: Request, token: str = "") -> None:
     """Stays open. The first event holds the socket to which programs connect, the others hold their bytes."""
     if len(token.encode()) != TOKEN_BYTES:
         raise invalid("token", "a token has %d characters" % TOKEN_BYTES)
-    request.resident.bridge.open(token.encode(), request)
+    resident.bridge.open(token.encode(), request)
 
 
-def modules(request: Request, name: str) -> None:
+def modules(resident: Resident, request: Request, name: str) -> None:
     """Keeps the body under a name: modules for scripts."""
-    request.resident.scripts.keep(name, request.body)
+    resident.scripts.keep(name, request.body)
     request.reply({})
 
 
-def say(request: Request, channel: int = 0, end: bool = False) -> None:
+def say(resident: Resident, request: Request, channel: int = 0, end: bool = False) -> None:
     """Sends the body to the program on one of this client's channels; `gone` if it no longer reads."""
-    found = request.resident.bridge.channels.get(channel)
+    found = resident.bridge.channels.get(channel)
     if found is None or found.owner is None or found.owner.request.client is not request.client:
         request.reply({"gone": True})
         return
@@ -47,9 +48,9 @@ def say(request: Request, channel: int = 0, end: bool = False) -> None:
         found.close()
 
 
-def askpass(request: Request) -> None:
+def askpass(resident: Resident, request: Request) -> None:
     """Stays open. The first event holds the path of the askpass program, the others are prompts."""
-    asking = request.resident.askpass
+    asking = resident.askpass
 
     def ask(question: Question) -> None:
         prompt = question.prompt.decode("utf-8", "replace")
@@ -67,8 +68,8 @@ def askpass(request: Request) -> None:
     request.event({"program": asking.path})
 
 
-def answer(request: Request, ask: int = 0) -> None:
-    question = request.resident.askpass.questions.get(ask)
+def answer(resident: Resident, request: Request, ask: int = 0) -> None:
+    question = resident.askpass.questions.get(ask)
     if question is not None and question.is_asked:
         question.answer(request.body[:PROMPT])
     request.reply({})

@@ -20,7 +20,7 @@ from ..life.fast_stdlib import deque, signal
 from ..limits import SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER
 from ..processes import tree
 from ..processes.job import StartOptions, ending_of
-from ..processes.process import Process, spawn
+from ..processes.process import Process, find_program, spawn
 from ..processes.stdin_writer import StdinWriter
 from ..wire import stream
 
@@ -424,8 +424,5 @@ def is_shim(path: str) -> bool:
 
 def interpreter(name: str, environ: dict[str, str]) -> str:
     """Path of the named Python on the script's PATH; else the resident's own."""
-    for folder in (environ.get("PATH") or os.defpath).split(os.pathsep):
-        candidate = os.path.join(folder, name)
-        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate
-    return sys.executable
+    found = find_program(name, environ.get("PATH") or os.defpath)
+    return found if "/" in found else sys.executable

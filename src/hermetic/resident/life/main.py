@@ -177,7 +177,8 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
-    server = Server(loop, config["directory"] + "/s", config["token"], make_requests(resident, life), config["opener"])
+    serve = make_requests(resident, life).serve
+    server = Server(loop, config["directory"] + "/s", config["token"], serve, config["opener"])
     life.attach(server)
     Upkeep(resident, life, server)
     os.umask(config.get("umask", 0o022))

@@ -10,18 +10,16 @@ from ..channels.bridge import Bridge
 from ..channels.scripts import ScriptOptions, Scripts
 from ..limits import SESSIONS, STANDBY_READY
 from ..processes import tree
-from ..processes.cgroup import MemoryKills
+from ..processes.cgroup import MemoryKills, ProcessQuota
 from ..processes.descriptor_limit import ProcessTags
-from ..processes.job import advised
 from ..processes.leftovers import leftover_counts
-from ..processes.process import Process
-from ..processes.process_quota import ProcessQuota
+from ..processes.process import Process, find_program
 from ..processes.retention import Retention
 from ..shells.command import Command
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
-from ..wire.fields import Refusal
+from ..wire.fields import Refusal, advised
 from .fast_stdlib import signal
 from .holder import hide
 
@@ -477,12 +475,3 @@ def find_bash(chosen: str, path: str) -> str:
         if len(version) > 1 and tuple(map(int, version[:2])) < OLDEST_BASH:
             raise OldBash("%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1]))
     return chosen or found
-
-
-def find_program(name: str, path: str) -> str:
-    """Path of a program, or its plain name: running that then fails with a clear error."""
-    for folder in path.split(os.pathsep):
-        candidate = os.path.join(folder, name)
-        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate
-    return name

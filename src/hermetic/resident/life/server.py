@@ -7,9 +7,8 @@ import struct
 from _operator import _compare_digest
 
 from ..limits import CLIENTS, GREETING, OPEN_REQUESTS, UNGREETED, UNSENT
-from ..processes.job import advised
 from ..wire import frames, stream
-from ..wire.fields import Refusal, invalid
+from ..wire.fields import Refusal, advised, invalid
 from ..wire.stream import Stream
 from .fast_stdlib import deque
 from .loop import READ, WRITE
@@ -19,16 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..wire.frames import Fields
-    from ..wire.requests import Requests
     from .loop import Loop
-    from .resident import Resident
 
     Promise = Callable[[], bytes]
 
 
 class Server:
-    def __init__(self, loop: Loop, path: str, token: bytes, requests: Requests, opener: int | None = None) -> None:
-        self.loop, self.path, self.token, self.requests = loop, path, token, requests
+    """Calls `serve(request)` for each request."""
+
+    def __init__(
+        self, loop: Loop, path: str, token: bytes, serve: Callable[[Request], None], opener: int | None = None
+    ) -> None:
+        self.loop, self.path, self.token, self.serve = loop, path, token, serve
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
         self.attached = 0  # authenticated clients
@@ -59,7 +60,6 @@ class Client:
 
     def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
-        self.resident: Resident = server.requests.resident
         self.reader = frames.FrameReader()
         self.greeted = False
         self.open: dict[int, Request] = {}  # by id
@@ -154,7 +154,7 @@ class Client:
 
     def serve(self, request: Request) -> None:
         try:
-            self.server.requests.serve(request)
+            self.server.serve(request)
         except Refusal as refusal:
             request.refuse(refusal)
         except OSError as error:
@@ -278,7 +278,6 @@ class Request:
 
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
         self.client, self.number, self.fields, self.body = client, number, fields, body
-        self.resident = client.resident
 
     def cancel(self) -> None:
         if self.on_cancel is not None:

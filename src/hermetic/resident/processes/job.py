@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -302,18 +301,3 @@ def ending_of(status: int) -> Ending:
     if os.WIFSIGNALED(status):
         return ["signalled", os.WTERMSIG(status)]
     return ["exited", os.WEXITSTATUS(status)]
-
-
-_ADVICE = {
-    errno.EMFILE: "end background processes and close sessions of this environment, or open a new one",
-    errno.ENFILE: "the whole machine has too many files open; end what holds them and run the command again",
-    errno.EAGAIN: "end processes that are not needed, or raise the limit of processes, and run the command again",
-    errno.ENOMEM: "end what takes the memory and run the command again",
-    errno.ENOSPC: "free space on the disk and run the command again",
-}
-
-
-def advised(error: OSError) -> str:
-    """The system's error message, with advice."""
-    advice = _ADVICE.get(error.errno or 0)
-    return "%s; %s" % (error.strerror, advice) if advice else str(error)

@@ -8,12 +8,14 @@ from ..limits import COMMAND_LISTED, FOLLOW_PIECE, INLINE_OUTPUT, KILL_GRACE, LI
 from ..wire import frames
 from ..wire.fields import Refusal, invalid
 from .process import Process
-from .readers import programs_of, readers_of
 from .stdin_writer import InputClosed
-from .waiting import waits_for_input
+from .waiting import programs_of, readers_of, waits_for_input
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ..life.resident import Resident
     from ..life.server import Request
     from ..wire.frames import Fields
     from .job import Job
@@ -27,7 +29,7 @@ def is_waiting(job: Job) -> bool | None:
     return None if job.input_identity is None else waits_for_input(job.members(), job.input_identity)
 
 
-def reply_status(request: Request, job: Job) -> None:
+def reply_status(resident: Resident, request: Request, job: Job) -> None:
     """Replies with a job's state; for an ended job also with the number of processes that it left running."""
     if not job.has_ended:
         request.reply({"process": job.describe(), "waiting": is_waiting(job)})
@@ -36,12 +38,12 @@ def reply_status(request: Request, job: Job) -> None:
     def answer(left: dict[int, int]) -> None:
         request.reply({"process": dict(job.describe(), left=left.get(job.number, 0)), "waiting": False})
 
-    request.resident.count_leftovers(answer)
+    resident.count_leftovers(answer)
 
 
-def list_jobs(request: Request) -> None:
+def list_jobs(resident: Resident, request: Request) -> None:
     def answer(left: dict[int, int]) -> None:
-        jobs = [*request.resident.jobs.values()]
+        jobs = [*resident.jobs.values()]
         infos = [
             dict(
                 job.describe(),
@@ -54,20 +56,20 @@ def list_jobs(request: Request) -> None:
             infos = infos[-(-len(infos) // 4) :]
         request.reply({"processes": len(jobs)}, body)
 
-    request.resident.count_leftovers(answer)
+    resident.count_leftovers(answer)
 
 
-def status(request: Request, process: str = "") -> None:
-    reply_status(request, request.resident.job(process))
+def status(resident: Resident, request: Request, process: str = "") -> None:
+    reply_status(resident, request, resident.job(process))
 
 
-def wait(request: Request, process: str = "") -> None:
-    job = request.resident.job(process)
+def wait(resident: Resident, request: Request, process: str = "") -> None:
+    job = resident.job(process)
     job.when_ended(lambda: request.reply({"process": job.describe()}))
 
 
-def write(request: Request, process: str = "", secret: bool = False) -> None:
-    job = request.resident.job(process)
+def write(resident: Resident, request: Request, process: str = "", secret: bool = False) -> None:
+    job = resident.job(process)
 
     def taken(error: InputClosed | None) -> None:
         if error is None:
@@ -91,15 +93,17 @@ def input_closed(job: Job) -> Refusal:
     return Refusal("InputClosed", "process %s %s" % (job.id, why), process=job.id)
 
 
-def close_input(request: Request, process: str = "") -> None:
-    job = request.resident.job(process)
+def close_input(resident: Resident, request: Request, process: str = "") -> None:
+    job = resident.job(process)
     if isinstance(job, Process) and job.input_open:
         job.close_input()
     request.reply({})
 
 
-def tag(request: Request, process: str = "", tag: str = "", was: object = None, claimed: bool = False) -> None:
-    job = request.resident.job(process)
+def tag(
+    resident: Resident, request: Request, process: str = "", tag: str = "", was: object = None, claimed: bool = False
+) -> None:
+    job = resident.job(process)
     is_claimed = not claimed or job.claim(request.client)
     done = is_claimed and was in (None, job.tag)
     if done:
@@ -107,9 +111,9 @@ def tag(request: Request, process: str = "", tag: str = "", was: object = None, 
     request.reply({"done": done, "claimed": is_claimed, "tag": job.tag})
 
 
-def claim(request: Request, process: str = "") -> None:
+def claim(resident: Resident, request: Request, process: str = "") -> None:
     """Answers when this client reports on the job: at once, or when the client that does has left."""
-    job = request.resident.job(process)
+    job = resident.job(process)
     if job.claim(request.client):
         request.reply({"process": job.describe()})
     elif job.claimant is not None:
@@ -122,8 +126,8 @@ def claim(request: Request, process: str = "") -> None:
         request.abandoned = lambda: waiting_for.remove(left)
 
 
-def resize(request: Request, process: str = "", rows: int = 24, cols: int = 80) -> None:
-    job = request.resident.job(process)
+def resize(resident: Resident, request: Request, process: str = "", rows: int = 24, cols: int = 80) -> None:
+    job = resident.job(process)
     if not isinstance(job, Process) or not job.pty:
         message = "process %s has no terminal: start it with pty=True" % job.id
         raise Refusal("Unsupported", message, capability="pty")
@@ -132,8 +136,8 @@ def resize(request: Request, process: str = "", rows: int = 24, cols: int = 80) 
     request.reply({})
 
 
-def signal(request: Request, process: str = "", signal: int = 15, tree: bool = True) -> None:
-    job = request.resident.job(process)
+def signal(resident: Resident, request: Request, process: str = "", signal: int = 15, tree: bool = True) -> None:
+    job = resident.job(process)
     if tree or not job.has_ended:  # processes that it left behind may be alive
         for pid in job.members() if tree else filter(None, [job.pid]):
             try:
@@ -143,26 +147,26 @@ def signal(request: Request, process: str = "", signal: int = 15, tree: bool = T
     request.reply({})
 
 
-def kill(request: Request, process: str = "", grace: float = KILL_GRACE) -> None:
-    job = request.resident.job(process)
+def kill(resident: Resident, request: Request, process: str = "", grace: float = KILL_GRACE) -> None:
+    job = resident.job(process)
     if job.has_ended:  # processes that it left behind may be alive
-        job.end_members(grace, lambda _: reply_status(request, job))
+        job.end_members(grace, lambda _: reply_status(resident, request, job))
         return
     job.end(grace, None)
     job.when_ended(lambda: request.reply({"process": job.describe()}))
 
 
-def forget(request: Request, process: str = "") -> None:
-    job = request.resident.job(process)
+def forget(resident: Resident, request: Request, process: str = "") -> None:
+    job = resident.job(process)
     if not job.has_ended:
         raise invalid("process", "process %s still runs: kill it first" % job.id)
-    request.resident.forget(job)
+    resident.forget(job)
     request.reply({})
 
 
-def readers(request: Request, process: str = "") -> None:
+def readers(resident: Resident, request: Request, process: str = "") -> None:
     """Replies with the programs that read a process's input now."""
-    job = request.resident.job(process)
+    job = resident.job(process)
     if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_identity is None:
         request.reply({"readers": [], "programs": []})
         return
@@ -178,9 +182,9 @@ def readers(request: Request, process: str = "") -> None:
 class LogReader:
     """A reader of one log: of a job's id, with `/err` for a separate stderr."""
 
-    def __init__(self, request: Request, log: str, offset: int) -> None:
+    def __init__(self, resident: Resident, request: Request, log: str = "", offset: int = 0) -> None:
         self.request, self.offset = request, offset
-        self.job = job = request.resident.job(log[:-4] if log.endswith("/err") else log)
+        self.job = job = resident.job(log[:-4] if log.endswith("/err") else log)
         found = job.err if log.endswith("/err") else job.out
         if found is None:
             message = "process %s has no stderr of its own: run it with separate=True" % job.id
@@ -205,11 +209,11 @@ class Read(LogReader):
     """Reads from an offset. With `wait` it answers at the first byte after it, at the job's end, or after that time."""
 
     def __init__(
-        self, request: Request, log: str = "", offset: int = 0, limit: int = INLINE_OUTPUT, wait: float | None = None
+        self, resident: Resident, request: Request, limit: int = INLINE_OUTPUT, wait: float | None = None, **log: Any
     ) -> None:
-        super().__init__(request, log, offset)
+        super().__init__(resident, request, **log)
         self.limit, self.timer = limit, None
-        if wait is not None and self.log.total <= offset and not self.job.has_ended:
+        if wait is not None and self.log.total <= self.offset and not self.job.has_ended:
             self.timer = request.client.loop.call_later(wait, self._reply)
             self.listen()
         else:
@@ -240,8 +244,8 @@ class Follow(LogReader):
     A follower with `hold` makes the program wait before unsent output would fall out of the log.
     """
 
-    def __init__(self, request: Request, log: str = "", offset: int = 0, credit: int = 0, hold: bool = False) -> None:
-        super().__init__(request, log, offset)
+    def __init__(self, resident: Resident, request: Request, credit: int = 0, hold: bool = False, **log: Any) -> None:
+        super().__init__(resident, request, **log)
         self.credit = credit
         if hold:
             self.log.holders.append(self)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..life.loop import Timer
+    from ..life.resident import Resident
     from ..life.server import Request
     from ..wire.frames import Fields
     from .job import Ending, Job
@@ -30,9 +31,16 @@ class Starting:
     """
 
     def __init__(
-        self, request: Request, text: int = 0, command: str = "", argv: bool = False, blob: str = "", **given: Any
+        self,
+        resident: Resident,
+        request: Request,
+        text: int = 0,
+        command: str = "",
+        argv: bool = False,
+        blob: str = "",
+        **given: Any,
     ) -> None:
-        self.request, self.resident, self.options = request, request.resident, StartOptions(given)
+        self.request, self.resident, self.options = request, resident, StartOptions(given)
         self.text, self.command, self.is_argv, self.blob, self.id = text, command, argv, blob, self.options.id
         known = self.resident.jobs.get(self.id)
         if known is not None:
@@ -99,8 +107,8 @@ class Starting:
 class Start(Starting):
     """Starts a separate process. An id that exists already is answered with its process."""
 
-    def __init__(self, request: Request, stdin: str = "pipe", **given: Any) -> None:
-        super().__init__(request, stdin=stdin, **given)
+    def __init__(self, resident: Resident, request: Request, stdin: str = "pipe", **given: Any) -> None:
+        super().__init__(resident, request, stdin=stdin, **given)
 
     def found(self, job: Job) -> None:
         self._reply(job, existing=True)
@@ -129,6 +137,7 @@ class Run(Starting):
 
     def __init__(
         self,
+        resident: Resident,
         request: Request,
         timeout: float | None = None,
         grace: float = GRACE,
@@ -138,9 +147,9 @@ class Run(Starting):
     ) -> None:
         self.timeout, self.grace, self.may_go_on = timeout, grace, on_timeout == "yield"
         self.limit = min(limit, INLINE_OUTPUT)
-        super().__init__(request, **given)
+        super().__init__(resident, request, **given)
         if self.timeout is not None and not request.answered:  # a slow start counts
-            self.timer = self.resident.loop.call_later(self.timeout, self._time_is_over)
+            self.timer = resident.loop.call_later(self.timeout, self._time_is_over)
 
     def found(self, job: Job) -> None:
         self.timeout = None  # the timer of the first request runs
@@ -249,9 +258,9 @@ class Run(Starting):
             job.notify_yielded()
 
 
-def blob(request: Request, blob: str) -> None:
+def blob(resident: Resident, request: Request, blob: str) -> None:
     """Appends the body to a blob of this connection."""
-    blobs, resident = request.client.blobs, request.resident
+    blobs = request.client.blobs
     if blob not in blobs:
         if len(blobs) >= BLOBS:
             raise invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
@@ -272,7 +281,7 @@ def blob(request: Request, blob: str) -> None:
     request.reply({"size": size})
 
 
-def drop_blob(request: Request, blob: str) -> None:
+def drop_blob(resident: Resident, request: Request, blob: str) -> None:
     fd = request.client.blobs.pop(blob, None)
     if fd is not None:
         os.close(fd)

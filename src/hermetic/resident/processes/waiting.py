@@ -1,4 +1,4 @@
-"""Detects a process that waits for input, from kernel state and not from its output.
+"""Processes that wait for a job's input, and those that read it, from kernel state and not from its output.
 
 A process waits if it, or a descendant, sleeps in a read of the job's terminal or input pipe, or in poll, select or
 epoll on it without a timeout. /proc/PID/syscall shows the number and arguments of the system call that a thread is
@@ -7,6 +7,7 @@ blocked in.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     Call = tuple[str, list[int]]  # name and arguments
     InputIdentity = tuple[int, int]  # device and inode
+    Reader = tuple[int, str, list[bytes]]  # pid, program name, arguments
 
 _X86_64 = {
     0: "read",
@@ -33,6 +35,10 @@ _X86_64 = {
 }
 _AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait", 441: "epoll_pwait2"}
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
+TIOCGPGRP = 0x540F
+READERS = 32  # reported at most
+WORDS = 8  # reported of each
+WORD_BYTES = 256
 DEV_TTY = os.makedev(5, 0)
 _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
 
@@ -92,14 +98,10 @@ def _is_input(pid: int, fd: int, identity: InputIdentity) -> bool:
         status = os.stat("/proc/%d/fd/%d" % (pid, fd))
     except OSError:
         return False
-    # A password prompt opens the terminal as /dev/tty.
-    return identity_of(status) == identity or (status.st_rdev == DEV_TTY and _has_terminal(pid))
-
-
-def _has_terminal(pid: int) -> bool:
-    """Whether a process has a controlling terminal; below a job it is the job's own."""
-    fields = stat_fields(pid)
-    return len(fields) > 4 and fields[4] != "0"
+    if identity_of(status) == identity:
+        return True
+    # A password prompt opens the terminal as /dev/tty. The controlling terminal of a process below a job is the job's.
+    return status.st_rdev == DEV_TTY and stat_fields(pid)[4:5] not in ([], ["0"])
 
 
 def identity_of(status: os.stat_result) -> InputIdentity:
@@ -140,3 +142,52 @@ def _epolled(pid: int, fd: int) -> Iterator[int]:
                     yield int(line.split()[1])
     except OSError:
         return
+
+
+def programs_of(pids: Iterable[int]) -> list[str]:
+    """Distinct names of the programs that these processes run."""
+    return sorted({_described(pid)[1] for pid in pids})[:READERS]
+
+
+def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | None) -> list[Reader]:
+    """Processes that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
+    group = None if terminal is None else _foreground(terminal)
+    found = []
+    for pid in pids:
+        fields = stat_fields(pid)
+        if len(fields) < 3 or fields[0] == "Z":
+            continue
+        if group is not None and fields[2] != str(group):
+            continue
+        if terminal is None and not _is_input(pid, 0, identity):
+            continue
+        found.append(_described(pid))
+    return found[:READERS]
+
+
+def _foreground(terminal: int) -> int | None:
+    """The foreground process group of the terminal; None if it has none."""
+    try:
+        group: int = struct.unpack("i", fcntl.ioctl(terminal, TIOCGPGRP, bytes(4)))[0]
+    except OSError:
+        return None
+    return group if group > 0 else None
+
+
+def _described(pid: int) -> Reader:
+    words = _words(pid)
+    if not words or words == _words(os.getpid()):
+        return pid, "", []  # forked, but no program executed yet
+    try:
+        program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        program = ""
+    return pid, program, [word[:WORD_BYTES] for word in words]
+
+
+def _words(pid: int) -> list[bytes]:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return [word for word in file.read(WORDS * WORD_BYTES).split(b"\0") if word][:WORDS]
+    except OSError:
+        return []

@@ -6,10 +6,11 @@ import os
 
 from ..life.fast_stdlib import pattern
 from ..limits import PIPED_COMMAND, READABLE_COMMAND
-from ..processes.job import Drain, Job, advised, ending_of
+from ..processes.job import Drain, Job, ending_of
 from ..processes.leftovers import owner_of
 from ..processes.tree import children
 from ..processes.unnamed import in_memory, sealed
+from ..wire.fields import advised
 from .orders import CommandText, can_be_followed, long_order, plain_order, read_traps, short_order
 
 TYPE_CHECKING = False

@@ -8,28 +8,29 @@ from .command import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..life.resident import Resident
     from ..life.server import Request
 
 
-def list_sessions(request: Request) -> None:
+def list_sessions(resident: Resident, request: Request) -> None:
     sessions = [
         {"name": one.name, "cwd": one.cwd, "busy": not one.is_idle, "shells": len(one.pool.shells)}
-        for one in request.resident.sessions.values()
+        for one in resident.sessions.values()
     ]
     request.reply({"sessions": sessions})
 
 
-def state(request: Request, session: str = "") -> None:
+def state(resident: Resident, request: Request, session: str = "") -> None:
     """Replies with a session's cwd and exported variables."""
-    found = request.resident.session(session)
+    found = resident.session(session)
     found.exports.request(lambda exports: request.reply({"cwd": found.cwd}, frames.pack(exports)))
 
 
-def definitions(request: Request, session: str = "", known: object = None) -> None:
+def definitions(resident: Resident, request: Request, session: str = "", known: object = None) -> None:
     """Replies with what a session's shell has defined; only the version if the client knows it. Starts no shell."""
-    found = request.resident.sessions.get(session)
+    found = resident.sessions.get(session)
     if found is None:
-        request.reply({"cwd": request.resident.cwd, "changes": 0, "is_there": False})
+        request.reply({"cwd": resident.cwd, "changes": 0, "is_there": False})
         return
     cwd, changes = found.cwd, found.exports.changes
     if known == changes and not found.is_starting:
@@ -44,9 +45,9 @@ def definitions(request: Request, session: str = "", known: object = None) -> No
     found.definitions.request(answer)
 
 
-def end_session(request: Request, session: str = "") -> None:
+def end_session(resident: Resident, request: Request, session: str = "") -> None:
     """Ends a session: first its commands with their trees, then its shells."""
-    resident, found = request.resident, request.resident.sessions.get(session)
+    found = resident.sessions.get(session)
     if found is None:
         request.reply({"ended": False})
         return

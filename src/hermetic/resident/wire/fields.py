@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 
 from ..limits import DURATION, ID_LENGTH, TAG
@@ -31,6 +32,21 @@ class Refusal(Exception):
 
 def invalid(argument: str, message: str) -> Refusal:
     return Refusal("InvalidArgument", message, argument=argument)
+
+
+_ADVICE = {
+    errno.EMFILE: "end background processes and close sessions of this environment, or open a new one",
+    errno.ENFILE: "the whole machine has too many files open; end what holds them and run the command again",
+    errno.EAGAIN: "end processes that are not needed, or raise the limit of processes, and run the command again",
+    errno.ENOMEM: "end what takes the memory and run the command again",
+    errno.ENOSPC: "free space on the disk and run the command again",
+}
+
+
+def advised(error: OSError) -> str:
+    """The system's error message, with advice."""
+    advice = _ADVICE.get(error.errno or 0)
+    return "%s; %s" % (error.strerror, advice) if advice else str(error)
 
 
 def parse(given: Fields, parsers: dict[str, Parser], *required: str) -> Fields:

@@ -61,7 +61,7 @@ class Requests:
         if found is None:
             found = self._find(name)
         handler, parsers, required = found
-        handler(request, **take.parse(fields, parsers, *required))
+        handler(resident, request, **take.parse(fields, parsers, *required))
 
     def _find(self, name: object) -> Operation:
         """A file operation. Their module is imported with the first of them, so that the resident starts faster."""
@@ -75,14 +75,17 @@ class Requests:
 
     def file_operations(self) -> dict[str, Operation]:
         requests = files.FileRequests(self.resident)
-        required = {name: {"path", "target"} & {*parsers} for name, parsers in FILE_OPERATIONS.items()}
-        return {
-            name: operation(getattr(requests, name), *required[name], **parsers)
-            for name, parsers in FILE_OPERATIONS.items()
-        }
+
+        def row(name: str, parsers: dict[str, Parser]) -> Operation:
+            serve = getattr(requests, name)
+            return operation(
+                lambda _, request, **given: serve(request, **given), *{"path", "target"} & {*parsers}, **parsers
+            )
+
+        return {name: row(name, parsers) for name, parsers in FILE_OPERATIONS.items()}
 
     # -- the resident itself
-    def hello(self, request: Request, versions: Any = None, token: Any = None) -> None:
+    def hello(self, resident: Resident, request: Request, versions: Any = None, token: Any = None) -> None:
         """The handshake: token and protocol version."""
         if type(versions) is not list or type(token) is not bytes:
             raise frames.FrameError("not a greeting")
@@ -94,16 +97,16 @@ class Requests:
                 "open it again" % (list(frames.VERSIONS), versions)
             )
             raise Refusal("EnvironmentUnavailable", message)
-        request.reply({"version": max(common), "environment": self.resident.label, **self._identity()})
-        self.resident.loop.call_before_sleep(prepare)  # while the first shell starts
-        self.resident.loop.call_before_sleep(self.life.look_after)
+        request.reply({"version": max(common), "environment": resident.label, **self._identity()})
+        resident.loop.call_before_sleep(prepare)  # while the first shell starts
+        resident.loop.call_before_sleep(self.life.look_after)
 
     def _identity(self) -> dict[str, Any]:
         python = sys.version.split()[0]
         return {"resident": self.resident.id, "pid": os.getpid(), "python": python, "weak": self.life.weak}
 
-    def info(self, request: Request) -> None:
-        resident, life = self.resident, self.life
+    def info(self, resident: Resident, request: Request) -> None:
+        life = self.life
 
         def answer(left: dict[int, int]) -> None:
             request.reply(
@@ -127,7 +130,7 @@ class Requests:
 
         resident.count_leftovers(answer)
 
-    def events(self, request: Request) -> None:
+    def events(self, resident: Resident, request: Request) -> None:
         """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them."""
         client, listeners, missed = request.client, self.life.listeners, False
 
@@ -146,14 +149,12 @@ class Requests:
         listeners.append(notify)
         request.on_room, request.abandoned = catch_up, lambda: listeners.remove(notify)
 
-    def lease(self, request: Request, lease: float | None = None, unattended: float | None = None) -> None:
-        life = self.life
-        life.lease = life.lease if lease is None else lease
-        life.unattended = life.unattended if unattended is None else unattended
-        life.restart()
+    def lease(self, resident: Resident, request: Request, **given: float) -> None:
+        self.life.__dict__.update(given)
+        self.life.restart()
         request.reply({})
 
-    def shutdown(self, request: Request, grace: float = GRACE) -> None:
+    def shutdown(self, resident: Resident, request: Request, grace: float = GRACE) -> None:
         self.life.end(grace, lambda: request.reply({}))
 
 
@@ -168,12 +169,12 @@ def resident_memory() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def ping(request: Request) -> None:
+def ping(resident: Resident, request: Request) -> None:
     request.reply({})
 
 
 def operation(handler: Callable[..., Any], *required: str, **parsers: Parser) -> Operation:
-    """A row of the table. The handler gets the request, and the given fields by name."""
+    """A row of the table. The handler gets the resident, the request, and the given fields by name."""
     return handler, parsers, required
 
 

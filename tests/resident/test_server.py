@@ -91,3 +91,35 @@ print(len(server.clients), server.attached)
 def test_a_client_that_has_gone_is_not_counted_when_its_greeting_is_taken_late(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LATE, tmp_path / "s"], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("0 0\n", "")
+
+
+CROWDED = """
+import os, resource, socket, sys
+from hermetic.resident.life.loop import Loop
+from hermetic.resident.wire.stream import Listener
+
+tries, failures, users = [], [], []
+loop = Loop(lambda: failures.append(sys.exc_info()[0].__name__))
+
+def accepted(connection, pid, uid):
+    users.append(uid)
+    connection.close()
+    loop.stop()
+
+listener = Listener(loop, sys.argv[1], 0o600, 8, accepted)
+accept, listener.watch.callback = listener.watch.callback, lambda: (tries.append(1), accept())
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+free = os.dup(0)
+os.close(free)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+loop.call_later(0.25, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits))
+loop.run()
+print(users == [os.getuid()], failures, 1 < len(tries) < 20)
+"""
+
+
+def test_without_a_descriptor_a_connection_waits_and_the_loop_does_not_spin(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", CROWDED, tmp_path / "s"], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("True [] True\n", "")

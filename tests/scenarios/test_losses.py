@@ -16,7 +16,7 @@ import hermetic
 from hermetic.config.settings import EnvironmentSettings, Settings
 from hermetic.environments.containers.client import PROGRAMS, SETTINGS
 from hermetic.registry.records import Records, id_for_task, runtime_root
-from hermetic.session.keeping import activity_of, record_of
+from hermetic.session.keeping import link_of, record_of
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import MOST_TASKS, Histories, History
 from tests.boxes import Box, appears, everywhere, opened, place
@@ -27,7 +27,7 @@ async def lose(box: Box, task: str = "t") -> None:
     environment = await box.toolbox.fleet.get(task)
     kill_resident(environment)
     async with asyncio.timeout(60):
-        while not activity_of(environment).is_over:  # noqa: ASYNC110 (no event tells)
+        while not link_of(environment).is_over:  # noqa: ASYNC110 (no event tells)
             await asyncio.sleep(0.02)
 
 
@@ -119,7 +119,7 @@ async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_t
         started = await box.terminal("sleep 1000", background=True)
         waiting = asyncio.create_task(box.process("wait_for", started["session_id"], data="never", timeout=100))
         async with asyncio.timeout(60):
-            while not activity_of(environment).is_busy:  # noqa: ASYNC110 (no event tells)
+            while not link_of(environment).is_busy:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0.02)
         kill_resident(environment)
         answer = await waiting

@@ -21,7 +21,7 @@ from hermetic.environments.unix_socket import listeners
 from hermetic.fleet.garbage import collect
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
-from hermetic.session.keeping import activity_of
+from hermetic.session.keeping import link_of
 from tests.boxes import appears
 from tests.boxes import opened as opened_box
 from tests.cli.program import hermetic as program
@@ -260,7 +260,7 @@ async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> N
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(60):
             await ended(pid)
-            while not activity_of(env).is_over:  # noqa: ASYNC110
+            while not link_of(env).is_over:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         with pytest.raises(hermetic.EnvironmentUnavailable, match="is gone"):
             await env.run("true")

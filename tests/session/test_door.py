@@ -23,6 +23,7 @@ from hermetic.contract.approval import ApprovalRequest, Judged
 from hermetic.contract.errors import NotPermitted
 from hermetic.contract.verdict import ShellState
 from hermetic.session.environment import Environment
+from hermetic.session.keeping import put_behind
 from hermetic.toolbox import Toolbox
 from tests.session.doors import door, is_refused, opened
 from tests.sizes import scale
@@ -162,7 +163,7 @@ class Recording(PolicyGate):
 
 async def test_a_session_that_no_command_has_changed_is_not_looked_at_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        env._put_behind(EnvironmentGuard(Recording(), env))
+        put_behind(env, EnvironmentGuard(Recording(), env))
 
         async def requests(command: str) -> int:
             before = env._link.requests
@@ -181,7 +182,7 @@ async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_na
     (tmp_path / "before").mkdir()
     async with opened(tmp_path) as env:
         gate = Recording()
-        env._put_behind(EnvironmentGuard(gate, env))
+        put_behind(env, EnvironmentGuard(gate, env))
         for command in ("cd before", "true", "true"):
             await env.run(command)
         (tmp_path / "before").rename(tmp_path / "after")
@@ -194,7 +195,7 @@ async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(tmp_path
     directory = os.path.join(os.fsencode(tmp_path), name)
     os.mkdir(directory)
     async with opened(tmp_path) as env:
-        env._put_behind(EnvironmentGuard(Recording(), env))
+        put_behind(env, EnvironmentGuard(Recording(), env))
         await env.run(f"cd {shlex.quote(os.fsdecode(directory))}")
         for _ in range(3):
             assert (await env.run("true")).exit_code == 0
@@ -206,7 +207,7 @@ async def test_what_changes_between_the_decision_and_the_start_is_judged_again(t
         change = "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
         guard = Racing(change)
         other = await hermetic.attach(env.id)
-        env._put_behind(EnvironmentGuard(guard, env))
+        put_behind(env, EnvironmentGuard(guard, env))
         try:
             await env.run("ls")
             guard.trusted = [other]

@@ -18,9 +18,10 @@ from hermetic.environments import catalog
 from hermetic.fleet.garbage import collect
 from hermetic.fleet.opening import StartRequest, attach, is_living, open_environment, start_new
 from hermetic.fleet.pool import Pool
+from hermetic.link.link import Link
 from hermetic.registry.records import Records, runtime_root
 from hermetic.session.environment import Environment
-from hermetic.session.keeping import Activity, activity_of, disk_bytes, record_of
+from hermetic.session.keeping import disk_bytes, link_of, record_of
 
 IDLE = 300.0  # seconds
 STARTS = 8
@@ -36,7 +37,7 @@ class Member:
         self.users = 0  # borrowers; it is not released while there are any
         self._idle = idle
         self._forget = forget
-        self._activity: Activity | None = None  # of that environment
+        self._activity: Link | None = None  # of that environment
         self._requests = 0  # at the last check
         self._until = 0.0  # its idle time, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
@@ -52,7 +53,7 @@ class Member:
 
     def keep(self, environment: Environment) -> None:
         """Takes an environment in; its idle time begins."""
-        self.environment, self._activity = environment, activity_of(environment)
+        self.environment, self._activity = environment, link_of(environment)
         self.touch()
 
     def touch(self) -> None:
@@ -102,7 +103,7 @@ class Member:
             self._forget(self)
 
     async def _is_idle(self, environment: Environment) -> bool:
-        activity = activity_of(environment)
+        activity = link_of(environment)
         was_quiet = activity.requests == self._requests and not activity.is_busy
         self._requests = before = activity.requests
         if self.users or not was_quiet:

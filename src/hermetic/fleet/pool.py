@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.session.environment import Environment
-from hermetic.session.keeping import activity_of, give_to_task, set_lease
+from hermetic.session.keeping import give_to_task, link_of, set_lease
 
 # Lease of a pooled environment: without this process, also after SIGKILL, it has no use.
 WAITING_SECONDS = 10.0
@@ -64,7 +64,7 @@ class Pool:
         try:
             while self._ready:
                 environment = self._ready.popleft()
-                if activity_of(environment).is_over:
+                if link_of(environment).is_over:
                     await environment.close()
                     continue
                 try:

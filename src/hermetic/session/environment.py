@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermetic.contract.approval import Guard
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import Backend, EnvironmentInfo, EnvironmentRecord, Isolation
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
-from hermetic.environments.profile import CACHES, SKILLS
 from hermetic.link import answers
 from hermetic.link.link import Link
 from hermetic.registry.records import DamagedRecord, Records
@@ -26,7 +24,6 @@ from hermetic.session.session import Session
 
 if TYPE_CHECKING:
     from hermetic.session.mirror import mirror
-    from hermetic.session.mirror.mirror import Mirror
 else:
     mirror = Lazy("hermetic.session.mirror.mirror")  # archives take longer to import than an environment to open
 
@@ -38,7 +35,7 @@ class Environment(Session):
         self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool,
         held: socket.socket | None = None,
     ) -> None:  # fmt: skip
-        self._mirror = _mirror(link, record, records) if _is_mirrored(record) else None
+        self._mirror = mirror.Mirror(link, record, records) if _is_mirrored(record) else None
         super().__init__(link, "", None if self._mirror is None else self._mirror.send)
         self._backend = backend
         self._record = record
@@ -71,10 +68,6 @@ class Environment(Session):
         """What isolates its commands from the caller's machine."""
         isolation = self._backend.isolation
         return msgspec.structs.replace(isolation, notes=(*isolation.notes, *self._record.notes))
-
-    def _put_behind(self, guard: Guard) -> None:
-        """From now on, what this caller does here has to be allowed."""
-        self._guard = guard
 
     def session(self, name: str) -> Session:
         """Another session of this environment; it starts with its first command."""
@@ -136,12 +129,6 @@ class Environment(Session):
         """Returns when nothing is left of it."""
         async with self._records.lock(self.id):
             await end(self._backend, self._record, self._link, self._records)
-
-
-def _mirror(link: Link, record: EnvironmentRecord, records: Records) -> "Mirror":
-    options = record.options
-    given = (*options["credential_files"], SKILLS, *CACHES) if options["profile"] else ()
-    return mirror.Mirror(link, record, records, options["sync"], options["profile"], given)
 
 
 def _is_mirrored(record: EnvironmentRecord) -> bool:

@@ -1,6 +1,6 @@
 """Internals of an environment for fleets, tools and the gate, which its user does not need."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -13,40 +13,19 @@ from hermetic.session.environment import Environment
 from hermetic.session.session import Session
 
 
-class Activity(Protocol):
-    """How much an environment is used by this process, at every moment."""
-
-    @property
-    def requests(self) -> int:
-        """How many were sent so far."""
-
-    @property
-    def is_busy(self) -> bool:
-        """True while one of them waits for its answer."""
-
-    @property
-    def is_over(self) -> bool:
-        """True when it was closed, or its resident is gone."""
-
-
-def activity_of(environment: Environment) -> Activity:
-    """What this process asked of it, and whether it still can."""
-    return environment._link
-
-
 def record_of(environment: Environment) -> EnvironmentRecord:
     """What this host remembers of it."""
     return environment._record
 
 
 def link_of(session: Session) -> Link:
-    """The connection to its resident, for requests that no method of a session makes."""
+    """The connection to its resident: for requests that no method of a session makes, and to see how it is used."""
     return session._link
 
 
 def put_behind(environment: Environment, guard: Guard) -> None:
     """From now on the guard decides on what is run, typed and written there."""
-    environment._put_behind(guard)
+    environment._guard = guard
 
 
 async def set_lease(environment: Environment, seconds: float) -> None:

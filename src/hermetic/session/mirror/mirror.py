@@ -6,7 +6,7 @@ import os
 import secrets
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hermetic.contract.endings import Exited
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.limits import SYNC_BACK, SYNC_PAUSE, SYNC_TRIES
-from hermetic.environments.profile import INSIDE
+from hermetic.environments.profile import CACHES, INSIDE, SKILLS
 from hermetic.link.link import Link, ResidentGone
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records
@@ -35,21 +35,20 @@ _log = logging.getLogger("hermetic.sync")
 
 
 class Mirror:
-    """The directories `pairs` (here → there) of one environment. Another process may mirror the same ones.
+    """The directories `sync` (here → there) of one environment. Another process may mirror the same ones.
 
-    Of the directory `profile` only the files and folders `given` are sent, and nothing of it comes back.
+    Of the directory `profile` only credential files, skills and caches are sent, and nothing of it comes back.
     """
 
-    def __init__(
-        self, link: Link, record: EnvironmentRecord, records: Records, pairs: Mapping[str, str],
-        profile: str | None = None, given: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    def __init__(self, link: Link, record: EnvironmentRecord, records: Records) -> None:
         self._session = Session(link, "")
         self._files = Files(link, "")
         self._record = record
         self._records = records
-        self._pairs = dict(pairs)
-        self._profile, self._given = profile, given
+        options = record.options
+        self._pairs: dict[str, str] = dict(options["sync"])
+        self._profile: str | None = options["profile"] or None
+        self._given = (*options["credential_files"], SKILLS, *CACHES) if self._profile else ()
         self._looked = float("-inf")
         self._lock = asyncio.Lock()
 

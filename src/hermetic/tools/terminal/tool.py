@@ -26,7 +26,7 @@ from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Fields, Interrupted, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.judged import Stale, judged_again
-from hermetic.session.keeping import activity_of
+from hermetic.session.keeping import link_of
 from hermetic.session.process import Process
 from hermetic.session.session import Session, as_judged
 from hermetic.tools.base.task import AFTER_LOSS, Task
@@ -283,7 +283,7 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
         if asked.background:
             return await run.background(environment, variables)
         answer = await run.foreground(environment, variables)
-        if answer.get("ending") == "lost" and activity_of(environment).is_over:
+        if answer.get("ending") == "lost" and link_of(environment).is_over:
             answer["error"] += f"; {AFTER_LOSS}"
             answer.pop("notes", None)  # they say the same to callers that open environments themselves
         if answers is not None:

@@ -1,4 +1,4 @@
-"""What the door costs: a command judged with what its shell has defined, what was allowed before, and the journal."""
+"""What the gate costs: a command judged with what its shell has defined, what was allowed before, and the journal."""
 
 import tempfile
 import time
@@ -30,13 +30,13 @@ RULES = (
 async def judging(bench: Bench, place: Place) -> list[Row]:
     """Eleven commands of every day, one of them dangerous and allowed before, in a session that has begun."""
     with tempfile.TemporaryDirectory() as directory:
-        door = _door(Path(directory))
+        gate = _gate(Path(directory))
         async with place.open() as env:
             await env.run("helper() { echo hi; }; export STAGE=test; cd /tmp")
 
             async def judge() -> None:
                 for command in COMMANDS:
-                    await door.command("benchmark", command, env)
+                    await gate.command("benchmark", command, env)
 
             await judge()
             [ours] = await in_turns(bench.times(20, 5), in_a_row(judge, 10))
@@ -46,7 +46,7 @@ async def judging(bench: Bench, place: Place) -> list[Row]:
     )]  # fmt: skip
 
 
-def _door(directory: Path) -> PolicyGate:
+def _gate(directory: Path) -> PolicyGate:
     """All of it: rules, kept answers, a journal on disk without secrets, and somebody who answers the first time."""
     now = time.time()
     Store(directory / "approvals.toml").add(*(

@@ -38,7 +38,7 @@ class Person:
 
 
 class Stage:
-    """A door on a real environment per task, with a clock that can be put forward."""
+    """A gate on a real environment per task, with a clock that can be put forward."""
 
     def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class Stage:
         """Another process, with the same files."""
         approvals = Approvals(self._settings, approver=None if self._is_alone else self.person)
         approvals.now = lambda: time.time() + self.ahead
-        self.door = PolicyGate(approvals)
+        self.gate = PolicyGate(approvals)
 
     async def say(self, step: Say) -> None:
         self.person.answer, before = step.answer, len(self.person.asked)
@@ -68,7 +68,7 @@ class Stage:
 
     async def answer(self, answer: Any, *, too_late: bool) -> None:
         """Answers the question that was asked last, which nobody waits for any more when it is too late."""
-        queue = self.door.approvals.queue
+        queue = self.gate.approvals.queue
         id = next(reversed(queue._open))
         if too_late:
             with pytest.raises(UnknownApproval):
@@ -82,13 +82,13 @@ class Stage:
         environment = await self._environment(step.task)
         if step.tool == "write":
             path = step.text.replace("~", str(Path.home()))
-            await self.door.write(step.task, [str(self.directory / path)], environment)
+            await self.gate.write(step.task, [str(self.directory / path)], environment)
         elif step.tool == "code":
-            await self.door.code(step.task, step.text, environment)
+            await self.gate.code(step.task, step.text, environment)
         elif step.tool == "batch":
-            await self.door.batch(step.task, environment, **step.more)
+            await self.gate.batch(step.task, environment, **step.more)
         else:
-            await self.door.command(step.task, step.text, environment)
+            await self.gate.command(step.task, step.text, environment)
             if step.text.startswith(("export ", "cd ")):
                 await environment.run(step.text)
 
@@ -116,8 +116,8 @@ async def test_a_conversation_has_the_exact_outcome(talk: Talk, tmp_path: Path) 
             elif step.what.startswith("answer"):
                 await stage.answer(step.value, too_late=step.what == "answer too late")
             else:
-                [granted] = stage.door.approvals.grants.all()
-                assert stage.door.approvals.grants.revoke(granted.key)
+                [granted] = stage.gate.approvals.grants.all()
+                assert stage.gate.approvals.grants.revoke(granted.key)
     finally:
         await stage.close()
 
@@ -404,18 +404,18 @@ async def test_an_answer_is_bound_to_the_file_that_the_name_means(tmp_path: Path
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     person = Person()
-    door = PolicyGate(Approvals(ApprovalSettings(), approver=person))
+    gate = PolicyGate(Approvals(ApprovalSettings(), approver=person))
     async with open_environment(
         "local", cwd=str(tmp_path), login=False, env={"PATH": f"{program.parent}:/usr/bin:/bin"}
     ) as env:
         person.answer = "session"
-        await door.command("t", "kubectl delete ns x", env)
+        await gate.command("t", "kubectl delete ns x", env)
         assert str(program) in person.asked[0].scope["session"]
-        await door.command("t", "kubectl delete ns x", env)
+        await gate.command("t", "kubectl delete ns x", env)
         assert len(person.asked) == 1
         before = program.stat()
         program.write_text("#!/bin/ls\n")  # as many bytes, and as old as it was
         os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
         person.answer = "deny"
         with pytest.raises(NotPermitted):
-            await door.command("t", "kubectl delete ns x", env)
+            await gate.command("t", "kubectl delete ns x", env)

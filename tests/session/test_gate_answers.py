@@ -1,4 +1,4 @@
-"""What an answer at the door covers, and what it never covers: another variable, directory, meaning or secret."""
+"""What an answer at the gate covers, and what it never covers: another variable, directory, meaning or secret."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import ApprovalRequired, NotPermitted
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import record_of
-from tests.session.doors import is_refused, opened
+from tests.session.gates import is_refused, opened
 
 BEYOND = [
     "git push -f origin main > /etc/passwd", "sudo git push -f origin main", "ssh prod git push -f origin main",
@@ -41,12 +41,12 @@ ACT = "kubectl delete ns x"
 
 
 class Asking:
-    """A door whose person says one answer, and counts the questions."""
+    """A gate whose person says one answer, and counts the questions."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
         self.asked: list[ApprovalRequest] = []
-        self.door = PolicyGate(Approvals(ApprovalSettings(), approver=self._say))
+        self.gate = PolicyGate(Approvals(ApprovalSettings(), approver=self._say))
 
     def _say(self, request: ApprovalRequest) -> Any:
         self.asked.append(request)
@@ -54,7 +54,7 @@ class Asking:
 
     async def questions(self, command: str, place: Environment | PolicyContext, **more: Any) -> int:
         before = len(self.asked)
-        await self.door.command("t", command, place, **more)
+        await self.gate.command("t", command, place, **more)
         return len(self.asked) - before
 
 
@@ -88,7 +88,7 @@ async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) ->
     async with opened(tmp_path) as env:
         assert await asking.questions(ACT, env) == 1
         for command in EVERYDAY:
-            await asking.door.command("t", command, env)
+            await asking.gate.command("t", command, env)
             await env.run(command)
             assert await asking.questions(ACT, env) == 0, command
         assert await asking.questions(f"cd src && {ACT}", env) == 1  # another directory is another act
@@ -108,8 +108,8 @@ async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginni
     async with opened(tmp_path) as env:
         assert await first.questions(ACT, env) == 1
         await env.run(f"export {name}=/prod")
-        later.door.approvals.grants.add(first.door.approvals.grants.all(), always=False)  # as after a restart
-        assert await is_refused(later.door, env, ACT)
+        later.gate.approvals.grants.add(first.gate.approvals.grants.all(), always=False)  # as after a restart
+        assert await is_refused(later.gate, env, ACT)
 
 
 VARIED = ["KUBECONFIG=/prod {}", "export KUBECONFIG=/prod; {}", "X=1 {}", "cd sub && {}", "[ -e x ] && export X=1; {}"]
@@ -123,7 +123,7 @@ async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_varia
     program.chmod(0o755)
     variables = {"PATH": f"{program.parent}:/usr/bin:/bin"}
     async with hermetic.open("local", cwd=str(tmp_path), login=False, env=variables) as env:
-        await asking.door.batch("t", env, count=50, words=("kubectl", "delete", "ns"))
+        await asking.gate.batch("t", env, count=50, words=("kubectl", "delete", "ns"))
         assert f"in {tmp_path}, with the same variables" in asking.asked[0].scope["once"]
         assert await asking.questions(ACT, env) == 0
         for varied in VARIED:

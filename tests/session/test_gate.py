@@ -25,7 +25,7 @@ from hermetic.contract.verdict import ShellState
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import put_behind
 from hermetic.toolbox import Toolbox
-from tests.session.doors import door, is_refused, opened
+from tests.session.gates import gate, is_refused, opened
 from tests.sizes import scale
 
 # What an earlier command did, and what it makes dangerous that was not.
@@ -52,7 +52,7 @@ SET_BEFORE = [
 @pytest.mark.parametrize(("before", "command"), SET_BEFORE, ids=[before for before, _ in SET_BEFORE])
 async def test_what_earlier_commands_set_is_part_of_the_judgement(tmp_path: Path, before: str, command: str) -> None:
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         assert not await is_refused(guard, env, "true")
         if "rm -rf" not in command:
             assert not await is_refused(guard, env, command)
@@ -65,7 +65,7 @@ async def test_what_a_session_begins_with_is_nobodys_doing(tmp_path: Path) -> No
         asyncio.timeout(60),
         hermetic.open("local", cwd=str(tmp_path), login=False, env={"GIT_EXTERNAL_DIFF": "/tmp/x"}) as env,
     ):
-        assert not await is_refused(door(), env, "git diff")
+        assert not await is_refused(gate(), env, "git diff")
 
 
 async def test_a_variable_that_was_allowed_is_asked_about_once(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_input_variables_and_directory_of_one_command_count(
 ) -> None:
     async with opened(tmp_path) as env:
         await env.run("mkdir sub; cd sub")
-        assert await is_refused(door(), env, command, **more) is not command.endswith("../photos")
+        assert await is_refused(gate(), env, command, **more) is not command.endswith("../photos")
 
 
 async def test_what_is_asked_about_is_shown_with_all_that_it_meets(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_what_changes_between_the_decision_and_the_start_is_judged_again(t
             await other.close()
 
 
-async def test_commands_that_change_each_others_meaning_get_nothing_past_the_door(tmp_path: Path) -> None:
+async def test_commands_that_change_each_others_meaning_get_nothing_past_the_gate(tmp_path: Path) -> None:
     toolbox = Toolbox(options={"cwd": str(tmp_path), "login": False})
     outcomes: list[str | None] = []
 
@@ -263,9 +263,9 @@ async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanw
 
 
 @pytest.mark.parametrize("text", ["rm -rf photos", "echo x > .bashrc"])
-async def test_a_tilde_means_to_the_door_what_it_means_to_files(tmp_path: Path, text: str) -> None:
+async def test_a_tilde_means_to_the_gate_what_it_means_to_files(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         await env.run(f"export HOME={tmp_path}")  # which changes what the shell calls home, and nothing else
         assert await is_refused(guard, env, text, cwd="~")
         assert await is_refused(guard, env, f"cd {Path.home()} && {text}")
@@ -276,7 +276,7 @@ async def test_a_tilde_means_to_the_door_what_it_means_to_files(tmp_path: Path, 
 
 async def test_the_workspace_is_where_the_agent_works(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         assert not await is_refused(guard, env, f"rm -rf {tmp_path}/build")
         assert await is_refused(guard, env, "rm -rf /srv/build")
         assert await is_refused(guard, env, f"rm -rf {tmp_path}")
@@ -291,7 +291,7 @@ async def test_a_link_to_a_protected_file_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "innocent").symlink_to("/etc/passwd")
     async with opened(tmp_path) as env:
         with pytest.raises(NotPermitted, match="/etc/passwd"):
-            await door().write("t", [f"{tmp_path}/innocent"], env)
+            await gate().write("t", [f"{tmp_path}/innocent"], env)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ async def test_a_link_that_is_there_hides_nothing_from_a_shell(tmp_path: Path, c
     (tmp_path / "work" / "mine").symlink_to("own")
     options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
-        guard = door()
+        guard = gate()
         assert await is_refused(guard, env, command.format("keys"))
         assert not await is_refused(guard, env, command.format("mine"))
         assert not await is_refused(guard, env, "rm keys")  # the link alone
@@ -329,7 +329,7 @@ async def test_links_and_other_names_are_looked_through(tmp_path: Path, before: 
     (tmp_path / "victim").mkdir()
     options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
-        guard = door()
+        guard = gate()
         await guard.command("t", "true", env)
         await env.run(before)
         assert await is_refused(guard, env, command)
@@ -338,8 +338,8 @@ async def test_links_and_other_names_are_looked_through(tmp_path: Path, before: 
 @pytest.mark.parametrize("command", ['bash -c "$(cat)"', '$0 -c "$(cat)"', 'eval "$(cat)"', "x=$(cat); $x"])
 async def test_a_substitution_reads_the_input_of_its_command(tmp_path: Path, command: str) -> None:
     async with opened(tmp_path) as env:
-        assert await is_refused(door(), env, command, stdin="rm -rf /srv/photos")
-        assert not await is_refused(door(), env, command, stdin="ls")
+        assert await is_refused(gate(), env, command, stdin="rm -rf /srv/photos")
+        assert not await is_refused(gate(), env, command, stdin="ls")
 
 
 def test_what_bash_prints_of_itself_is_read() -> None:
@@ -359,7 +359,7 @@ def test_what_bash_prints_of_itself_is_read() -> None:
 async def test_a_function_that_pretends_to_end_hides_nothing(tmp_path: Path) -> None:
     hiding = 'f() { cat <<"E" >/dev/null\n}\nls () \n{ \n    true\nE\nrm -rf ~/photos; }; ls() { rm -rf ~/photos; }'
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         await guard.command("t", "true", env)
         await env.run(hiding)
         assert await is_refused(guard, env, "f")
@@ -404,7 +404,7 @@ def test_an_approval_in_one_place_is_none_in_another(kind: str, one: dict[str, A
 
 async def test_judging_is_quick_and_asks_the_resident_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         await env.run("f() { true; }; X=1")
         await guard.command("t", "ls", env)
         before, times = env._link.requests, []
@@ -477,4 +477,4 @@ async def test_a_rule_of_the_users_is_told_with_its_reason(tmp_path: Path) -> No
     )
     async with opened(tmp_path) as env:
         with pytest.raises(NotPermitted, match="releases are made by CI"):
-            await door(rules=(rule,)).command("t", "npm publish", env)
+            await gate(rules=(rule,)).command("t", "npm publish", env)

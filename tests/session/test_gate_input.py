@@ -14,11 +14,11 @@ from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import NotPermitted
 from hermetic.session.environment import Environment
-from tests.session.doors import door, opened
+from tests.session.gates import gate, opened
 
 
 async def typed(env: Environment, guard: PolicyGate, command: str, ready: str, *lines: str) -> list[bool]:
-    """Whether each line was refused by the door."""
+    """Whether each line was refused by the gate."""
     process = await env.start(command, pty=True)
     await process.wait_for(ready, timeout=20)
     outcomes = []
@@ -43,7 +43,7 @@ READY_THEN_READS = """exec awk 'BEGIN { print "ready"; fflush() } { print }'"""
 async def test_what_is_typed_is_judged_by_who_reads_it(tmp_path: Path) -> None:
     python = f"{sys.executable} -q"
     async with opened(tmp_path) as env:
-        guard = door()
+        guard = gate()
         shell = await typed(env, guard, "exec bash --norc", "bash-", "ls", "rm -rf ~/photos", "x=rm", "$x -rf ~/photos")
         assert shell == [False, True, False, True]
         code = await typed(
@@ -75,12 +75,12 @@ TRICKS: list[tuple[str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("shell", "pieces"), TRICKS, ids=[repr(pieces)[:50] for _, pieces in TRICKS])
-async def test_nothing_dangerous_is_typed_past_the_door(tmp_path: Path, shell: str, pieces: tuple[str, ...]) -> None:
+async def test_nothing_dangerous_is_typed_past_the_gate(tmp_path: Path, shell: str, pieces: tuple[str, ...]) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "victim").mkdir()
     options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
-        guard, refused = door(), 0
+        guard, refused = gate(), 0
         process = await env.start(f"PS1='> ' exec {shell}{' --norc' if shell == 'bash' else ''}", pty=True)
         await process.wait_for("> ", timeout=20)
         for piece in (*pieces, "\r", "echo do''ne\r"):

@@ -1,4 +1,4 @@
-"""A door as its tests have it: by the policy alone, before an environment of this machine."""
+"""A gate as its tests have it: by the policy alone, before an environment of this machine."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ async def opened(directory: Path) -> AsyncIterator[Environment]:
         yield env
 
 
-def door(**settings: Any) -> PolicyGate:
+def gate(**settings: Any) -> PolicyGate:
     return PolicyGate(Approvals(ApprovalSettings(**settings)))
 
 

@@ -10,9 +10,8 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermetic.cli.attach import detached, show_process
 from hermetic.cli.command import BAD_USAGE, Command, report_error
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
@@ -32,9 +31,15 @@ from hermetic.contract.endings import Ending, Lost, TimedOut
 from hermetic.contract.errors import InvalidArgument, NotPermitted
 from hermetic.fleet.opening import LivesOtherwise
 from hermetic.fleet.opening import open as open_environment
+from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import check_positive
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+
+if TYPE_CHECKING:
+    from hermetic.cli import attach
+else:
+    attach = Lazy("hermetic.cli.attach")  # knows terminals, which most commands do not have
 
 Outcome = tuple[int | None, tuple[str, ...]]  # exit code, notes
 
@@ -239,7 +244,7 @@ async def run_on_terminal(environment: Environment, wanted: RunRequest, interrup
     can_detach = environment.task is not None
     try:
         async with asyncio.timeout(wanted.timeout):
-            ending = await show_process(environment, process, interrupts, can_detach=can_detach)
+            ending = await attach.show_process(environment, process, interrupts, can_detach=can_detach)
     except TimeoutError:
         await shielded(process.kill())
         ending = TimedOut(wanted.timeout or 0.0)
@@ -247,7 +252,7 @@ async def run_on_terminal(environment: Environment, wanted: RunRequest, interrup
         await shielded(process.kill())
         raise
     if ending is None:
-        return detached(process.id), ()
+        return attach.detached(process.id), ()
     _report_timeout(ending)
     return ending.exit_code, ()
 

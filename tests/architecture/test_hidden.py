@@ -34,14 +34,16 @@ def test_the_sources_keep_to_the_picture() -> None:
         "private names of another package": private_names(SOURCE),
         "modules that import each other": knots(SOURCE, at_import=True),
         "modules that need each other; shorten the list when one is gone": knots(SOURCE),
-        "packages that import the MCP SDK or what it brings": _users("mcp", "mcp_types", "anyio", "pydantic"),
+        "packages that import the MCP SDK": _users("mcp", "mcp_types", "anyio"),
+        "packages that import a framework": _users("inspect_ai", "minisweagent", "pydantic_ai", "pydantic"),
     } == {
         "imports that point up or sideways": [],
         "modules imported by a string": [PLUGIN],
         "private names of another package": [],
         "modules that import each other": [],
         "modules that need each other; shorten the list when one is gone": sorted(known),
-        "packages that import the MCP SDK or what it brings": {"mcp"},
+        "packages that import the MCP SDK": {"mcp"},
+        "packages that import a framework": {"adapters"},
     }
 
 

@@ -103,7 +103,7 @@ TOKENS: tuple[Token, ...] = (
     Token("age", ("AGE-SECRET-KEY-1",), "[A-Z0-9]{58}"),
     Token("1Password", ("ops_eyJ",), r"[\w+/=-]{100,1500}"),
     Token("JWT", ("eyJ",), r"[\w-]{8,2000}+\.eyJ[\w-]{8,4000}+\.[\w-]{16,1000}"),
-)  # fmt: skip
+)
 
 SHORTEST = 16  # characters of any form, none of them a blank: most prose has no such word
 

@@ -35,7 +35,7 @@ async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
 
 
 def approval_tool(approvals: Approvals) -> Tool[ApprovalArguments]:
-    """The tool; it is offered where somebody can be asked."""
+    """The tool; it is offered where requests can be answered."""
     return Tool(
         "request_approval",
         DESCRIPTION,

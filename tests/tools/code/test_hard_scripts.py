@@ -17,7 +17,7 @@ from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Task
-from hermetic.tools.code.output import Printed, shown
+from hermetic.tools.code.answer import Printed, shown
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
 from tests.sizes import is_full, scale

@@ -15,8 +15,7 @@ from hermetic.session.callbacks import answer_of
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import Task
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions, description
-from hermetic.tools.code.bundle import Modules
-from hermetic.tools.code.stubs import identifier, module_source, stub_of, stubs_of
+from hermetic.tools.code.stubs import Modules, identifier, module_source, stub_of, stubs_of
 from tests.tools.code.scripted import here, scripting
 
 INSIDE = Path(__file__).parents[3] / "src" / "hermetic" / "tools" / "code" / "inside"

@@ -1,6 +1,6 @@
 """Text as a model may see it: no control sequences, lines as they stand at their end, no secrets.
 
-Secrets are told from ordinary data by the kind of text: what a command prints, or what a file of a name holds.
+The kind of text, by command or by file name, separates secrets from ordinary data.
 """
 
 import posixpath

@@ -1,4 +1,4 @@
-"""What a model may ask of code mode, what it is told about it, and the limits that hold."""
+"""Arguments, options, limits and description of code mode."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -74,8 +74,8 @@ recall(name) for later scripts, search_tools(words), describe_tool(name)."""
 
 
 def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
-    """What a model is told: only the tools that there are."""
-    listed = "\n".join(f"  {stub.signature}\n    {_first_line(stub)}{_answers(stub)}" for stub in stubs)
+    """The description for a model, with the tools that it has."""
+    listed = "\n".join(map(_listed, stubs))
     names = [stub.name for stub in stubs]
     preferred = [name for name in ("web_search", "terminal") if name in names]
     shown = (preferred + [name for name in names if name not in preferred])[:2]
@@ -83,13 +83,13 @@ def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
         example=f"from hermetic_tools import {', '.join(shown)}" if shown else "import hermetic_tools",
         tools=listed or "  (no tools can be called)",
         terminal="terminal is foreground only. " if "terminal" in names else "",
-        time=limits.time, calls=limits.calls, stdout=limits.stdout,
-    )  # fmt: skip
+        time=limits.time,
+        calls=limits.calls,
+        stdout=limits.stdout,
+    )
 
 
-def _answers(stub: Stub) -> str:
-    return f"\n    answers {stub.answers}" if stub.answers else ""
-
-
-def _first_line(stub: Stub) -> str:
-    return stub.description.split("\n")[0]
+def _listed(stub: Stub) -> str:
+    answers = f"\n    answers {stub.answers}" if stub.answers else ""
+    first_line = stub.description.partition("\n")[0]
+    return f"  {stub.signature}\n    {first_line}{answers}"

@@ -1,4 +1,4 @@
-"""Programs in an environment that are served from here: each connection is a channel, served by itself."""
+"""Connections of programs in an environment to this process: each is a channel with its own handler."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ class Channel:
         self._reader.greeted()  # the resident has seen the token
         self._frames: list[Frame] = []
         self._waiter: asyncio.Future[None] | None = None
-        self.is_over = False  # the program has gone
+        self.is_over = False  # the program has disconnected
 
     def __repr__(self) -> str:
         return f"<Channel {self._number}{', over' if self.is_over else ''}>"
@@ -45,7 +45,7 @@ class Channel:
         return self._frames.pop(0)
 
     async def send(self, data: bytes) -> bool:
-        """Hands bytes over; returns when the program has taken them in, or nearly. False: it has gone."""
+        """Sends bytes; returns when the program has read them, or nearly. False: it has disconnected."""
         if len(data) <= SHORT:
             self._link.tell(self._bridging, {"channel": self._number}, data)
             return not self.is_over
@@ -66,7 +66,7 @@ class Channel:
                 self._link.send(call).cancel()
 
     def feed(self, data: bytes) -> None:
-        """Bytes came. Raises FrameError when they are no frames, or more than anybody asked for."""
+        """Takes received bytes. Raises FrameError when they are no frames, or more than one call."""
         self._frames += self._reader.feed(data)
         waiting = len(self._frames)
         if waiting > 1 and (waiting > UNREAD_FRAMES or sum(len(frame.body) for frame in self._frames) > UNREAD):
@@ -107,7 +107,7 @@ class Bridge:
         return await asyncio.shield(self._socket)
 
     async def close(self) -> None:
-        """Serves nobody any more; returns when everyone who was served has been left."""
+        """Closes all connections; returns when their handlers have ended."""
         if not self._call.future.done():
             self._call.future.cancel()
             self._link.cancel(self._call)
@@ -148,7 +148,7 @@ class Bridge:
             raise error
 
     def _leave(self, number: int) -> None:
-        """The program has gone: whoever works for it stops."""
+        """Ends a channel whose program has disconnected, and its handler."""
         if (channel := self._channels.pop(number, None)) is not None:
             channel.end()
         if (task := self._tasks.get(number)) is not None:
@@ -162,5 +162,5 @@ class Bridge:
         error = None if future.cancelled() else future.exception()
         if not self._socket.done():
             self._socket.set_exception(error or EnvironmentUnavailable("the bridge was closed"))
-            self._socket.exception()  # seen, also when nobody waits for it
+            self._socket.exception()  # retrieved, also when no script waits for it
         self._lost()

@@ -1,17 +1,19 @@
-"""The calls of one script: read, counted, held to their limits, handed to the tools, answered, and written down."""
+"""The calls of one script: decoded, limited, dispatched to the tools, answered and logged."""
 
 import base64
 import logging
 import math
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from hermetic.contract.limits import FOREGROUND, FRAME_BODY
-from hermetic.contract.tool import Dispatch, Fields
+from hermetic.contract.tool import IS_SILENT, Dispatch, Fields
 from hermetic.link.calls import Interruption
 from hermetic.link.wire import ERROR, EVENT, MALFORMED, REPLY, pack_frame
 from hermetic.tools.code.arguments import CodeLimits
@@ -27,7 +29,7 @@ _log = logging.getLogger("hermetic.codemode")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a script asks: a tool, or something of its own run."""
+    """A script's request: a tool, or something about its own run."""
 
     tool: str = ""
     do: str = ""
@@ -49,15 +51,15 @@ _text = msgspec.msgpack.Decoder(str)
 
 
 class Calls:
-    """Serves one script. Nothing it says is believed before it has passed a type."""
+    """Serves one script. Its messages are validated before they are used."""
 
     def __init__(
-        self, call: Dispatch, stubs: Mapping[str, Stub], limits: CodeLimits, tell: Callable[[str], object],
-    ) -> None:  # fmt: skip
+        self, call: Dispatch, stubs: Mapping[str, Stub], limits: CodeLimits, tell: Callable[[str], object]
+    ) -> None:
         self._call = call
         self._stubs = stubs  # by the tool's name
         self._limits = limits
-        self._tell = tell  # of progress
+        self._tell = tell  # gets progress
         self._gathered = 0
         self._files_bytes = 0
         self.deadline: float | None = None  # by time.monotonic(); None: the script has all the time there is
@@ -72,11 +74,11 @@ class Calls:
 
     @property
     def is_spamming(self) -> bool:
-        """True when the script has gone on with refused calls for too long."""
+        """True when too many calls of the script were refused."""
         return self.refused > self._limits.refused
 
     async def serve(self, channel: Channel) -> None:
-        """Answers what comes by one connection, one call after the other."""
+        """Serves the calls of one connection, one after the other."""
         try:
             while await self._serve_one(channel):
                 pass
@@ -85,7 +87,7 @@ class Calls:
             await channel.send(pack_frame(ERROR, 0, {"message": message}))
 
     async def _serve_one(self, channel: Channel) -> bool:
-        """One call; False when the program has gone. Its arguments are under way until it is answered."""
+        """Serves one call; False when the program has disconnected. Its arguments count until it is answered."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -135,7 +137,7 @@ class Calls:
             self.log.append(entry)
 
     def _fitted(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Without what a script may not ask for, and with no more time than the script has left."""
+        """The arguments that a script may give, with no more time than the script has left."""
         dropped = DROPPED.get(name)
         given = {key: value for key, value in arguments.items() if key not in dropped} if dropped else arguments
         schema = self._stubs[name].parameters["properties"].get("timeout")
@@ -151,7 +153,7 @@ class Calls:
     def _progress(self, text: str) -> None:
         try:
             self._tell(text)
-        except Exception:  # of whoever listens: the script has done its part
+        except Exception:  # of the caller's own function: the script goes on
             _log.exception("progress %r was not taken", text)
 
     def _attach(self, file: Attached, size: int) -> Fields:
@@ -179,13 +181,13 @@ class Calls:
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
-    """How they begin; not all of them is written out for that."""
+    """The start of the arguments, for the log."""
     short = {
         name: value[:SHOWN_ARGUMENTS] if isinstance(value, str | bytes) else value for name, value in arguments.items()
     }
     try:
         return msgspec.json.encode(short).decode()[:SHOWN_ARGUMENTS]
-    except (TypeError, ValueError):  # what JSON does not have
+    except (TypeError, ValueError):  # values that JSON does not have
         return repr(short)[:SHOWN_ARGUMENTS]
 
 
@@ -197,7 +199,7 @@ def _packed(value: object) -> bytes:
 
 
 def _sendable(value: object) -> object:
-    """The same with text for what a frame cannot carry: huge numbers, halves of characters, things of Python's own."""
+    """The value with text for what a frame cannot carry: huge numbers, lone surrogates, other Python objects."""
     if isinstance(value, Mapping):
         return {str(_sendable(key)): _sendable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -207,3 +209,40 @@ def _sendable(value: object) -> object:
     if value is None or isinstance(value, bool | float | bytes):
         return value
     return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+class _PerCall:
+    """The program's stdout for all but those calls."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return len(text) if IS_SILENT.get() else int(self.stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class Silence:
+    """Drops what is printed to stdout in calls that are served within `held`, and nothing else of the program's."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._stdout: _PerCall | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """For one call: its task, tasks that it starts, and functions that it runs by `asyncio.to_thread`."""
+        if not self._calls:
+            self._stdout = _PerCall(sys.stdout)
+            sys.stdout = self._stdout
+        self._calls += 1
+        token = IS_SILENT.set(True)
+        try:
+            yield
+        finally:
+            IS_SILENT.reset(token)
+            self._calls -= 1
+            if not self._calls and self._stdout is not None and sys.stdout is self._stdout:
+                sys.stdout = self._stdout.stream

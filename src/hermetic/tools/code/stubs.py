@@ -1,22 +1,29 @@
-"""The functions that scripts call, written from the tools' own schemas: typed, documented, one for each tool."""
+"""The modules that scripts import: for each tool a typed and documented function, written from its schema."""
+
+import __future__
 
 import builtins
 import functools
+import hashlib
 import keyword
+import marshal
 import textwrap
+import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from hermetic.contract.tool import Tool
+from hermetic.link.archive import READABLE_BY_ALL, codec_source
 
 # Arguments that a script's call may not give: it waits for its answer, and has no terminal.
 DROPPED: Mapping[str, frozenset[str]] = {
     "terminal": frozenset({"background", "pty", "notify_on_complete", "watch_patterns", "check_interval"})
 }
-# Those that scripts give by place, in the order they are used to; all others are given by name.
+# Positional arguments in their order; all others are keyword-only.
 ORDER: Mapping[str, Sequence[str]] = {
     "terminal": ("command", "timeout", "workdir"),
     "read_file": ("path", "offset", "limit"),
@@ -26,10 +33,11 @@ ORDER: Mapping[str, Sequence[str]] = {
     "web_search": ("query", "limit"),
     "web_extract": ("urls",),
 }
-# What a call in a script means where it says nothing: nobody would look after a command that goes on.
+# Defaults of calls in a script: a command that outlives its timeout would go on unattended.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"terminal": {"on_timeout": "kill"}}
 
-_INSIDE = Path(__file__).parent / "inside" / "tools.py"
+_INSIDE = Path(__file__).parent / "inside"
+_LAZY = "from __future__ import annotations\n"
 _KINDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None", "object": "dict"}
 
 
@@ -55,10 +63,10 @@ def stubs_of(tools: Iterable[Tool[Any]]) -> dict[str, Stub]:
     return found
 
 
-@functools.cache  # a constant: the text is the one we were started with
+@functools.cache
 def _names_of_the_module() -> frozenset[str]:
     """What the module itself is written with: a tool of that name would be in its way."""
-    return frozenset([*dir(builtins), *compile(_INSIDE.read_text(encoding="utf-8"), "", "exec").co_names])
+    return frozenset([*dir(builtins), *compile(_inside("tools"), "", "exec").co_names])
 
 
 def stub_of(tool: Tool[Any], taken: Container[str] = ()) -> Stub:
@@ -119,9 +127,9 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
 
 
 def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any], spelled: Mapping[str, str]) -> str:
-    told = [f"{spelled[name]}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
+    lines = [f"{spelled[name]}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
     answers = [f"Answers {tool.answers}"] if tool.answers else []
-    doc = "\n\n".join([tool.description.strip(), *(["\n".join(told)] if told else []), *answers])
+    doc = "\n\n".join([tool.description.strip(), *(["\n".join(lines)] if lines else []), *answers])
     body = textwrap.indent(_quoted(doc), "    ")
     is_plain = all(name == word for name, word in spelled.items())
     given = ", ".join(f"{name!r}: {word}" for name, word in spelled.items())
@@ -154,3 +162,44 @@ def _type(schema: Mapping[str, Any]) -> str:
     if kind == "array":
         return f"list[{_type(schema.get('items') or {})}]"
     return _KINDS.get(str(kind), "object")
+
+
+# -- modules
+def boot() -> str:
+    """The program of a script's interpreter: it reads the rest from standard input and runs the script."""
+    return _inside("boot")
+
+
+@functools.cache  # a constant: the text is the one we were started with
+def _inside(name: str) -> str:
+    return (_INSIDE / f"{name}.py").read_text(encoding="utf-8")
+
+
+class Modules:
+    """The modules that scripts import, as text and as this Python compiles them."""
+
+    def __init__(self, stubs: str) -> None:
+        self.sources = {
+            "_hermetic_start": _inside("start"),
+            "_hermetic_frames": codec_source(),
+            "hermetic_tools": _inside("tools") + stubs,
+        }
+        codes = {name: _compiled(name, text) for name, text in self.sources.items()}
+        packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))  # read by another Python than this one
+        self.data = marshal.dumps((MAGIC_NUMBER, codes, packed), READABLE_BY_ALL)
+        self.name = hashlib.sha256(self.data).hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        return f"<Modules {', '.join(self.sources)}>"
+
+
+def script_input(script: str, variables: Mapping[str, str]) -> bytes:
+    """What comes behind the modules: the script, and variables of its run alone."""
+    return marshal.dumps((script, dict(variables)), READABLE_BY_ALL)
+
+
+def _compiled(name: str, text: str) -> bytes:
+    """The module without the import that says how annotations are meant: it would be the slowest one of a script."""
+    plain = text.replace(_LAZY, "\n", 1)
+    flags = __future__.annotations.compiler_flag if plain != text else 0
+    return marshal.dumps(compile(plain, name, "exec", flags, dont_inherit=True))

@@ -16,29 +16,39 @@ from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
 from hermetic.tools.base.task import Borrow, Task
-from hermetic.tools.code.answer import answer_of
+from hermetic.tools.code.answer import SLACK, answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
-from hermetic.tools.code.bundle import Modules, boot, script_input
-from hermetic.tools.code.output import SLACK
-from hermetic.tools.code.serving import Calls
-from hermetic.tools.code.silence import Silence
-from hermetic.tools.code.stubs import Stub, module_source, stubs_of
+from hermetic.tools.code.serving import Calls, Silence
+from hermetic.tools.code.stubs import Modules, Stub, boot, module_source, script_input, stubs_of
 
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]  # (task, stream, bytes) as they come
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show
+# Variables of the session that scripts get.
+KEPT = str.split("""
+    PATH HOME USER LOGNAME SHELL TERM TMPDIR TMP TEMP TZ LANG LANGUAGE LC_ALL LC_ADDRESS LC_COLLATE
+    LC_CTYPE LC_IDENTIFICATION LC_MEASUREMENT LC_MESSAGES LC_MONETARY LC_NAME LC_NUMERIC LC_PAPER
+    LC_TELEPHONE LC_TIME XDG_CACHE_HOME XDG_CONFIG_DIRS XDG_CONFIG_HOME XDG_DATA_DIRS XDG_DATA_HOME
+    XDG_RUNTIME_DIR XDG_STATE_HOME PYTHONPATH PYTHONHOME PYENV_ROOT PYENV_VERSION VIRTUAL_ENV
+    CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR
+""")
 
 
 class CodeMode:
-    """Runs scripts for many tasks; who made it closes it."""
+    """Runs scripts for many tasks; close it."""
 
     def __init__(
-        self, options: CodeOptions, tools: Callable[[], Sequence[Tool[Any]]],
-        call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *,
-        tell: Callable[[str, str], object], apart: Callable[[str], Borrow], printed: Printed | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        options: CodeOptions,
+        tools: Callable[[], Sequence[Tool[Any]]],
+        call: Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]],
+        *,
+        tell: Callable[[str, str], object],
+        apart: Callable[[str], Borrow],
+        printed: Printed | None = None,
+    ) -> None:
         self._options = options
         self._tools = tools
         self._call = call  # (task, tool, arguments) → its answer
@@ -48,9 +58,9 @@ class CodeMode:
         self._silence = Silence()
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
-        self._modules: Modules | None = None  # made with the first script
+        self._modules: Modules | None = None  # with the first script
         self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
-        self._going_on: set[asyncio.Task[None]] = set()  # scripts that nobody waits for any more
+        self._going_on: set[asyncio.Task[None]] = set()  # yielded scripts
 
     def __repr__(self) -> str:
         return f"<CodeMode: {len(self._going_on)} scripts go on>"
@@ -60,7 +70,7 @@ class CodeMode:
         return Tool(NAME, self._description, CodeArguments, self.execute)
 
     async def close(self) -> None:
-        """Serves no script any more: those that still run find nobody to call."""
+        """Serves no script any more; calls of those that still run fail."""
         going_on = list(self._going_on)
         for task in going_on:
             task.cancel()
@@ -78,9 +88,8 @@ class CodeMode:
         except (NotPermitted, EnvironmentUnavailable):
             raise
         except ExecutionError as error:
-            return {
-                "status": "error", "output": "", "error": str(error), "tool_calls_made": 0, "duration_seconds": 0.0,
-            }  # fmt: skip
+            answer = {"status": "error", "output": "", "error": str(error)}
+            return answer | {"tool_calls_made": 0, "duration_seconds": 0.0}
 
     def _borrow(self, task: Task) -> Borrow | None:
         """How the environment of its scripts is borrowed; None: it is the task's own."""
@@ -100,7 +109,19 @@ class CodeMode:
         bridge = Bridge(environment, calls.serve)
         is_yielded = False
         try:
-            script = self._script(asked, bridge.token + await self._socket(environment, bridge), seconds)
+            address = bridge.token + await self._socket(environment, bridge)
+            timezone = {"TZ": self._options.timezone} if self._options.timezone else {}
+            script = ScriptStart(
+                boot=boot(),
+                modules=self._prepare().name,
+                input=script_input(asked.code, {"HERMETIC_BRIDGE": address}),
+                title=asked.code.strip()[:TITLE].replace("\0", " "),
+                keep=(*KEPT, *self._options.passthrough),
+                env={"PYTHONDONTWRITEBYTECODE": "1", **timezone},
+                is_warm=self._options.warm,
+                timeout=seconds,
+                on_timeout=asked.on_timeout,
+            )
             async with task.alive():
                 result = await self._begin(environment, bridge, script, task, calls)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
@@ -130,7 +151,7 @@ class CodeMode:
     async def _until_stopped(
         self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls
     ) -> Result:
-        """Runs it until its end, or until somebody interrupts it or its refused calls are too many."""
+        """Runs the script until its end, an interruption, or too many refused calls."""
         stop, printed = calls.is_over, self._printed
         takers = None if printed is None else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
         task.interrupted.callbacks.add(stop.set)
@@ -151,14 +172,6 @@ class CodeMode:
             self._known_there[environment] = socket, modules.name
         return socket
 
-    def _script(self, asked: CodeArguments, way: str, seconds: float) -> ScriptStart:
-        variables = {"HERMETIC_BRIDGE": way}
-        return ScriptStart(
-            boot=boot(), modules=self._prepare().name, input=script_input(asked.code, variables),
-            title=_title(asked.code), keep=(*KEPT, *self._options.passthrough), env=added(self._options.timezone),
-            is_warm=self._options.warm, timeout=seconds, on_timeout=asked.on_timeout,
-        )  # fmt: skip
-
     async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
@@ -173,7 +186,7 @@ class CodeMode:
             async with (
                 task.environment(borrow=self._borrow(task)),
                 asyncio.TaskGroup() as group,
-            ):  # nobody closes it meanwhile
+            ):  # it is not released meanwhile
                 ending = group.create_task(_end_when(is_over, process))
                 await process.wait()
                 ending.cancel()
@@ -207,28 +220,8 @@ async def _end_when(is_over: asyncio.Event, process: Process) -> None:
     await process.kill()
 
 
-def _title(code: str) -> str:
-    return code.strip()[:TITLE].replace("\0", " ")
-
-
 def _check(asked: CodeArguments) -> None:
     if not asked.code.strip():
         raise InvalidArgument("code is empty; give the text of a Python script", argument="code")
     if asked.timeout is not None and not asked.timeout > 0:
         raise InvalidArgument(f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout")
-
-
-KEPT: tuple[str, ...] = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TMP", "TEMP", "TZ",
-    "LANG", "LANGUAGE", "LC_ALL", "LC_ADDRESS", "LC_COLLATE", "LC_CTYPE", "LC_IDENTIFICATION", "LC_MEASUREMENT",
-    "LC_MESSAGES", "LC_MONETARY", "LC_NAME", "LC_NUMERIC", "LC_PAPER", "LC_TELEPHONE", "LC_TIME",
-    "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "XDG_DATA_DIRS", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME",
-    "PYTHONPATH", "PYTHONHOME", "PYENV_ROOT", "PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV",
-    "CONDA_EXE", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
-)  # fmt: skip
-
-
-def added(timezone: str | None) -> dict[str, str]:
-    """What every script gets besides."""
-    return {"PYTHONDONTWRITEBYTECODE": "1", **({"TZ": timezone} if timezone else {})}

@@ -16,17 +16,17 @@ _NUMBERED = re.compile(r"[ \t]*\d+[ \t]*[|\u2502:][ \t]?")
 
 def explain(text: str, old: str, new: str, what: str = "old_string") -> str:
     """The error message for a text that is not in the file."""
-    told = [f"{what} is not in the file."]
+    message = [f"{what} is not in the file."]
     lines, wanted = [bare(line) for line in split_lines(text)], old.replace("\r\n", "\n").split("\n")
     if not text:
         return f"{what} is not in the file, which is empty."
     if len(wanted) > 1 and all(_NUMBERED.match(line) for line in wanted if line.strip()):
-        told.append("Its lines begin with numbers, as read_file shows them; leave the numbers out.")
+        message.append("Its lines begin with numbers, as read_file shows them; leave the numbers out.")
     if new.strip() and new in text:
         number = text.count("\n", 0, text.index(new)) + 1
-        told.append(f"new_string is there already, at line {number}: was the edit made before?")
-    told.append(_nearest(lines, wanted))
-    return " ".join(filter(None, told))
+        message.append(f"new_string is there already, at line {number}: was the edit made before?")
+    message.append(_nearest(lines, wanted))
+    return " ".join(filter(None, message))
 
 
 def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:

@@ -24,8 +24,11 @@ DOCUMENT_ENDINGS = (".ipynb", ".docx", ".xlsx")  # of files that are shown as te
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main "
 _MARKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n"}
-_BROKEN = (ValueError, KeyError, IndexError, RecursionError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile,
-           zlib.error, expat.ExpatError)  # fmt: skip
+_BROKEN = (
+    *(ValueError, KeyError, IndexError, RecursionError, EOFError, OSError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, expat.ExpatError),
+)
+Event = tuple[str, str, dict[str, str]]  # "start", "end" or "text"; the tag or the text; attributes of a start
 
 
 class _Full(Exception):
@@ -144,32 +147,29 @@ class _Archive:
     def names(self) -> list[str]:
         return self._zip.namelist()
 
-    def parse(
-        self, name: str, start: Callable[[str, dict[str, str]], None], end: Callable[[str], None],
-        text: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        """Calls back for each element and each text of one part."""
+    def events(self, name: str) -> Iterator[Event]:
+        """The elements and texts of one part, in order."""
         depth = 0
+        events: list[Event] = []
 
-        def started(tag: str, attributes: dict[str, str]) -> None:
+        def start(tag: str, attributes: dict[str, str]) -> None:
             nonlocal depth
             depth += 1
             self._elements -= 1
             if depth > MOST_NESTED:
                 raise ValueError(f"its elements are nested more than {MOST_NESTED} deep")
-            if self._elements < 0:
-                raise _Full
-            start(tag, attributes)
+            if self._elements >= 0:
+                events.append(("start", tag, attributes))
 
-        def ended(tag: str) -> None:
+        def end(tag: str) -> None:
             nonlocal depth
             depth -= 1
-            end(tag)
+            events.append(("end", tag, {}))
 
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
-        parser.StartElementHandler, parser.EndElementHandler = started, ended
-        parser.CharacterDataHandler = text
+        parser.StartElementHandler, parser.EndElementHandler = start, end
+        parser.CharacterDataHandler = lambda text: events.append(("text", text, {}))
         parser.StartDoctypeDeclHandler = _refuse_doctype
         fed = 0
         for piece in self._pieces(name):
@@ -177,7 +177,12 @@ class _Archive:
             fed += len(piece)
             if fed - parser.CurrentByteIndex > MOST_OF_A_TOKEN:
                 raise ValueError(f"a tag or comment in it has more than {MOST_OF_A_TOKEN} bytes")
+            yield from events
+            events.clear()
+            if self._elements < 0:
+                raise _Full
         parser.Parse(b"", True)
+        yield from events
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         info = self._zip.getinfo(name)
@@ -196,28 +201,21 @@ def _refuse_doctype(*declared: object) -> None:
 
 
 def _read_word(data: bytes, lines: _Lines) -> None:
-    paragraphs: list[int] = []  # the lines of those that are open, the innermost last
+    paragraphs: list[int] = []  # those that are open, by the numbers of their lines
     is_text = False
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal is_text
-        is_text = tag == f"{_WORD}t"
-        if tag == f"{_WORD}p":
-            paragraphs.append(lines.start())
-        elif tag in _MARKS and paragraphs:
-            lines.add(_MARKS[tag], paragraphs[-1])
-
-    def end(tag: str) -> None:
-        nonlocal is_text
-        is_text = False
-        if tag == f"{_WORD}p":
-            paragraphs.pop()
-
-    def text(content: str) -> None:
-        if is_text and paragraphs:
-            lines.add(content, paragraphs[-1])
-
-    _Archive(data).parse("word/document.xml", start, end, text)
+    for event, value, _ in _Archive(data).events("word/document.xml"):
+        if event == "text":
+            if is_text and paragraphs:
+                lines.add(value, paragraphs[-1])
+            continue
+        is_text = event == "start" and value == f"{_WORD}t"
+        if value == f"{_WORD}p":
+            if event == "start":
+                paragraphs.append(lines.start())
+            else:
+                paragraphs.pop()
+        elif event == "start" and value in _MARKS and paragraphs:
+            lines.add(_MARKS[value], paragraphs[-1])
 
 
 def _read_sheets(data: bytes, lines: _Lines) -> None:
@@ -226,69 +224,46 @@ def _read_sheets(data: bytes, lines: _Lines) -> None:
     names = sorted(name for name in archive.names() if name.startswith("xl/worksheets/sheet"))
     for number, name in enumerate(names, 1):
         lines.start(f"# sheet {number}")
-        _Sheet(lines, shared).read(archive, name)
+        _read_sheet(archive.events(name), shared, lines)
 
 
 def _shared_strings(archive: _Archive) -> list[str]:
     """The texts that cells refer to by number."""
     found: list[list[str]] = []
     is_text = False
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal is_text
-        is_text = tag == f"{_SHEET}t"
-        if tag == f"{_SHEET}si":
+    for event, value, _ in archive.events("xl/sharedStrings.xml"):
+        if event == "text":
+            if is_text and found:
+                found[-1].append(value)
+            continue
+        is_text = event == "start" and value == f"{_SHEET}t"
+        if event == "start" and value == f"{_SHEET}si":
             found.append([])
-
-    def end(tag: str) -> None:
-        nonlocal is_text
-        is_text = False
-
-    def text(content: str) -> None:
-        if is_text and found:
-            found[-1].append(content)
-
-    archive.parse("xl/sharedStrings.xml", start, end, text)
     return list(map("".join, found))
 
 
-class _Sheet:
+def _read_sheet(events: Iterator[Event], shared: list[str], lines: _Lines) -> None:
     """Reads the rows of one sheet into lines, the cells apart by tabs."""
-
-    def __init__(self, lines: _Lines, shared: list[str]) -> None:
-        self._lines, self._shared = lines, shared
-        self._kind: str | None = None  # of the cell that is open
-        self._value: list[str] = []
-        self._taken = ""  # the element whose text is the value
-        self._is_first = True  # cell of its row
-
-    def read(self, archive: _Archive, name: str) -> None:
-        archive.parse(name, self._start, self._end, self._text)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._taken = ""
-        if tag == f"{_SHEET}row":
-            self._lines.start()
-            self._is_first = True
-        elif tag == f"{_SHEET}c":
-            self._kind, self._value = attributes.get("t", "n"), []
-        elif self._kind is not None and tag == _SHEET + ("t" if self._kind == "inlineStr" else "v"):
-            self._taken = tag
-
-    def _text(self, content: str) -> None:
-        if self._taken:
-            self._value.append(content)
-
-    def _end(self, tag: str) -> None:
-        self._taken = ""
-        if tag == f"{_SHEET}c" and self._kind is not None:
-            value = "".join(self._value)
-            if self._kind == "s" and value:
-                value = self._shared[int(value)]
-            self._lines.add(value if self._is_first else f"\t{value}")
-            self._kind, self._is_first = None, False
+    kind, cell, is_value, gap = None, "", False, ""  # of the cell that is open
+    for event, value, attributes in events:
+        if event == "text":
+            cell += value if is_value else ""
+            continue
+        is_value = False
+        if event == "start" and value == f"{_SHEET}row":
+            lines.start()
+            gap = ""
+        elif event == "start" and value == f"{_SHEET}c":
+            kind, cell = attributes.get("t", "n"), ""
+        elif event == "start" and kind is not None:
+            is_value = value == _SHEET + ("t" if kind == "inlineStr" else "v")
+        elif event == "end" and value == f"{_SHEET}c" and kind is not None:
+            lines.add(gap + (shared[int(cell)] if kind == "s" and cell else cell))
+            kind, gap = None, "\t"
 
 
 _READERS: dict[str, Callable[[bytes, _Lines], None]] = {
-    "ipynb": _read_notebook, "docx": _read_word, "xlsx": _read_sheets,
-}  # fmt: skip
+    "ipynb": _read_notebook,
+    "docx": _read_word,
+    "xlsx": _read_sheets,
+}

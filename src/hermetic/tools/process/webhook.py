@@ -1,4 +1,4 @@
-"""Notices to a web address: each one as JSON in a POST of its own."""
+"""A sink that posts each notice as JSON to a web address."""
 
 import asyncio
 import contextlib
@@ -39,10 +39,10 @@ class Webhook:
             raise OSError(f"{self._named} answered with status {status}")
 
     async def _post(self, body: bytes, id: str) -> int:
+        name = self._host if self._ssl else None
         reader, writer = await asyncio.open_connection(
-            self._host, self._port, ssl=self._ssl, server_hostname=self._host if self._ssl else None,
-            limit=LONGEST_ANSWER,
-        )  # fmt: skip
+            self._host, self._port, ssl=self._ssl, server_hostname=name, limit=LONGEST_ANSWER
+        )
         try:
             head = (
                 f"POST {self._target} HTTP/1.1\r\nHost: {self._named}\r\nContent-Type: application/json\r\n"

@@ -59,10 +59,10 @@ def _on_jobs(found: Sequence[Statement], calls: Sequence[Invocation]) -> str | N
     """About `&`, unless the command itself waits for its jobs."""
     if all(statement.operator != "&" for statement in found) or any(call.name == "wait" for call in calls):
         return None
-    said = f"`&` leaves a job behind that nobody waits for; to follow or end it, {BACKGROUND}."
+    hint = f"`&` leaves a job behind that nobody waits for; to follow or end it, {BACKGROUND}."
     if any(before.operator == "&&" and after.operator == "&" for before, after in itertools.pairwise(found)):
-        said += " In `A && B &` the whole chain is the job, A included: a `cd` in it does not change the session."
-    return said
+        hint += " In `A && B &` the whole chain is the job, A included: a `cd` in it does not change the session."
+    return hint
 
 
 def _on_detaching(calls: Sequence[Invocation]) -> str | None:

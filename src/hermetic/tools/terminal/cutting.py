@@ -22,7 +22,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     omitted: tuple[int, int] | None = None  # [start, end) of the output's bytes; what is shown of a line may reach in
     first_line: int | None = None  # the first line with something left out, counted from 1
-    last_line: int | None = None  # None: nobody has counted the lines between
+    last_line: int | None = None  # None: the lines between were not counted
 
     def text(self, how: str) -> str:
         """Head and tail as one text; between them a line with the counts and with `how` to read the rest."""
@@ -85,7 +85,7 @@ def _start(raw: str, cleaned: str, room: int) -> _Side:
     if at * 2 >= room:
         return _Side(cleaned[:at], _size(raw[:whole]))
     part = cleaned[at:room]
-    # Where the line was changed by cleaning, its bytes cannot be told apart: all of them count as left out.
+    # Where the line was changed by cleaning, its bytes cannot be attributed: all of them count as left out.
     known = len(part) if raw.startswith(part, whole) else 0
     return _Side(cleaned[:room], _size(raw[: whole + known]))
 

@@ -1,4 +1,4 @@
-# The whole program text of a script's interpreter: reads what `bundle.py` has packed from standard input and runs it.
+# The whole program text of a script's interpreter: reads what `stubs.py` has packed from standard input and runs it.
 import gc
 import marshal
 import os

@@ -48,7 +48,7 @@ class Modules:
 
 
 class NoFile:
-    """Tells who wants to import the script in a new interpreter, as multiprocessing does, that it cannot be."""
+    """Raises an error where the script is to be imported in a new interpreter, as multiprocessing does."""
 
     def __bool__(self) -> bool:
         return False
@@ -140,8 +140,8 @@ def run(script: str, variables: dict[str, str]) -> None:
 def leave(report: tuple[int, int], variables: dict[str, Any], code: object, imported: list[Any]) -> NoReturn:
     """Ends the process as Python does, and without taking its modules apart, which takes as long as a short script.
 
-    Threads have ended, exit functions have run, and what the script held is let go of, so that its files are written.
-    The kernel takes as long again for the memory: whoever started us is told before that.
+    Threads have ended, exit functions have run, and the script's objects are released, so that its files are written.
+    The kernel takes as long again for the memory: the resident gets the exit code before that.
     """
     is_simple = code is None or (isinstance(code, int) and abs(code) < 1 << 62)
     if not is_simple or not all(map(is_plain, imported)):
@@ -156,7 +156,7 @@ def leave(report: tuple[int, int], variables: dict[str, Any], code: object, impo
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # closed, or nobody reads it
+    except (OSError, ValueError):  # closed, or without a reader
         sys.exit(code)
     status = (code or 0) & 0xFF
     pid, way = report

@@ -18,7 +18,7 @@ _KEPT_BYTES = 64 << 20  # of all values that are kept
 _PIECE = 1 << 20
 _TOOLS = b""  # what is known of each tool, packed; the stubs below bring it
 
-_MOST = 96  # connections of a process; who calls when all are in use waits for one
+_MOST = 96  # connections of a process; a call waits when all are in use
 
 _idle: list[Any] = []  # connections that wait for a call; each serves one call at a time
 _waiting: list[Callable[[], object]] = []  # for a connection: what wakes them
@@ -27,7 +27,7 @@ _lock = [_thread.allocate_lock()]  # held for a few lines at a time, while these
 
 
 class ToolsGone(RuntimeError):
-    """Nobody serves the tools any more, or not for this process."""
+    """The tools are not served any more, or not for this process."""
 
 
 # -- calls
@@ -53,16 +53,16 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
         data = yield None
         if not data:
             raise ToolsGone("the tools are gone: nobody serves this script any more; do without them")
-        for kind, _, said, piece in reader.feed(data):
+        for kind, _, header, piece in reader.feed(data):
             pieces.append(piece)
             if kind == frames.ERROR:
-                raise ToolsGone(said.get("message", "refused"))
+                raise ToolsGone(header.get("message", "refused"))
             if kind == frames.REPLY:
                 return frames.unpack(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 def _connection(wake: Callable[[], object]) -> Any:
-    """One that nobody uses, or a new one, which still has to say the token; None: ask again when `wake` is called."""
+    """An idle connection, or a new one and the token that it has to send; None: try again when `wake` is called."""
     if _owner[0] != os.getpid():  # a forked child: those connections are its parent's, and perhaps the lock's holder
         _idle[:], _waiting[:], _lock[:] = [], [], [_thread.allocate_lock()]
         _owner[:] = os.getpid(), 0
@@ -156,7 +156,7 @@ async def _ask_async(fields: dict[str, Any], value: Any) -> Any:
         connection.setblocking(True)
         _give_back(connection)
         return end.value
-    except BaseException as error:  # cancelled, too: whoever serves the call sees that nobody waits for it
+    except BaseException as error:  # cancelled, too: the caller's side notices the disconnect
         _lose(connection, error)
         raise
 
@@ -238,7 +238,7 @@ def _tool(stub: Any) -> Any:
 
 # -- what a script says besides its output
 def progress(text: str) -> None:
-    """Tells whoever waits for this script how far it is."""
+    """Reports the script's progress to its caller."""
     _ask({"do": "progress"}, str(text))
 
 
@@ -302,7 +302,7 @@ def _kept() -> list[tuple[str, int]]:
             if entry.name[:2] == "k." and "." not in entry.name[2:]:
                 try:
                     found.append((bytes.fromhex(entry.name[2:]).decode(), entry.stat().st_size))
-                except FileNotFoundError:  # somebody forgets it just now
+                except FileNotFoundError:  # removed meanwhile
                     pass
     return found
 

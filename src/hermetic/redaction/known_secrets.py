@@ -12,7 +12,8 @@ from hermetic.environments.child_environment import is_credential, password_in
 
 SHORTEST = 8  # characters of a variable's value; a shorter one would be found in ordinary words
 SHORTEST_GIVEN = 4  # characters of a value that was given as a secret
-UNFINISHED = 4  # characters from which on a text's end is taken for the start of a value; fewer end many ordinary words
+# Characters from which on a text's end is taken for the start of a value; fewer end many ordinary words.
+UNFINISHED = 4
 
 _ORDINARY = re.compile(r"^(?:[a-z]{1,15}|[\d.,:-]+|(?:/|~/|\./)\S*|[a-z][a-z0-9+.-]*://[^@]*)$")
 

@@ -10,7 +10,8 @@ Span = tuple[int, int]
 _KEY_BORDER = re.compile(r"-----(BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY = re.compile(r"(?:[A-Za-z0-9+/=:,.\- \t\r\n\"]|\\[nr])*")
 _KEY_LONGEST = 16_384  # characters
-_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")  # a block without such a line is an example or a mention
+# A block without such a line is an example or a mention.
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{1,100}={0,2}")
 _OPENSSH = 70  # characters of a line of OpenSSH's private keys, and of no other format's

@@ -12,7 +12,8 @@ from hermetic.redaction.tokens import SHORTEST, TokenFinder
 
 _LONG_WORD = re.compile(rf"\S{{{SHORTEST}}}")
 
-MARK = "[hidden by hermetic: "  # no real value begins like this, so text with it can be refused when it is written back
+# No real value begins like this, so text with it can be refused when it is written back.
+MARK = "[hidden by hermetic: "
 _MARKED = re.compile(re.escape(MARK) + r"[^\]\n]{0,120}\]")
 _UNFIT = re.compile(r"[^\w.-]")
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

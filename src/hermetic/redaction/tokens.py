@@ -125,7 +125,8 @@ class TokenFinder:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """The ranges of tokens, without examples from documentation."""
-        long = "\n".join(word for word in text.split() if len(word) >= SHORTEST)  # most of a text are short words
+        # Most of a text are short words.
+        long = "\n".join(word for word in text.split() if len(word) >= SHORTEST)
         if not long:
             return
         for token in self._tokens:

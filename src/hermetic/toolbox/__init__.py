@@ -128,7 +128,8 @@ class Toolbox:
     async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = DEFAULT_TASK) -> str:
         """The answer as JSON text."""
         made = self._made or await self._loaded()
-        for _ in range(2):  # callbacks that are due, such as an answer to an approval request, run first
+        # Callbacks that are due, such as an answer to an approval request, run first.
+        for _ in range(2):
             await asyncio.sleep(0)
         task = made.task(task_id)
         answer = await self._run(name, arguments, task)

@@ -72,7 +72,8 @@ class Parts:
     ) -> None:
         chosen = settings or Settings()
         kind = environment or chosen.environment.kind
-        own = chosen.options if kind == chosen.environment.kind else {}  # they are of that kind alone
+        # They are of that kind alone.
+        own = chosen.options if kind == chosen.environment.kind else {}
         wanted = {**own, **(options or {})}
         mode: Mode = chosen.approvals.mode if policy is None or policy == "off" else policy
         is_sandboxed = mode == "sandbox-first" and kind == "local"
@@ -126,7 +127,8 @@ class Parts:
         )
         self.tools = {tool.name: tool for tool in tools}
         self.own = frozenset(self.tools)
-        self._rearmed: WeakSet[Environment] = WeakSet()  # where processes of earlier callers are followed
+        # Where processes of earlier callers are followed.
+        self._rearmed: WeakSet[Environment] = WeakSet()
         self._caller = secrets.token_hex(4)
 
     def usable(self) -> list[Tool[Any]]:

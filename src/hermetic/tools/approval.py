@@ -10,9 +10,9 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.tools.base.task import Task
 
 DESCRIPTION = """\
-Asks the user once for many acts of one kind that would otherwise be asked about one by one: changes of files below a \
-directory (under), or runs of one program with the same first words (command). The user sees exactly what is asked \
-for. Use it before a loop, never as a precaution."""
+Asks the user once for many acts of one kind that would otherwise be asked about one by one: \
+changes of files below a directory (under), or runs of one program with the same first words \
+(command). The user sees exactly what is asked for. Use it before a loop, never as a precaution."""
 
 
 class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,7 +81,8 @@ class Last(NamedTuple):
     is_negated: bool
 
 
-@lru_cache(maxsize=64)  # the hints, the kind of output and the meaning of an exit code all ask about one command
+# The hints, the kind of output and the meaning of an exit code all ask about one command.
+@lru_cache(maxsize=64)
 def statements(command: str) -> tuple[Statement, ...]:
     """The pipelines of the outermost list; none for a text that cannot be read."""
     return tuple(Statement(tuple(_within(node, 0)), operator) for node, operator in _read(command).items)

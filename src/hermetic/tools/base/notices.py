@@ -22,7 +22,8 @@ from hermetic.tools.base.show import Show
 from hermetic.tools.base.watching import Breaker, Match, Watch
 
 PROGRESS_CHARACTERS = 500
-MARGIN = 1024  # bytes before the part that is shown: a secret that reaches into it is found as a whole
+# Bytes before the part that is shown: a secret that reaches into it is found as a whole.
+MARGIN = 1024
 STEP = 1 << 15  # bytes searched in one turn of the event loop
 LONG_WAIT = 3600.0  # seconds that one read of a quiet log waits
 MARKING = 1.0  # seconds that recording a delivery may take before notices of other tasks go on
@@ -31,7 +32,8 @@ CLOSING = 5.0  # seconds that the last records may take on close
 
 Sink = Callable[[Notice], Awaitable[object]]
 Record = Callable[[], Awaitable[None]]  # records that a notice was delivered
-Claim = Callable[[], Awaitable[bool]]  # records a delivery that begins; False: the notice is not ours any more
+# Records a delivery that begins; False: the notice is not ours any more.
+Claim = Callable[[], Awaitable[bool]]
 
 _log = logging.getLogger("hermetic.notices")
 
@@ -210,7 +212,8 @@ class Notices:
                 if pending in self._handed:
                     self._handed.remove(pending)
                     records.append(self._run(pending.taken, self._records))
-            if records:  # a delivery is recorded before the next one, where its environment responds
+            # A delivery is recorded before the next one, where its environment responds.
+            if records:
                 await asyncio.wait(records, timeout=MARKING)
 
     async def _deliver(self) -> None:

@@ -40,6 +40,8 @@ AFTER_LOSS = (
 )
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 Judge = Callable[[Environment | PolicyContext], Awaitable[object]]
 
 
@@ -83,6 +85,20 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
         return most, f"a timeout of {timeout:g} s is more than the {most:g} s that a call may wait; used that"
 
 
+class Recent(OrderedDict[K, V]):
+    """A dict of at most so many entries: the ones set last."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
 class History:
     """A task's last environment, its shell's directory there, the processes started, and notes not yet delivered."""
 
@@ -118,21 +134,15 @@ class History:
         return f"The environment of this task ended, and a new one was started in its place. Lost: {'; '.join(lost)}."
 
 
-class Histories:
-    """Histories by task, a bounded number of them."""
+class Histories(Recent[str, History]):
+    """Histories by task, those used last."""
 
     def __init__(self) -> None:
-        self._of: OrderedDict[str, History] = OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<Histories of {len(self._of)} tasks>"
+        super().__init__(MOST_TASKS)
 
     def of(self, task: str) -> History:
         """The task's history, made with its first call."""
-        history = self._of[task] = self._of.get(task) or History()
-        self._of.move_to_end(task)
-        while len(self._of) > MOST_TASKS:
-            self._of.popitem(last=False)
+        history = self[task] = self.get(task) or History()
         return history
 
 
@@ -163,7 +173,8 @@ class Task:
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: repeated calls are allowed
         self.interrupted = Interruption()
-        self.outside = outside  # borrows the environment around its sandbox; None: there is no sandbox
+        # Borrows the environment around its sandbox; None: there is no sandbox.
+        self.outside = outside
         self._borrow = borrow
         self._activity = activity
 

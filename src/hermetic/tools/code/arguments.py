@@ -36,11 +36,11 @@ class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How scripts run."""
 
     limits: CodeLimits = CodeLimits()
-    tools: tuple[str, ...] | None = None  # those that scripts may call; None: all but code mode itself
-    passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
+    tools: tuple[str, ...] | None = None  # those that scripts may call; None: all but code mode
+    passthrough: tuple[str, ...] = ()  # further variables of the session that scripts get
     timezone: str | None = None  # TZ of scripts
     warm: bool = True  # an interpreter waits for the next script
-    isolated: bool = False  # scripts run in a sandbox of their own; their tools act in the task's environment
+    isolated: bool = False  # scripts run in a sandbox; their tools act in the task's environment
 
 
 class CodeArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,20 +57,21 @@ class CodeArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ABOUT = """\
-Runs a Python script that calls tools as functions. Only what the script prints comes back; what tools answer stays \
-in the script. Use it for three or more calls with logic between them: loops, filters, many files, results that are \
-large and of which little is needed. For one call, or where you must look at an answer before the next step, call the \
-tool itself.
+Runs a Python script that calls tools as functions. Only what the script prints comes back; what \
+tools answer stays in the script. Use it for three or more calls with logic between them: loops, \
+filters, many files, results that are large and of which little is needed. For one call, or \
+where you must look at an answer before the next step, call the tool itself.
 
-Import what you need: `{example}`. The same functions can be awaited: `await aio.NAME(…)`. Threads call in parallel.
+Import what you need: `{example}`. The same functions can be awaited: `await aio.NAME(…)`. \
+Threads call in parallel.
 
 {tools}
 
-Each answers a dict; keys with a question mark only where they apply. What went wrong is in its `error`. \
-{terminal}Limits: {time:g} s, {calls} calls, {stdout:,} bytes of output \
-(beyond that its start and end). The standard library is there. Also in the module: json_parse(text), \
-shell_quote(text), retry(fn, max_attempts=3, delay=2), progress(text), attach(path), keep(name, value) and \
-recall(name) for later scripts, search_tools(words), describe_tool(name)."""
+Each answers a dict; keys with a question mark only where they apply. What went wrong is in its \
+`error`. {terminal}Limits: {time:g} s, {calls} calls, {stdout:,} bytes of output (beyond that \
+its start and end). The standard library is there. Also in the module: json_parse(text), \
+shell_quote(text), retry(fn, max_attempts=3, delay=2), progress(text), attach(path), keep(name, \
+value) and recall(name) for later scripts, search_tools(words), describe_tool(name)."""
 
 
 def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:

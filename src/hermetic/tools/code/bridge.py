@@ -14,9 +14,11 @@ from hermetic.link.wire import Frame, FrameError, FrameReader
 from hermetic.session.keeping import link_of
 from hermetic.session.session import Session
 
-UNREAD = 4 << 20  # bytes of a channel that may wait here; a program sends one call and waits for its answer
+# Bytes of a channel that may wait here; a program sends one call and waits for its answer.
+UNREAD = 4 << 20
 UNREAD_FRAMES = 1024
-SHORT = 64 << 10  # bytes that are handed over without waiting: a program that asks has room for the answer
+# Bytes that are handed over without waiting: a program that asks has room for the answer.
+SHORT = 64 << 10
 
 
 class Channel:

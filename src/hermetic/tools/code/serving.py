@@ -62,7 +62,8 @@ class Calls:
         self._tell = tell  # gets progress
         self._gathered = 0
         self._files_bytes = 0
-        self.deadline: float | None = None  # by time.monotonic(); None: the script has all the time there is
+        # By time.monotonic(); None: the script has all the time there is.
+        self.deadline: float | None = None
         self.made = 0
         self.refused = 0
         self.log: deque[Fields] = deque(maxlen=limits.logged)

@@ -185,7 +185,8 @@ class Modules:
             "hermetic_tools": _inside("tools") + stubs,
         }
         codes = {name: _compiled(name, text) for name, text in self.sources.items()}
-        packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))  # read by another Python than this one
+        # Read by another Python than this one.
+        packed = zlib.compress(marshal.dumps(self.sources, READABLE_BY_ALL))
         self.data = marshal.dumps((MAGIC_NUMBER, codes, packed), READABLE_BY_ALL)
         self.name = hashlib.sha256(self.data).hexdigest()[:32]
 

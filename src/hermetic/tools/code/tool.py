@@ -22,7 +22,8 @@ from hermetic.tools.code.bridge import Bridge
 from hermetic.tools.code.serving import Calls, Silence
 from hermetic.tools.code.stubs import Modules, Stub, boot, module_source, script_input, stubs_of
 
-Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]  # (task, stream, bytes) as they come
+# (task, stream, bytes) as they come.
+Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]
 
 NAME = "execute_code"
 TITLE = 1000  # characters of a script that lists of processes show

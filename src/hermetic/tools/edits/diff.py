@@ -7,7 +7,8 @@ from difflib import SequenceMatcher
 from hermetic.tools.edits.lines import split_lines
 
 CONTEXT = 3  # lines around a change
-MOST_COMPARED = 4_000  # lines on either side that are compared with each other; longer stretches are shown as replaced
+# Lines on either side that are compared with each other; longer stretches are shown as replaced.
+MOST_COMPARED = 4_000
 MOST_PAIRS = 500_000  # of equal lines, one on either side
 NO_NEWLINE = "\\ No newline at end of file\n"
 

@@ -11,7 +11,8 @@ from hermetic.tools.edits.merging import Indentation
 from hermetic.tools.edits.near_miss import explain
 from hermetic.tools.edits.v4a import Hunk
 
-_SAME_SECTION = ("{", ")", "]", "}", "end", "fi", "done", "esac", "</")  # what closes a section belongs to it
+# What closes a section belongs to it.
+_SAME_SECTION = ("{", ")", "]", "}", "end", "fi", "done", "esac", "</")
 
 
 class Splice(NamedTuple):
@@ -67,7 +68,10 @@ def _found(lines: list[str], hunk: Hunk) -> list[Splice]:
     """Every match of its lines, by the strictest normaliser that matches."""
     text, old, size = "".join(lines), "".join(f"{line}\n" for line in hunk.old), len(hunk.old)
     for normaliser in NORMALISERS.values():
-        starts = [text.count("\n", 0, start) for start, _ in normaliser.find(text, old, lines=True)]
+        starts, number, position = [], 0, 0
+        for start, _ in normaliser.find(text, old, lines=True):
+            number, position = number + text.count("\n", position, start), start
+            starts.append(number)
         if starts:
             return [Splice(at, at + size, _becomes(lines[at : at + size], hunk)) for at in starts]
     return [Splice(block.first, block.last, block.becomes) for block in near_blocks(lines, hunk.old, hunk.new)]

@@ -141,7 +141,8 @@ def exact(text: str, old: str, new: str) -> list[Match]:
     at = text.find(old)
     while at >= 0:
         match = Match(at, at + len(old), old, new)
-        if old[0] == "\n" and text[at - 1 : at] == "\r":  # the first half of the line end belongs to it
+        # The first half of the line end belongs to it.
+        if old[0] == "\n" and text[at - 1 : at] == "\r":
             match = match._replace(start=at - 1, old="\r" + old)
         found.append(match)
         at = text.find(old, at + 1)

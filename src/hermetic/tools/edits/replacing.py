@@ -84,7 +84,8 @@ def _becomes(text: str, place: Match, usual: str | None) -> str:
     line_end = usual_ending(here) if "\n" in here else usual or "\n"
     if here == place.old:
         plain = place.new.replace("\r\n", "\n")
-        if usual is None or plain == place.old.replace("\r\n", "\n"):  # no line end to follow, or a change of them
+        # No line end to follow, or a change of them.
+        if usual is None or plain == place.old.replace("\r\n", "\n"):
             return place.new
         return plain.replace("\n", line_end)
     starts_line = place.start == 0 or text[place.start - 1] == "\n"

@@ -1,11 +1,9 @@
 """Which files the tools may read and write, and what a toolbox remembers of them."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from hermetic.approvals.context import PolicyContext
@@ -14,7 +12,7 @@ from hermetic.contract.limits import REMEMBERED_FILES
 from hermetic.registry.records import real_runtime_path
 from hermetic.session.arguments import encode_path
 from hermetic.session.environment import Environment
-from hermetic.tools.base.task import Task
+from hermetic.tools.base.task import Recent, Task
 
 # Patterns of resolved paths. The resident enforces them.
 _FOLDERS = (".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud")
@@ -33,8 +31,6 @@ OURS = ("~/.config/hermetic/*", "~/.local/state/hermetic/*", "~/.hermes/*", "*/h
 PROCESSES = ("/proc/*/environ", "/proc/*/mem", "/proc/kcore")
 VARIABLES = ("*/.env", *(f"*/.env.{name}" for name in ("local", "production", "development", "staging", "test")))
 
-K = TypeVar("K")
-V = TypeVar("V")
 FileKey = tuple[str, str]  # file system, resolved path
 
 
@@ -87,9 +83,11 @@ class FileMemory:
 
     def __init__(self) -> None:
         self._locks: dict[FileKey, tuple[asyncio.Lock, int]] = {}
-        self._seen: OrderedDict[tuple[str, FileKey], str] = OrderedDict()  # task and file → signature
-        self._writers: OrderedDict[FileKey, tuple[str, str]] = OrderedDict()  # file → task, signature
-        self._calls: OrderedDict[tuple[str, Hashable], tuple[str, int]] = OrderedDict()
+        # Task and file → signature.
+        self._seen: Recent[tuple[str, FileKey], str] = Recent(REMEMBERED_FILES)
+        # File → task, signature.
+        self._writers: Recent[FileKey, tuple[str, str]] = Recent(REMEMBERED_FILES)
+        self._calls: Recent[tuple[str, Hashable], tuple[str, int]] = Recent(REMEMBERED_FILES)
         self._systems: WeakKeyDictionary[Environment, str] = WeakKeyDictionary()
 
     @cached_property
@@ -126,12 +124,12 @@ class FileMemory:
 
     def saw(self, task: str, system: str, path: str, signature: str) -> None:
         """The task has read the file with this signature."""
-        _put(self._seen, (task, (system, path)), signature)
+        self._seen[task, (system, path)] = signature
 
     def wrote(self, task: str, system: str, path: str, signature: str) -> None:
         """The task has written the file, which has this signature now."""
         self.saw(task, system, path, signature)
-        _put(self._writers, (system, path), (task, signature))
+        self._writers[system, path] = (task, signature)
 
     def warning(self, task: str, system: str, path: str, signature: str) -> str | None:
         """A warning for a task that is about to replace a file with this signature, if it may not know it."""
@@ -148,7 +146,7 @@ class FileMemory:
         """How often the task has made this call while the result stayed the same; 0 the first time."""
         known, times = self._calls.get((task, call), ("", -1))
         times = times + 1 if known == state else 0
-        _put(self._calls, (task, call), (state, times))
+        self._calls[task, call] = (state, times)
         return times
 
     def forget_task(self, task: str) -> None:
@@ -161,10 +159,3 @@ class FileMemory:
         """Forgets which calls a task has made: its model may have lost the answers."""
         for key in [key for key in self._calls if key[0] == task]:
             del self._calls[key]
-
-
-def _put(table: "OrderedDict[K, V]", key: K, value: V) -> None:
-    table[key] = value
-    table.move_to_end(key)
-    while len(table) > REMEMBERED_FILES:
-        table.popitem(last=False)

@@ -16,11 +16,13 @@ PIECE = 1 << 16  # bytes that are parsed at a time
 MOST_NESTED = 500  # elements of one another
 MOST_PARTS = 10_000  # of an archive
 MOST_OBJECTS = 300_000  # of a notebook: its cells, their outputs, and all that lies in them
-MOST_OF_A_TOKEN = 1 << 20  # bytes of a tag or a comment; the parser begins anew with it for every piece
+# Bytes of a tag or a comment; the parser begins anew with it for every piece.
+MOST_OF_A_TOKEN = 1 << 20
 MOST_OF_A_CELL = 1 << 18  # bytes of a source or an output of a notebook that are shown
 CUT = "… [cut: the document has more text than is shown; use a program]"
 
-DOCUMENT_ENDINGS = (".ipynb", ".docx", ".xlsx")  # of files that are shown as text though they are none
+# Of files that are shown as text though they are none.
+DOCUMENT_ENDINGS = (".ipynb", ".docx", ".xlsx")
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main "
 _MARKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n"}
@@ -28,7 +30,8 @@ _BROKEN = (
     *(ValueError, KeyError, IndexError, RecursionError, EOFError, OSError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error, expat.ExpatError),
 )
-Event = tuple[str, str, dict[str, str]]  # "start", "end" or "text"; the tag or the text; attributes of a start
+# "start", "end" or "text"; the tag or the text; attributes of a start.
+Event = tuple[str, str, dict[str, str]]
 
 
 class _Full(Exception):
@@ -109,7 +112,8 @@ _text = msgspec.json.Decoder(str | list[str] | None)
 
 
 def _read_notebook(data: bytes, lines: _Lines) -> None:
-    if data.count(b"{") > MOST_OBJECTS:  # cells and outputs are objects, and a list of anything else is refused
+    # Cells and outputs are objects, and a list of anything else is refused.
+    if data.count(b"{") > MOST_OBJECTS:
         raise ValueError(f"it has more than {MOST_OBJECTS} objects")
     for number, cell in enumerate(_notebook.decode(data).cells, 1):
         if number > 1:

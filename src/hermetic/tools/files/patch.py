@@ -1,7 +1,6 @@
 """The patch tool: a text becomes another in a file, or a patch changes many; all of it or nothing."""
 
 import shlex
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Literal
@@ -14,7 +13,7 @@ from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, 
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
-from hermetic.tools.base.task import Task
+from hermetic.tools.base.task import Recent, Task
 from hermetic.tools.edits.encoding import decode
 from hermetic.tools.edits.planning import paths_of
 from hermetic.tools.edits.v4a import parse
@@ -22,9 +21,10 @@ from hermetic.tools.files.access import FileMemory, WriteJudge, write_bounds
 from hermetic.tools.files.write import fault, lint, looks_numbered
 
 DESCRIPTION = """\
-Changes parts of files. mode="replace": old_string, which must stand in one place of the file at path unless \
-replace_all, becomes new_string; give a few lines around it, without line numbers. White space, quotes and a line \
-between may differ a little. mode="patch": a patch for many files, all of it or nothing:
+Changes parts of files. mode="replace": old_string, which must stand in one place of the file at \
+path unless replace_all, becomes new_string; give a few lines around it, without line numbers. \
+White space, quotes and a line between may differ a little. mode="patch": a patch for many \
+files, all of it or nothing:
 *** Begin Patch
 *** Update File: a.py
 @@ def f():
@@ -36,7 +36,8 @@ between may differ a little. mode="patch": a patch for many files, all of it or 
 *** Delete File: c.txt
 *** Move File: d.txt -> e.txt
 *** End Patch
-Use it instead of sed. The answer holds a unified diff, or says what stands nearest to a text that is not there."""
+Use it instead of sed. The answer holds a unified diff, or says what stands nearest to a text \
+that is not there."""
 ANSWERS = (
     "{success: bool, diff?: str, files_modified?: list[str], files_created?: list[str], files_deleted?: list[str], "
     "lint?: dict, error?: str}"
@@ -70,7 +71,7 @@ class PatchTool:
     def __init__(self, memory: FileMemory, root: str | None) -> None:
         self._memory = memory
         self._bounds = write_bounds(root)
-        self._misses: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._misses: Recent[tuple[str, str], int] = Recent(REMEMBERED_FILES)
 
     async def run(self, task: Task, asked: PatchArguments) -> Fields:
         """What was changed, or why nothing was."""
@@ -121,11 +122,7 @@ class PatchTool:
     def _refused(self, task: Task, error: EditRefused, why: str, path: str = "") -> Fields:
         answer: Fields = {"success": False, "error": why, "reason": error.reason}
         if error.reason in ("missing", "ambiguous") and path:
-            key = (task.id, path)
-            count = self._misses.pop(key, 0) + 1
-            self._misses[key] = count
-            while len(self._misses) > REMEMBERED_FILES:
-                self._misses.popitem(last=False)
+            count = self._misses[task.id, path] = self._misses.get((task.id, path), 0) + 1
             if count >= PATCH_MISSES:
                 answer["hint"] = AGAIN.format(count=count, path=path)
         return answer

@@ -21,9 +21,10 @@ from hermetic.tools.files.access import FileMemory, check_unopened
 from hermetic.tools.files.documents import DOCUMENT_ENDINGS, as_text
 
 DESCRIPTION = """\
-Reads a text file by lines, with their numbers: `12|text`. Use it instead of cat, head, tail and sed. A page holds 500 \
-lines unless limit says otherwise; total_lines says how many there are, and next_offset where the next page begins. \
-Notebooks, docx and xlsx files are shown as text. The numbers and bars are not part of the file."""
+Reads a text file by lines, with their numbers: `12|text`. Use it instead of cat, head, tail and \
+sed. A page holds 500 lines unless limit says otherwise; total_lines says how many there are, \
+and next_offset where the next page begins. Notebooks, docx and xlsx files are shown as text. \
+The numbers and bars are not part of the file."""
 ANSWERS = (
     "{content: str, total_lines?: int, file_size?: int, truncated?: bool, next_offset?: int, hint?: str, error?: str}"
 )

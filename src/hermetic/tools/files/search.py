@@ -15,9 +15,9 @@ from hermetic.tools.base.task import Task
 from hermetic.tools.files.access import FileMemory
 
 DESCRIPTION = """\
-Searches files below a directory: target="content" for lines that match a regular expression, target="files" for files \
-whose name matches a glob. Hidden files and what .gitignore and .ignore files leave out are not searched. Use it \
-instead of grep, rg and find."""
+Searches files below a directory: target="content" for lines that match a regular expression, \
+target="files" for files whose name matches a glob. Hidden files and what .gitignore and .ignore \
+files leave out are not searched. Use it instead of grep, rg and find."""
 ANSWERS = (
     "{total_count: int, matches?: list[{path: str, line: int, content: str}], matches_text?: str, files?: list[str], "
     "counts?: dict[str, int], truncated?: bool, next_offset?: int, error?: str}"

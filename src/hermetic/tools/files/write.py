@@ -21,8 +21,9 @@ from hermetic.tools.base.task import Task
 from hermetic.tools.files.access import FileMemory, WriteJudge, write_bounds
 
 DESCRIPTION = """\
-Writes a whole file, and the directories above it where they are missing. What was there is replaced: to change a part \
-of a file use the patch tool. Mode, owner, line endings and byte order mark of an existing file are kept."""
+Writes a whole file, and the directories above it where they are missing. What was there is \
+replaced: to change a part of a file use the patch tool. Mode, owner, line endings and byte \
+order mark of an existing file are kept."""
 ANSWERS = (
     "{bytes_written: int, dirs_created: bool, resolved_path: str, files_modified: list[str], lint?: dict, error?: str}"
 )

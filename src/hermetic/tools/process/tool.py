@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal
@@ -20,7 +19,7 @@ from hermetic.session.environment import Environment
 from hermetic.session.keys import encode_keys
 from hermetic.session.process import Process
 from hermetic.tools.base.notices import tail
-from hermetic.tools.base.task import Task
+from hermetic.tools.base.task import Recent, Task
 from hermetic.tools.process.reading import lines, news
 
 SHOWN_COMMAND = 200  # characters
@@ -28,13 +27,14 @@ LISTED_OUTPUT = 200  # characters
 KILLED_HERE = "process.kill"
 
 DESCRIPTION = """\
-Sees and steers what runs in the background: processes started with terminal(background=true), and commands that \
-outlived their timeout.
+Sees and steers what runs in the background: processes started with terminal(background=true), \
+and commands that outlived their timeout.
 
-list: all of them · poll: how one is doing, and its new output (pass the cursor of the last answer to get each byte \
-once) · log: its output by lines · wait: until it ends · wait_for: until a text or pattern appears · kill: end it and \
-everything it started · write: raw input · submit: a line of input · keys: keys such as "ctrl-c up f1 enter" · close: \
-end of input · screen: what its terminal shows · resize: another size for its terminal."""
+list: all of them · poll: how one is doing, and its new output (pass the cursor of the last \
+answer to get each byte once) · log: its output by lines · wait: until it ends · wait_for: until \
+a text or pattern appears · kill: end it and everything it started · write: raw input · submit: \
+a line of input · keys: keys such as "ctrl-c up f1 enter" · close: end of input · screen: what \
+its terminal shows · resize: another size for its terminal."""
 ANSWERS = (
     "{session_id?: str, status?: str, output?: str, exit_code?: int, processes?: list[dict], count?: int, error?: str}"
 )
@@ -74,14 +74,14 @@ class Handles:
     """Process objects by environment and id, those used last: their searches and screens continue."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[Environment, OrderedDict[str, Process]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Environment, Recent[str, Process]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<Handles of {sum(map(len, self._kept.values()))} processes>"
 
     async def get(self, environment: Environment, id: str) -> Process:
         """The process with this id, its status current. Raises UnknownProcess, InvalidArgument."""
-        kept = self._kept.setdefault(environment, OrderedDict())
+        kept = self._kept.setdefault(environment, Recent(HANDLES))
         known = kept.get(id)
         try:
             if known is None:
@@ -91,10 +91,7 @@ class Handles:
         except UnknownProcess:
             kept.pop(id, None)
             raise
-        known = kept.setdefault(id, known or found)  # a concurrent call may have added one
-        kept.move_to_end(id)
-        while len(kept) > HANDLES:
-            kept.popitem(last=False)
+        known = kept[id] = kept.get(id) or known or found  # a concurrent call may have added one
         return known
 
 
@@ -191,7 +188,8 @@ def _described(task: Task, info: ProcessInfo) -> Fields:
     if wishes.every:
         fields["check_interval"] = wishes.every
     if wishes.caller != task.caller:
-        fields["detached"] = True  # another caller, or an earlier one, started it; nothing else is different
+        # Another caller, or an earlier one, started it; nothing else is different.
+        fields["detached"] = True
     if info.ending is not None:
         name = type(info.ending).__name__
         reason = {"Exited": "exited", "Signalled": "killed", "Lost": "lost"}.get(name, name.lower())

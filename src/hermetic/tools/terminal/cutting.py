@@ -20,7 +20,8 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     head: str  # all of it when nothing is left out
     tail: str = ""
     total_bytes: int
-    omitted: tuple[int, int] | None = None  # [start, end) of the output's bytes; what is shown of a line may reach in
+    # [start, end) of the output's bytes; what is shown of a line may reach in.
+    omitted: tuple[int, int] | None = None
     first_line: int | None = None  # the first line with something left out, counted from 1
     last_line: int | None = None  # None: the lines between were not counted
 

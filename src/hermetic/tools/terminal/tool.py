@@ -35,13 +35,14 @@ from hermetic.tools.terminal.cutting import cut_output
 from hermetic.tools.terminal.sudo import SudoAnswers, mentions_sudo, sudo_hint
 
 DESCRIPTION = """\
-Runs a command in the task's shell and returns its output and exit code. The shell keeps its state between calls: \
-directory, variables, functions, background jobs; files persist too.
+Runs a command in the task's shell and returns its output and exit code. The shell keeps its \
+state between calls: directory, variables, functions, background jobs; files persist too.
 
-A command that outlives its timeout is not lost: it goes on as a process, and the result has its session_id for the \
-process tool. Start servers, watchers and other long work with background=true, then use the process tool (poll, log, \
-wait, write, kill …). Programs that need a terminal (editors, pagers, REPLs, prompts) need pty=true; look at them with \
-the process tool's screen and type with keys. Use workdir for a directory that holds for this command alone."""
+A command that outlives its timeout is not lost: it goes on as a process, and the result has its \
+session_id for the process tool. Start servers, watchers and other long work with \
+background=true, then use the process tool (poll, log, wait, write, kill …). Programs that need \
+a terminal (editors, pagers, REPLs, prompts) need pty=true; look at them with the process tool's \
+screen and type with keys. Use workdir for a directory that holds for this command alone."""
 ANSWERS = (
     "{output: str, exit_code: int | None, error: str | None, ending: str, duration: float, log: str, "
     "total_bytes?: int, notes?: list[str]}"
@@ -285,7 +286,8 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
         answer = await run.foreground(environment, variables)
         if answer.get("ending") == "lost" and link_of(environment).is_over:
             answer["error"] += f"; {AFTER_LOSS}"
-            answer.pop("notes", None)  # they say the same to callers that open environments themselves
+            # They say the same to callers that open environments themselves.
+            answer.pop("notes", None)
         if answers is not None:
             answer |= answers.since(before)
         if "sudo: " in answer["output"] and mentions_sudo(asked.command):

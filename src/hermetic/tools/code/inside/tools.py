@@ -33,7 +33,8 @@ class ToolsGone(RuntimeError):
 # -- calls
 def _codec() -> Any:
     frames: Any = __import__("_hermetic_frames")
-    frames.FRAME_DEPTH, frames.FRAME_ITEMS = 64, 1 << 31  # answers may be deeper and longer than headers
+    # Answers may be deeper and longer than headers.
+    frames.FRAME_DEPTH, frames.FRAME_ITEMS = 64, 1 << 31
     return frames
 
 
@@ -63,7 +64,8 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
 
 def _connection(wake: Callable[[], object]) -> Any:
     """An idle connection, or a new one and the token that it has to send; None: try again when `wake` is called."""
-    if _owner[0] != os.getpid():  # a forked child: those connections are its parent's, and perhaps the lock's holder
+    # A forked child: those connections are its parent's, and perhaps the lock's holder.
+    if _owner[0] != os.getpid():
         _idle[:], _waiting[:], _lock[:] = [], [], [_thread.allocate_lock()]
         _owner[:] = os.getpid(), 0
     with _lock[0]:
@@ -96,7 +98,8 @@ def _connected() -> Any:
     place = os.environ.get("HERMETIC_BRIDGE", "")
     if not place:
         raise ToolsGone("there are no tools here: they are there in a script that execute_code runs")
-    sockets = __import__("_socket")  # the C module alone: the wrapper takes longer to import than a call to be made
+    # The C module alone: the wrapper takes longer to import than a call to be made.
+    sockets = __import__("_socket")
     connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         connection.connect(place[_TOKEN:])

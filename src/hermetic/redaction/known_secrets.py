@@ -54,64 +54,54 @@ class ValueFinder:
         ]
 
     def unfinished(self, text: str) -> int:
-        """How many characters at the end of a text a value may begin with, of which the rest has not come."""
-        most = 0
-        for needle in self.needles:
-            for size in range(min(len(needle) - 1, len(text)), max(most, UNFINISHED - 1), -1):
-                if text.endswith(needle[:size]):
-                    most = size
-                    break
-        return max(most, self._unfinished_column(text))
-
-    def _unfinished_column(self, text: str) -> int:
-        """The same of a value whose characters come on a line each."""
+        """The number of trailing characters that a value may begin with, as one word or one character per line."""
+        size = _longest_start(text, self.needles)
         longest = max(map(len, self._values), default=0)
         tail = text[-_MOST_OF_A_LINE * longest :] if longest else ""
-        if not (column := _COLUMN_AT_END.search(tail)):
-            return 0
-        places = _column(column)
-        letters = "".join(tail[at] for at in places)
-        size = max(
-            (
-                size
-                for value in self._values
-                for size in range(UNFINISHED, len(value))
-                if letters.endswith(value[:size])
-            ),
-            default=0,
-        )
-        return len(tail) - places[-size] if size else 0
+        if column := _COLUMN_AT_END.search(tail):
+            places = _column(column)
+            letters = _longest_start("".join(tail[at] for at in places), self._values)
+            size = max(size, len(tail) - places[-letters] if letters else 0)
+        return size
 
     def find(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where a value stands, and its name."""
+        """The ranges of values, and their names."""
         for needle, name in self.needles.items():
-            at = text.find(needle)
-            while at >= 0:
-                yield at, at + len(needle), name
-                at = text.find(needle, at + len(needle))
+            yield from ((at, at + len(needle), name) for at in _occurrences(text, needle))
         if self._bytes:
             yield from find_dumped(text, self._bytes)
         for column in _COLUMN.finditer(text) if self._values else ():
-            yield from self._find_in(text, _column(column))
-
-    def _find_in(self, text: str, places: list[int]) -> Iterator[tuple[int, int, str]]:
-        """Values whose characters stand at these places, on a line each."""
-        letters = "".join(text[at] for at in places)
-        for value, name in self._values.items():
-            at = letters.find(value) if len(value) >= SHORTEST_GIVEN else -1
-            while at >= 0:
-                yield places[at], places[at + len(value) - 1] + 1, name
-                at = letters.find(value, at + len(value))
+            places = _column(column)
+            letters = "".join(text[at] for at in places)
+            for value, name in self._values.items():
+                if len(value) >= SHORTEST_GIVEN:
+                    for at in _occurrences(letters, value):
+                        yield places[at], places[at + len(value) - 1] + 1, name
 
     def find_parts(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where at least half of a value stands, as it is spelled itself, and its name."""
+        """The ranges of parts of values, at least half of one in its own spelling, and their names."""
         for value, name in self._values.items():
             size = max(SHORTEST, (len(value) + 1) // 2)
             for begin in range(len(value) - size + 1):
-                at = text.find(value[begin : begin + size])
-                while at >= 0:
-                    yield at, at + size, name
-                    at = text.find(value[begin : begin + size], at + 1)
+                part = value[begin : begin + size]
+                yield from ((at, at + size, name) for at in _occurrences(text, part, step=1))
+
+
+def _occurrences(text: str | bytearray, part: str | bytes, step: int = 0) -> Iterator[int]:
+    """The offsets of a part, without overlaps unless `step` is less than its length."""
+    at = text.find(part)  # type: ignore[arg-type]
+    while at >= 0:
+        yield at
+        at = text.find(part, at + (step or len(part)))  # type: ignore[arg-type]
+
+
+def _longest_start(text: str, values: Iterable[str]) -> int:
+    """The length of the longest start of a value, not all of it, that the text ends with."""
+    most = 0
+    for value in values:
+        sizes = range(min(len(value) - 1, len(text)), max(most, UNFINISHED - 1), -1)
+        most = next((size for size in sizes if text.endswith(value[:size])), most)
+    return most
 
 
 def _column(match: "re.Match[str]") -> list[int]:
@@ -174,9 +164,7 @@ def find_dumped(text: str, values: Iterable[tuple[bytes, str]]) -> Iterator[tupl
         pattern = _LAST_LINE if match else _LINE
         place += len(line) + 1
     for value, name in values if lines else ():
-        at = data.find(value)
-        while at >= 0:
+        for at in _occurrences(data, value):
             first = bisect.bisect_right(lines, at, key=lambda line: line.at) - 1
             last = bisect.bisect_left(lines, at + len(value), key=lambda line: line.at)
             yield from ((line.start, line.end, name) for line in lines[first:last])
-            at = data.find(value, at + len(value))

@@ -62,7 +62,7 @@ async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
     """
     page = _Page(offset, min(limit, most), most)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    at, dropped, total, line = 0, 0, process.info.out, _Line()
+    at, dropped, total = 0, 0, process.info.out
     while at < total:
         chunk = await process.read(at)
         if not chunk.data:
@@ -71,42 +71,22 @@ async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
         data = chunk.data[: max(0, total - chunk.start)]
         at = chunk.start + len(chunk.data)
         if skipped := page.skip(data):
-            data, line = data[skipped:], _Line()
+            data = data[skipped:]
             decoder.reset()
-        *whole, rest = decoder.decode(data, final=at >= total).split("\n")
-        for text in whole:
-            line.add(text)
-            page.add(line.text)
-            line = _Line()
-        line.add(rest)
-    if line.length:
-        page.add(line.text)
-    return Lines("\n".join(page.kept), page.first, len(page.kept), page.total, dropped, line.length > 0)
-
-
-class _Line:
-    """One line as it comes, of which no more than is shown is held."""
-
-    def __init__(self) -> None:
-        self._start = ""
-        self.length = 0
-
-    def add(self, text: str) -> None:
-        self._start += text[: MOST_LINE - len(self._start)]
-        self.length += len(text)
-
-    @property
-    def text(self) -> str:
-        more = self.length - len(self._start)
-        return f"{self._start} [{more:,} more characters]" if more else self._start
+        page.feed(decoder.decode(data, final=at >= total))
+    if is_open := page.length > 0:
+        page.end_line()
+    return Lines("\n".join(page.kept), page.first, len(page.kept), page.total, dropped, is_open)
 
 
 class _Page:
-    """The lines that were asked for, of all that go by."""
+    """The lines of a page, of all that go by; of a long line only its start is held."""
 
     def __init__(self, offset: int, limit: int, most: int) -> None:
         self.kept: deque[str] = deque()
         self.total = 0
+        self.length = 0  # characters of the line that has not ended
+        self._line = ""  # how it starts
         self._offset, self._limit, self._most = offset, limit, most
         self._size = 0  # characters kept
         self._is_full = False
@@ -117,7 +97,7 @@ class _Page:
         return self._offset or self.total - len(self.kept) + 1
 
     def skip(self, data: bytes) -> int:
-        """How many bytes of what comes next are whole lines that are not on the page; they are counted."""
+        """How many of the next bytes end lines that are not on the page; these lines are counted."""
         count = data.count(b"\n")
         lines = min(count, self._passing(count))
         if lines <= 0:
@@ -126,23 +106,37 @@ class _Page:
             self.kept.clear()
             self._size = 0
         self.total += lines
+        self._line, self.length = "", 0
         return data.rsplit(b"\n", count - lines)[0].rfind(b"\n") + 1
 
     def _passing(self, count: int) -> int:
-        """Of so many lines that come next, how many go by unseen."""
+        """How many of so many next lines are not on the page."""
         if not self._offset:
             return count - self._limit
         if self._is_full or self.total >= self._offset + self._limit - 1:
             return count
         return self._offset - 1 - self.total
 
-    def add(self, line: str) -> None:
+    def feed(self, text: str) -> None:
+        """Takes the next text."""
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                self.end_line()
+            self._line += part[: MOST_LINE - len(self._line)]
+            self.length += len(part)
+
+    def end_line(self) -> None:
+        """Ends the line, and keeps it if it is on the page."""
+        more = self.length - len(self._line)
+        line = f"{self._line} [{more:,} more characters]" if more else self._line
+        self._line, self.length = "", 0
         self.total += 1
-        if self._offset and not self._offset <= self.total < self._offset + self._limit:
-            return
-        if self._offset and (self._is_full or (self.kept and self._size + len(line) > self._most)):
-            self._is_full = True
-            return
+        if self._offset:
+            if not self._offset <= self.total < self._offset + self._limit or self._is_full:
+                return
+            self._is_full = bool(self.kept) and self._size + len(line) > self._most
+            if self._is_full:
+                return
         self.kept.append(line)
         self._size += len(line) + 1
         while len(self.kept) > 1 and (len(self.kept) > self._limit or self._size > self._most):

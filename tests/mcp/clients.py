@@ -44,6 +44,15 @@ async def connected(
         async with Client(stdio_client(server(*arguments, **variables)), mode=era, **options) as client:
             yield client
         return
+    async with in_process(era, *arguments, variables=variables, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def in_process(
+    era: str, *arguments: str, variables: Mapping[str, str] = {}, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of a server in this process."""
     handlers = Handlers(serve_options(arguments, variables))
     try:
         async with Client(handlers.server(), mode=era, **options) as client:

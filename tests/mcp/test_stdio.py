@@ -4,8 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 import hermetic
 from hermetic.mcp.connection import serve
@@ -77,10 +79,25 @@ async def test_a_named_task_outlives_its_client() -> None:
     await (await hermetic.attach("shared by mcp")).close(remove=True)
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", "1999-01-01"])
-async def test_the_early_reply_is_the_one_that_the_sdk_gives(version: str) -> None:
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}).encode()
+def first_request(version: str, method: str = "initialize") -> bytes:
+    """The first line of a client."""
+    about: dict[str, Any] = {"protocolVersion": version, "clientInfo": {"name": "x", "version": "1"}}
+    params = {**about, "capabilities": {}}
+    if method == "server/discover":
+        meta = {**about, "clientCapabilities": {}}
+        params = {"_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}}
+    return json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "version"),
+    [
+        *(("initialize", version) for version in (*HANDSHAKE_PROTOCOL_VERSIONS, "2026-07-28", "1999-01-01")),
+        *(("server/discover", version) for version in MODERN_PROTOCOL_VERSIONS),
+    ],
+)
+async def test_the_early_reply_is_the_one_that_the_sdk_gives(method: str, version: str) -> None:
+    line = first_request(version, method)
     early = greeting(line)
     assert early is not None
     written: list[bytes] = []
@@ -97,14 +114,21 @@ async def test_the_early_reply_is_the_one_that_the_sdk_gives(version: str) -> No
     assert json.loads(early.line) == json.loads(written[0])
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"{}", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b"null"])
-def test_anything_but_a_plain_initialize_is_left_to_the_sdk(line: bytes) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"", b"{", b"[]", b"{}", b"null", b'{"jsonrpc":"2.0","id":1,"method":"ping"}'),
+        first_request("1999-01-01", "server/discover"),
+        first_request("2025-11-25").replace(b'"name"', b'"n"'),
+        first_request("2025-11-25").replace(b"7", b"null"),
+    ],
+)
+def test_anything_but_a_plain_first_request_is_left_to_the_sdk(line: bytes) -> None:
     assert greeting(line) is None
 
 
 async def test_the_early_reply_is_written_once() -> None:
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}).encode()
+    line = first_request("2025-11-25")
     ping = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "ping"}).encode()
     written: list[bytes] = []
 

@@ -10,7 +10,8 @@ import mcp_types
 import pytest
 from mcp import Client, MCPError
 
-from tests.mcp.clients import ERAS, answer, connected, eventually
+from hermetic.mcp import progress
+from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -28,6 +29,23 @@ async def test_a_long_command_reports_its_output_as_it_comes(era: str, tmp_path:
         done = await answer(client, "terminal", {"command": command}, progress_callback=watch)
         assert done["output"] == "first\nlast\n"
     assert "first" in "".join(seen)
+
+
+async def test_a_silent_command_gives_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PAUSE", 0.05)
+    monkeypatch.setattr(progress, "ACTIVITY", 0.1)
+    seen: list[str] = []
+    alive = asyncio.Event()
+
+    async def watch(_: float, __: float | None, message: str | None) -> None:
+        seen.append(message or "")
+        alive.set()
+
+    async with in_process("legacy") as client:
+        call = asyncio.create_task(answer(client, "terminal", {"command": "sleep 1000"}, progress_callback=watch))
+        await alive.wait()
+        call.cancel()
+    assert seen[0].startswith("running for ")
 
 
 @pytest.mark.parametrize("era", ERAS)

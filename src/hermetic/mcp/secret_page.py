@@ -18,6 +18,8 @@ HEADERS = (
     "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
     "form-action 'self'; frame-ancestors 'none'\r\nConnection: close\r\n"
 )
+# A request that cannot be read gets no answer.
+UNREADABLE = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 STYLE = "body{font:16px system-ui;max-width:36em;margin:4em auto;padding:0 1em}input,button{font:inherit;padding:.4em}"
 
 
@@ -62,7 +64,7 @@ class SecretPages:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            with contextlib.suppress(TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
+            with contextlib.suppress(*UNREADABLE):
                 async with asyncio.timeout(READ_SECONDS):
                     status, body = await self._answer(reader)
                 page = (

@@ -23,12 +23,15 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_configuration_starts_the_server_with_the_given_options(
     client: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = printed(capsys, "--print-config", client, "--env", "docker", "--image", "a b", "-o", 'env={"A": "1"}')
+    text = printed(
+        capsys, "--print-config", client, "--env", "docker", "--image", "a b", "--directory", "d", "--wait", "9",
+        "-o", 'env={"A": "1"}',
+    )  # fmt: skip
     found: dict[str, Any] = tomllib.loads(text) if client == "codex" else json.loads(text)
     [servers] = found.values()
     assert servers["hermetic"]["command"] == "hermetic"
-    start = ["mcp", "--env", "docker", "--image", "a b", "-o", 'env={"A": "1"}']
-    assert servers["hermetic"]["args"][: len(start)] == start
+    options = ["--env", "docker", "--image", "a b", "--directory", "d", "--wait", "9", "-o", 'env={"A": "1"}']
+    assert servers["hermetic"]["args"] == ["mcp", *options]
 
 
 @pytest.mark.parametrize("client", ["codex", "cursor", "vscode", "gemini"])

@@ -1,6 +1,7 @@
 """Progress, logs and files as resources, subscriptions, long commands, in both protocol eras."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -63,6 +64,34 @@ async def test_a_command_that_outlives_the_clients_patience_continues_as_a_proce
         go.touch()
         ended = await answer(client, "process", {"action": "wait", "session_id": held["session_id"]})
         assert "done" in ended["output"]
+
+
+async def test_a_notice_follows_the_next_answer() -> None:
+    async with connected("auto") as client:
+        process = {"command": "echo ready; exit 3", "background": True, "notify_on_complete": True}
+        started = await answer(client, "terminal", process)
+
+        async def follows() -> str:
+            _, *more = (await client.call_tool("terminal", {"command": "true"})).content
+            return "".join(block.text for block in more if isinstance(block, mcp_types.TextContent))
+
+        text = ""
+        while not text:
+            text = await follows()
+        assert started["session_id"] in text
+        assert "ready" in text
+        assert await follows() == ""
+
+
+async def test_an_image_that_a_script_attaches_is_an_image() -> None:
+    code = "from hermetic_tools import attach\nattach(bytes.fromhex('89504e470d0a1a0a') + bytes(9), 'dot.png')\n"
+    async with connected("auto") as client:
+        first, image = (await client.call_tool("execute_code", {"code": code})).content
+    assert isinstance(image, mcp_types.ImageContent)
+    assert image.mime_type == "image/png"
+    assert base64.b64decode(image.data).startswith(b"\x89PNG")
+    assert isinstance(first, mcp_types.TextContent)
+    assert image.data not in first.text
 
 
 @pytest.mark.parametrize("era", ERAS)

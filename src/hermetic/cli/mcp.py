@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.command import Command
 from hermetic.cli.opening import (
+    SHORT,
     add_environment_options,
     current_directory,
     given_options,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hermetic.mcp import client
 else:
     config, client = Lazy("hermetic.config"), Lazy("hermetic.mcp.client")
+
+PASSED_ON = ("env", *SHORT, "task", "directory", "wait")  # options that a printed configuration has as well
 
 ABOUT = """\
 Serves the tools to the MCP client that started it, over standard input and output, until the client closes its end.
@@ -81,7 +84,7 @@ def _options(arguments: argparse.Namespace) -> "client.ServeOptions":
 def _print_config(arguments: argparse.Namespace) -> int:
     command = ["hermetic", "mcp"]
     for name, value in vars(arguments).items():
-        if name in ("env", "image", "host", "user", "workspace", "task", "wait") and value is not None:
+        if name in PASSED_ON and value is not None:
             command += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
     for option in arguments.options:
         command += ["-o", option]

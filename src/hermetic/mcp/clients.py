@@ -40,12 +40,12 @@ def _claude_code(command: list[str], variables: dict[str, str]) -> Configuration
 
 
 def _cursor(command: list[str], variables: dict[str, str]) -> Configuration:
-    entry = _entry([*command, "--directory", "${workspaceFolder}"], variables)
+    entry = _entry(_in_workspace(command), variables)
     return Configuration("~/.cursor/mcp.json", _servers("mcpServers", {"type": "stdio", **entry}))
 
 
 def _vs_code(command: list[str], variables: dict[str, str]) -> Configuration:
-    entry = _entry([*command, "--directory", "${workspaceFolder}"], variables)
+    entry = _entry(_in_workspace(command), variables)
     return Configuration(".vscode/mcp.json", _servers("servers", {"type": "stdio", **entry}))
 
 
@@ -62,6 +62,11 @@ def _codex(command: list[str], variables: dict[str, str]) -> Configuration:
         pairs = ", ".join(f"{_toml(name)} = {_toml(value)}" for name, value in variables.items())
         lines.append(f"env = {{ {pairs} }}")
     return Configuration("~/.codex/config.toml", "\n".join(lines))
+
+
+def _in_workspace(command: list[str]) -> list[str]:
+    """The command for a client that may start it in any directory."""
+    return command if "--directory" in command else [*command, "--directory", "${workspaceFolder}"]
 
 
 def _entry(command: list[str], variables: dict[str, str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 # make-test-images.sh [NAME...]: images for tests, made from this machine's apt sources, no registry needed.
 #
 #   base      Debian with bash, python3, procps
-#   bare      bash and busybox and nothing else
 #   tools     base with git, vim, less and an ssh client
 #   minimal   base with python3-minimal instead of python3
 #   nobash    base without bash
@@ -17,7 +16,7 @@
 . "$(dirname "$(readlink -f "$0")")/apt.sh"
 must_be_root_on_debian
 apptainer=${APPTAINER:-/opt/hermetic-engines/apptainer/bin/apptainer}
-names=(base bare tools minimal nobash nopython user scratch musl)
+names=(base tools minimal nobash nopython user scratch musl)
 
 contents() {
   case $1 in
@@ -32,7 +31,7 @@ build() { # NAME TAR
   say "building $1"
   case $1 in
     base | tools) bootstrap "$1" "$2.part" ;;
-    bare | scratch | musl) pack "make_$1" "$2.part" ;;
+    scratch | musl) pack "make_$1" "$2.part" ;;
     *) build_once base && pack "make_${1/#user/nopython}" "$2.part" ;;
   esac
   mv "$2.part" "$2"
@@ -87,18 +86,6 @@ unpack_base() { # ROOT PACKAGE...: without these packages, and without what no t
     "$root"/usr/bin/perl* "$root"/usr/lib/*/libperl*
 }
 
-make_bare() { # ROOT BESIDE
-  make_scratch "$@"
-  fetch_from_suite "$(codename)" "$2/bash" bash-static || stop "the mirror has no $(codename)"
-  dpkg-deb -x "$2"/bash/*.deb "$2/packages"
-  mkdir -p "$1"/{dev,etc,proc,root,sys,tmp,usr/bin,var/tmp}
-  chmod 1777 "$1/tmp" "$1/var/tmp"
-  cp "$2/packages/bin/bash-static" "$1/bin/bash"
-  ln -s /bin/env "$1/usr/bin/env"
-  printf 'root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n' >"$1/etc/passwd"
-  printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
-}
-
 make_scratch() { # ROOT BESIDE
   install_packages debian-archive-keyring
   fetch_from_suite "$(codename)" "$2" busybox-static || stop "the mirror has no $(codename)"
@@ -128,8 +115,8 @@ make_musl() { # ROOT BESIDE: about half a minute of compiling
 make_busybox() { # SOURCE: without the parts that no test runs
   local log
   log=$(make -C "$1" defconfig 2>&1 && cd "$1" && awk '
-    /^# (Networking|Mail|Print|Runit|Init|Console|Debian|Login|System Logging|Linux)/ { off = 1 }
-    /^# (Archival Utilities|Coreutils|Editors|Finding|Miscellaneous|Process|Shells)/ { off = 0 }
+    /^# (Networking|Mail|Print|Runit|Init|Console|Debian|Login|System Logging|Linux (Ext2|Module))/ { off = 1 }
+    /^# (Archival Utilities|Coreutils|Editors|Finding|Linux System|Miscellaneous|Process|Shells)/ { off = 0 }
     { print off && /=y$/ ? "# " substr($0, 1, length($0) - 2) " is not set" : $0 }' .config >.chosen &&
     mv .chosen .config && { yes '' || true; } | make oldconfig 2>&1 &&
     make -j "$(nproc)" CC="musl-gcc -idirafter /usr/include -idirafter /usr/include/$(gcc -dumpmachine)" busybox 2>&1) ||

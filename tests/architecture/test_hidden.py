@@ -19,8 +19,6 @@ KNOTS = {
         shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
         shells.session shells.shell shells.state shells.traps
     """,
-    "bare jobs": "bare.jobs bare.keeper bare.line bare.resident bare.session",
-    "bare files": "bare.files bare.requests bare.search",
 }
 
 

@@ -1,7 +1,10 @@
 """Every kind of environment passes the behaviour suite: `local` all of it, the others a part unless at full size."""
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,81 +12,111 @@ import pytest
 
 from tests.conformance.suite import FILES, MAY_LACK, SHORT, Case, run_suite, summarize
 from tests.environments.engines import need_engine
-from tests.environments.plugins import PLAIN, install
-from tests.environments.sshd import shared_options
+from tests.environments.plugins import install_jail
+from tests.environments.sshd import running, shared_options
 from tests.programs import in_ci, need, need_variable
 from tests.sizes import is_full
 
 Options = Mapping[str, Any]
 
 
-def local(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
+class Setup(ExitStack):
+    """What a kind needs while it is put to the suite: a directory, variables, and things to be ended."""
+
+    def __init__(self, at: Path, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.at, self.patch = at, patch
+
+
+def local(setup: Setup) -> tuple[str, Options]:
     return "local", {}
 
 
-def sandbox(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
+def sandbox(setup: Setup) -> tuple[str, Options]:
     need("bwrap")
     return "sandbox", {}
 
 
-def docker(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    need_engine("docker")
-    return "docker", {"image": need_variable("IMAGE_TOOLS")}
+def container(kind: str, image: str, **more: Any) -> Callable[[Setup], tuple[str, Options]]:
+    """An engine's container of a test image."""
+
+    def prepare(setup: Setup) -> tuple[str, Options]:
+        if kind == "apptainer":
+            setup.patch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
+            return kind, {"image": need_variable(f"IMAGE_{image.upper()}_SIF")}
+        need_engine(kind)
+        return kind, {"image": need_variable(f"IMAGE_{image.upper()}"), **more}
+
+    return prepare
 
 
-def podman(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    need_engine("podman")
-    return "podman", {"image": need_variable("IMAGE_TOOLS")}
-
-
-def apptainer(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    patch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
-    return "apptainer", {"image": need_variable("IMAGE_TOOLS_SIF")}
-
-
-def ssh(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
+def ssh(setup: Setup) -> tuple[str, Options]:
     """With a home that has no profile."""
-    return "ssh", {**shared_options(), "env": {"HOME": str(at)}}
+    return "ssh", {**shared_options(), "env": {"HOME": str(setup.at)}}
 
 
-def only_bash(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    """Bare mode with nothing but a bash in between."""
-    install(at, "plain_kind", PLAIN, {"plain": "Plain"}, patch)
-    return "plain", {}
+def ssh_without_python(setup: Setup) -> tuple[str, Options]:
+    """With all programs of this machine but Python."""
+    programs = setup.at / "bin"
+    programs.mkdir()
+    for folder in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"):
+        for name in os.listdir(folder):
+            if not name.startswith(("python", "pypy")) and not (programs / name).exists():
+                (programs / name).symlink_to(shutil.which(name, path=folder) or os.devnull)
+    setting = f'ForceCommand export PATH={programs}; eval "$SSH_ORIGINAL_COMMAND"'
+    sshd = setup.enter_context(running(setup.at / "sshd", setting))
+    return "ssh", sshd.options
 
 
-def docker_without_python(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    """An image with bash and busybox alone."""
-    need_engine("docker")
-    return "docker", {"image": need_variable("IMAGE_BARE")}
+def command(setup: Setup) -> tuple[str, Options]:
+    """A kind of one program, without Python and bash."""
+    return "jail", {"root": str(install_jail(setup.at, setup.patch))}
 
 
-def apptainer_without_python(patch: pytest.MonkeyPatch, at: Path) -> tuple[str, Options]:
-    patch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
-    return "apptainer", {"image": need_variable("IMAGE_BARE_SIF")}
+# Images that lack Python, bash, the GNU C library, root, or a root directory that can be written to.
+IMAGES = ("scratch", "musl", "nopython", "minimal", "nobash")
+READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root"]}
+KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
+    "local": local,
+    "sandbox": sandbox,
+    "docker": container("docker", "tools"),
+    "podman": container("podman", "tools"),
+    "apptainer": container("apptainer", "tools"),
+    "ssh": ssh,
+    "ssh without Python": ssh_without_python,
+    "command": command,
+    **{f"docker {image}": container("docker", image) for image in IMAGES},
+    "docker user": container("docker", "user", cwd="/home/someone"),
+    "docker read-only": container("docker", "nopython", **READ_ONLY),
+    "podman scratch": container("podman", "scratch"),
+    "apptainer scratch": container("apptainer", "scratch"),
+}
+AT_FULL_SIZE = {
+    **{f"podman {image}": container("podman", image) for image in IMAGES[1:]},
+    "podman user": container("podman", "user", cwd="/home/someone"),
+    "podman read-only": container("podman", "nopython", **READ_ONLY),
+    **{f"apptainer {image}": container("apptainer", image) for image in IMAGES[1:]},
+}
+WHOLE = ("local",)
+WITH_ALL_PROGRAMS = ("docker", "podman", "apptainer", "ssh")  # others lack one that a test would run there
 
 
-WHOLE = (local,)
-PARTLY = (sandbox, docker, podman, apptainer, ssh, docker_without_python)
-ONLY_AT_FULL_SIZE = (only_bash, apptainer_without_python)  # take minutes
-ON_THIS_MACHINE = (local, sandbox)  # their programs are the machine's, which may lack one
-
-Prepare = Callable[[pytest.MonkeyPatch, Path], tuple[str, Options]]
+@pytest.fixture
+def setup(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
+    with Setup(tmp_path_factory.mktemp("prepared"), monkeypatch) as found:
+        yield found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "prepare", [*WHOLE, *PARTLY, *(ONLY_AT_FULL_SIZE if is_full() else ())], ids=lambda prepare: prepare.__name__
-)
-def test_a_kind_passes_the_behaviour_suite(
-    prepare: Prepare, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_whole = is_full() or prepare in WHOLE
-    kind, options = prepare(monkeypatch, tmp_path_factory.mktemp("prepared"))
+@pytest.mark.parametrize("name", [*KINDS, *(AT_FULL_SIZE if is_full() else ())])
+def test_a_kind_passes_the_behaviour_suite(name: str, setup: Setup, tmp_path: Path) -> None:
+    is_whole = is_full() or name in WHOLE
+    kind, options = {**KINDS, **AT_FULL_SIZE}[name](setup)
     words = [f"{name}={json.dumps(value)}" for name, value in options.items()]
     cases = run_suite(kind, tmp_path, words, [] if is_whole else ["-k", " or ".join(SHORT)])
     assert not (failed := [case for case in cases if case.outcome == "failed"]), summarize(failed)
-    may_lack = MAY_LACK if prepare in ON_THIS_MACHINE and not in_ci() else ()
+    on_this_machine = name in ("local", "sandbox") and in_ci()
+    may_lack = () if name in WITH_ALL_PROGRAMS or on_this_machine else MAY_LACK
     assert not (skipped := _skipped(cases, may_lack)), summarize(skipped)
     assert {case.file for case in cases} == set(FILES) or not is_whole
     assert len(cases) > (400 if is_whole else len(SHORT))

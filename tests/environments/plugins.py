@@ -8,19 +8,6 @@ import pytest
 
 from tests.programs import need, need_variable
 
-PLAIN = '''
-from hermetic.environments.command import CommandBackend
-
-
-class Plain(CommandBackend):
-    """Commands run as the caller, on the caller's machine."""
-
-    kind = "plain"
-
-    def command(self, argv):
-        return list(argv)
-'''
-
 JAIL = '''
 from hermetic.environments.command import CommandBackend, CommandOptions
 

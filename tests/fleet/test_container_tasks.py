@@ -34,7 +34,7 @@ async def gone(id: str) -> None:
 
 async def test_many_callers_of_one_task_start_one_and_another_has_options_of_its_own() -> None:
     async with ended_fleet() as fleet:
-        fleet.override("special", image=need_variable("IMAGE_BARE"), env={"A": "own"}, cwd="/tmp")
+        fleet.override("special", image=need_variable("IMAGE_NOPYTHON"), env={"A": "own"}, cwd="/tmp")
         *same, special = await asyncio.gather(*(fleet.get("a") for _ in range(10)), fleet.get("special"))
         assert len(set(map(id, same))) == 1
         assert len(Records(runtime_root()).all()) == 2

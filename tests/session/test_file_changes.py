@@ -4,28 +4,15 @@ import asyncio
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hermetic
 from hermetic.contract.files import Bounds
-from tests.environments.plugins import PLAIN, install
-
-LOGIN: dict[str, dict[str, Any]] = {"local": {"login": False}, "plain": {}}
 
 
-@pytest.fixture(params=["local", "plain"])
-def kind(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """This machine, with its resident and as if there were no Python."""
-    install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
-    return str(request.param)
-
-
-async def test_a_write_tells_what_it_wrote_and_by_which_signature(kind: str, tmp_path: Path) -> None:
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+async def test_a_write_tells_what_it_wrote_and_by_which_signature(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         first = await env.write_file("a/b/f", "one\n")
         assert (first.path, first.size, first.created) == (f"{tmp_path}/a/b/f", 4, True)
         assert first.made == (f"{tmp_path}/a", f"{tmp_path}/a/b")
@@ -37,8 +24,8 @@ async def test_a_write_tells_what_it_wrote_and_by_which_signature(kind: str, tmp
         assert second.signature != first.signature
 
 
-async def test_a_file_that_changed_meanwhile_is_not_overwritten(kind: str, tmp_path: Path) -> None:
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         seen = (await env.write_file("f", "one")).signature
         (tmp_path / "f").write_text("another's")
         with pytest.raises(hermetic.InvalidArgument, match="read it again") as caught:
@@ -52,8 +39,8 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(kind: str, tmp_p
         assert os.listdir(tmp_path) == ["f"]
 
 
-async def test_of_many_who_expect_the_same_one_writes(kind: str, tmp_path: Path) -> None:
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+async def test_of_many_who_expect_the_same_one_writes(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         seen = (await env.write_file("f", "start")).signature
         contents = [bytes([65 + number]) * (2 << 20) for number in range(6)]
         tries = [env.write_file("f", content, expect=seen) for content in contents]
@@ -63,7 +50,7 @@ async def test_of_many_who_expect_the_same_one_writes(kind: str, tmp_path: Path)
         assert (tmp_path / "f").read_bytes() == contents[won[0]]
 
 
-async def test_mode_and_owner_are_kept_and_a_link_is_followed(kind: str, tmp_path: Path) -> None:
+async def test_mode_and_owner_are_kept_and_a_link_is_followed(tmp_path: Path) -> None:
     target = tmp_path / "real" / "f"
     target.parent.mkdir()
     target.write_text("#!/bin/sh\n")
@@ -71,7 +58,7 @@ async def test_mode_and_owner_are_kept_and_a_link_is_followed(kind: str, tmp_pat
     if os.getuid() == 0:
         os.chown(target, 1234, 4321)
     (tmp_path / "link").symlink_to("real/f")
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         written = await env.write_file("link", "new")
     assert written.path == str(target)
     assert (tmp_path / "link").is_symlink()
@@ -81,17 +68,17 @@ async def test_mode_and_owner_are_kept_and_a_link_is_followed(kind: str, tmp_pat
         assert (status.st_uid, status.st_gid) == (1234, 4321)
 
 
-async def test_a_fresh_file_has_the_usual_mode_and_a_given_one_goes_before(kind: str, tmp_path: Path) -> None:
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+async def test_a_fresh_file_has_the_usual_mode_and_a_given_one_goes_before(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         await env.write_file("plain", "x")
         await env.write_file("secret", "x", mode=0o600)
     assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o644
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
 
 
-async def test_what_is_no_file_is_not_replaced(kind: str, tmp_path: Path) -> None:
+async def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         with pytest.raises(PermissionError, match="pipe"):
             await env.write_file("pipe", "x")
         with pytest.raises(IsADirectoryError):
@@ -101,8 +88,8 @@ async def test_what_is_no_file_is_not_replaced(kind: str, tmp_path: Path) -> Non
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-async def test_files_are_deleted_and_moved_and_links_go_themselves(kind: str, tmp_path: Path) -> None:
-    async with hermetic.open(kind, cwd=str(tmp_path), **LOGIN[kind]) as env:
+async def test_files_are_deleted_and_moved_and_links_go_themselves(tmp_path: Path) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         seen = (await env.write_file("f", "one")).signature
         (tmp_path / "link").symlink_to("f")
         await env.delete_file("link")
@@ -125,7 +112,7 @@ async def test_files_are_deleted_and_moved_and_links_go_themselves(kind: str, tm
 
 
 async def test_nothing_is_written_outside_of_the_root_or_where_it_is_denied(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "in"))
     inside, outside = tmp_path / "in", tmp_path / "out"
@@ -134,7 +121,7 @@ async def test_nothing_is_written_outside_of_the_root_or_where_it_is_denied(
     (inside / "way").symlink_to(outside)
     (inside / "file").symlink_to(outside / "new")
     bounds = Bounds(root=str(inside), deny=["*/.ssh/*", "~/.netrc"])
-    async with hermetic.open(kind, cwd=str(inside), **LOGIN[kind]) as env:
+    async with hermetic.open("local", cwd=str(inside), login=False) as env:
         for path in ("../out/x", "way/x", "way/deep/x", "file", "/elsewhere/x", "a/.ssh/config", ".ssh/x", ".netrc"):
             with pytest.raises(hermetic.NotPermitted):
                 await env.write_file(path, "x", bounds=bounds)

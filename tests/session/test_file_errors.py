@@ -13,7 +13,6 @@ import pytest
 import hermetic
 from hermetic.session.keeping import record_of
 from tests.environments.engines import need_engine
-from tests.environments.plugins import PLAIN, install
 from tests.environments.sandboxes import sandbox
 from tests.programs import need_variable
 
@@ -60,25 +59,6 @@ async def test_what_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
         await env.run("chmod 644 f")
         await env.write_file("f", "two")
         assert file.read_text() == "two"
-
-
-async def test_without_python_what_may_not_be_written_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
-    (tmp_path / "f").write_text("one\n")
-    (tmp_path / "f").chmod(0o444)
-    may = os.access(tmp_path / "f", os.W_OK)
-    async with hermetic.open("plain", cwd=str(tmp_path)) as env:
-        with pytest.raises(PermissionError, match="a device, a socket or a pipe") as device:
-            await env.write_file("/dev/full", "two")
-        assert (device.value.errno, device.value.filename) == (errno.EACCES, "/dev/full")
-        try:
-            await env.write_file("f", "two")
-        except PermissionError:
-            assert not may
-        else:
-            assert may
 
 
 async def test_a_full_disk_is_told_by_its_number_and_a_full_spool_by_its_directory() -> None:

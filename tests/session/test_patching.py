@@ -264,22 +264,6 @@ async def test_in_a_container_whatever_fails_leaves_every_byte() -> None:
         assert "localhost here" in await env.read_file("/etc/hosts")
 
 
-async def test_without_python_what_was_done_is_undone() -> None:
-    need_variable("DOCKER_HOST")
-    async with asyncio.timeout(120), hermetic.open("docker", image=need_variable("IMAGE_BARE"), login=False) as env:
-        await env.run("mkdir /t; cd /t; printf '1\\n2\\n' >a; echo b >b; mkdir d")
-        state = "cd /t; ls -lA --time-style=+; cat a b"
-        before = (await env.run(state)).output
-        begin = ["*** Update File: a", "-1", "+one", "*** Delete File: b"]
-        with pytest.raises(OSError, match="d"):
-            await env.patch(patch=patch_of(*begin, "*** Add File: a/x", "+x"))
-        assert (await env.run(state)).output == before
-        done = await env.patch(patch=patch_of(*begin, "*** Move File: a -> c"))
-        assert (await env.run("cat c; ls")).output == "one\n2\nc\nd\n"
-        assert (done.created, done.deleted) == (("c",), ("a", "b"))
-        assert (await env.patch("c", "one\n2", "1\n2")).modified == ("c",)
-
-
 CALLER = """
 import sys, hermetic
 env = hermetic.blocking.attach(sys.argv[1])

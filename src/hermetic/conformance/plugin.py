@@ -31,7 +31,6 @@ class Subject:
         self.numbers = itertools.count(1)  # for names that no other test has
         self._runner = asyncio.Runner()
         self._environment: Environment | None = None
-        self._cannot: frozenset[str] | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; an unhandled error in a task or callback fails it too."""
@@ -59,12 +58,6 @@ class Subject:
             self._environment = await hermetic.open(self.kind, **self.options)
         return self._environment
 
-    async def cannot(self) -> frozenset[str]:
-        """The capabilities that the environment lacks."""
-        if self._cannot is None:
-            self._cannot = frozenset((await (await self.environment()).info()).cannot)
-        return self._cannot
-
     def close(self) -> None:
         """Ends the environment and the event loop."""
         if self._environment is not None:
@@ -85,7 +78,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Stores the environment under test."""
-    config.addinivalue_line("markers", "needs(capability): an environment without it has to refuse it")
     options = dict(map(read_option, config.getoption("--environment-option")))
     config.stash[_subject] = Subject(config.getoption("--environment"), options)
 
@@ -105,27 +97,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a coroutine test on the event loop of its environment, which has to refuse what it cannot do."""
+    """Runs a coroutine test on the event loop of its environment."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     subject = pyfuncitem.config.stash[_subject]
-    needed = {marker.args[0] for marker in pyfuncitem.iter_markers("needs")}
-    if missing := needed & subject.run(subject.cannot()):
-        for capability in missing:
-            subject.run(assert_refused(subject, capability))
-        return True
     wanted = inspect.signature(pyfuncitem.obj).parameters
     subject.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
-
-
-async def assert_refused(subject: Subject, capability: str) -> None:
-    """Fails unless the environment refuses what it lacks, with advice."""
-    environment = await subject.environment()
-    assert capability == "pty", f"there is no request for {capability}"
-    with pytest.raises(hermetic.Unsupported, match="without pty") as caught:
-        await environment.start("true", pty=True)
-    assert caught.value.capability == capability
 
 
 @pytest.fixture
@@ -138,12 +116,6 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def env(subject: Subject) -> Environment:
     """The environment under test. It is shared: leave its default session as it is, and end what you start."""
     return subject.run(subject.environment())
-
-
-@pytest.fixture
-def cannot(subject: Subject) -> frozenset[str]:
-    """The capabilities that the environment under test lacks."""
-    return subject.run(subject.cannot())
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_cancelling_leaves_nothing_alive(env: Environment, shell: Session,
 
 
 @pytest.mark.parametrize("tree", TREES)
-@pytest.mark.parametrize("pty", [False, pytest.param(True, marks=pytest.mark.needs("pty"))], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
 async def test_killing_a_process_leaves_nothing_alive(env: Environment, shell: Session, tree: str, pty: bool) -> None:
     mark = new_mark()
     process = await shell.start(planted(tree, mark), pty=pty)

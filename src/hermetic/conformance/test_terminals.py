@@ -5,8 +5,6 @@ import pytest
 from hermetic import Environment, Exited, InvalidArgument, Session, Signalled
 from hermetic.conformance.observing import need, output_of
 
-pytestmark = pytest.mark.needs("pty")
-
 
 async def test_there_is_a_terminal(shell: Session) -> None:
     process = await shell.start("tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; : </dev/tty && echo own", pty=True)

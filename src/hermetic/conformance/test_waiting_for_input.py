@@ -30,31 +30,23 @@ WORKS = {
 
 def cases(table: dict[str, tuple[str, bool]]) -> list[Any]:
     """The rows of a table; those on a terminal need one."""
-    on_terminal = pytest.mark.needs("pty")
-    return [pytest.param(*row, marks=on_terminal if row[1] else (), id=name) for name, row in table.items()]
+    return [pytest.param(*row, id=name) for name, row in table.items()]
 
 
-async def tells(process: Process, cannot: frozenset[str]) -> bool:
-    """Whether the environment reports waiting. Skips the test where the kernel does not tell."""
-    if (await process.status()).waiting_for_input is not None:
-        assert "waiting_for_input" not in cannot
-        return True
-    await process.kill(grace=0)
-    if "waiting_for_input" not in cannot:
+async def need_report(process: Process) -> None:
+    """Skips the test where the kernel does not report what a process waits for."""
+    if (await process.status()).waiting_for_input is None:
+        await process.kill(grace=0)
         pytest.skip("the kernel does not tell here")
-    return False
 
 
 @pytest.mark.parametrize(("text", "pty"), cases(WAITS))
-async def test_one_that_waits_is_told(
-    env: Environment, shell: Session, cannot: frozenset[str], text: str, pty: bool
-) -> None:
+async def test_one_that_waits_is_told(env: Environment, shell: Session, text: str, pty: bool) -> None:
     program = text.split("| ")[-1].split()[0]
     if program != "read":
         await need(env, program)
     process = await shell.start(text, pty=pty, env={"TERM": "xterm"})
-    if not await tells(process, cannot):
-        return
+    await need_report(process)
     await eventually(process.status, lambda status: status.waiting_for_input is True, 20)
 
 
@@ -70,10 +62,9 @@ async def test_one_that_does_not_is_not(env: Environment, shell: Session, text: 
         await asyncio.sleep(0.03)
 
 
-async def test_one_that_got_its_input_no_longer_waits(shell: Session, cannot: frozenset[str]) -> None:
+async def test_one_that_got_its_input_no_longer_waits(shell: Session) -> None:
     process = await shell.start("read -r line; sleep 30")
-    if not await tells(process, cannot):
-        return
+    await need_report(process)
     await eventually(process.status, lambda status: status.waiting_for_input is True)
     await process.submit("x")
     await eventually(process.status, lambda status: status.waiting_for_input is False)

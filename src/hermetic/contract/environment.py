@@ -61,11 +61,6 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_sockets: bool = False  # abstract sockets of others are closed to its commands
-    arm: tuple[str, ...] = ()  # bare mode: the program that starts a bash in the place, which reads its standard input
-    arm_environ: dict[str, str] = {}  # the variables of that program
-    keeper: tuple[str, ...] = ()  # the program that starts the first bash there, and makes the place; (): as any other
-    keeper_seconds: float = 30.0  # for it to answer
-    farewell: tuple[str, ...] = ()  # what the guardian runs last: it takes away what is left of the place
     fences: tuple[str, ...] = ()  # what nobody there reaches by its network: metadata, neighbours
     outside: int = 0  # the network that has to be another than its own for that, by its number
     init_files: tuple[str, ...] = ()  # what a login shell reads besides its profile
@@ -171,7 +166,6 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     bash: str | None = None
     runtime: str = "image"  # "image": Python and bash are the environment's own; else which are of the portable runtime
     weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
-    cannot: tuple[str, ...] = ()  # what it cannot do at all: "pty", "waiting_for_input", "jobs", "scripts" …
     sessions: int
     clients: int
     processes: int

@@ -32,7 +32,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 1  # the number of the first, from 1
     lines: int = 0  # number of lines in `text`
     total: int = 0  # number of lines in the file
-    cut: dict[int, int] = {}  # of cut lines: number → bytes of the line (in bare mode: at least)
+    cut: dict[int, int] = {}  # of cut lines: number → bytes of the line
     encoding: str = "utf-8"
     mark: bytes = b""  # the byte order mark that the file begins with
     is_binary: bool = False  # then there are no lines

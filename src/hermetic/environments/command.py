@@ -14,8 +14,9 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local_resident import new_resident_id
 from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.remote import ANSWER, RemoteBackend, new_resident_id
+from hermetic.environments.remote import ANSWER, RemoteBackend
 
 
 class CommandOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,12 +27,10 @@ def new_resident_id(id: str) -> str:
     return f"{id}.{secrets.token_hex(4)}"
 
 
-async def start_local_resident(config: ResidentConfig, boot: str | None = None, *, seconds: float = START) -> Started:
+async def start_local_resident(config: ResidentConfig) -> Started:
     """Starts a resident on this machine. Raises EnvironmentUnavailable."""
     given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-    starting = asyncio.ensure_future(
-        start_resident([_interpreter(), "-I", "-S", "-c", boot or BOOT], given, seconds=seconds)
-    )
+    starting = asyncio.ensure_future(start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START))
     try:
         started = await asyncio.shield(starting)
     except asyncio.CancelledError:

@@ -6,7 +6,6 @@ where the environment lacks a fitting Python or bash.
 
 import asyncio
 import os
-import secrets
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -221,8 +220,3 @@ def python_line(code: str, *arguments: str, python: str) -> str:
     """A line for any login shell that runs code by that Python there; NO_PYTHON_CODE where it is missing."""
     words = [os.fsencode(word).hex() for word in (_BEFORE + code, *arguments)]
     return " ".join([_THERE % (python, python), *words])
-
-
-def new_resident_id(id: str) -> str:
-    """The id of a new resident: of this life, and of this caller among others on that host."""
-    return f"{id}.{secrets.token_hex(4)}"

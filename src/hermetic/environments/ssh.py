@@ -14,9 +14,10 @@ from hermetic.contract.limits import KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, U
 from hermetic.contract.variables import fault_of, is_text
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
+from hermetic.environments.local_resident import new_resident_id
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
-from hermetic.environments.remote import ANSWER, RemoteBackend, new_resident_id
+from hermetic.environments.remote import ANSWER, RemoteBackend
 from hermetic.environments.ssh_client import Target, explain
 from hermetic.registry.records import runtime_root
 

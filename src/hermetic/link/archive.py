@@ -20,7 +20,7 @@ GIVEN_SECONDS = 30  # for the archive and the configuration to arrive; a restart
 # Reads the archive from standard input and runs it from memory: compiled modules where this Python has the same magic
 # number as the builder, else their source. Importing from files would take longer than everything else. PID 1 of a
 # container ignores signals without a handler, hence the handler of SIGALRM.
-_BOOT = f"""\
+BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
 if sys.version_info < (3, 8):
@@ -45,12 +45,10 @@ class Modules:
     def get_source(name):
         return sources[name].decode()
 sys.meta_path.insert(0, Modules)
-from {PACKAGE}.%s import main
+from {PACKAGE}.life.main import main
 main(stream)
 """
 
-BOOT = _BOOT % "life.main"
-BARE_BOOT = _BOOT % "bare.main"  # for an environment without Python: the resident runs on this host
 
 _FOLDER = Path(resident.__file__).parent
 

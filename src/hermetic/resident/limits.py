@@ -67,12 +67,6 @@ SPIN = 0.001  # seconds: most busy polling for a shell's answer
 SPIN_BETWEEN = 0.006  # seconds: most busy polling for the next command after one that came as soon
 POLLED_DESCRIPTORS = 1024  # descriptors: descriptors of one poll or select that are examined for waiting on input
 
-BARE_BEGIN = 10.0  # seconds: for a command that is being ended to begin, without Python inside
-BARE_FIRST_LOOK = 0.005  # seconds: before the first check of an ending tree there
-BARE_LAST_LOOK = 0.04  # seconds: longest pause between two such checks
-BARE_LATE_OUTPUT = 1.0  # seconds: for output in transit after all writers have ended
-BARE_STATE = 64 << 20  # bytes: largest state of a session there
-BARE_COMPLAINT = 4000  # bytes: kept of the error output of a transport that failed
 PROMPT = 1024  # bytes: longest prompt for a password, and longest password
 PASSWORD_QUESTIONS = 16  # questions: open questions for a password at once
 
@@ -90,7 +84,6 @@ SEARCH_BLOCK = 4 << 20  # bytes: block size of a search without ripgrep
 SEARCH_ANSWER = 512 << 10  # bytes: names and lines in the resident's answer to a search
 SEARCH_TEXT = 2000  # characters: most of a matching line in that answer
 IGNORE_FILE = 1 << 20  # bytes: most that is read of an ignore file
-SEARCH_FETCH = 256 << 20  # bytes: most file content that a search fetches from an environment without Python
 FILE_SCAN = 1 << 20  # bytes: largest file whose lines the resident counts in its loop; a forked worker counts others
 SCAN_BLOCK = 1 << 17  # bytes: smallest block of a file whose lines are counted together
 SCAN_BLOCKS = 1 << 16  # blocks: most blocks of one file

@@ -132,9 +132,9 @@ class Environment(Session):
 
 
 def _is_mirrored(record: EnvironmentRecord) -> bool:
-    """True where files have to be sent: the place is another machine, and has Python to take them."""
+    """True where files have to be sent: the environment is another machine."""
     options = record.options
-    return "sync" in options and bool(options["sync"] or options.get("profile")) and "bare" not in record.place
+    return "sync" in options and bool(options["sync"] or options.get("profile"))
 
 
 async def end(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:

@@ -88,7 +88,7 @@ class Files:
         return (await self._ask("move_file", answers.written, path, bounds, more, repeats=False))[0]
 
     async def change(self, changes: Sequence[FileChange], bounds: Bounds | None) -> Sequence[Written]:
-        """Writes and deletes several files: all, or none. Raises Unsupported where there is no such step."""
+        """Writes and deletes several files: all, or none."""
         content = b"".join(change.content or b"" for change in changes)
         named = [
             {"path": encode_path(one.path, "path"), "size": None if one.content is None else len(one.content),

@@ -10,7 +10,7 @@ import msgspec
 
 from hermetic.contract.approval import Guard
 from hermetic.contract.edits import Change, Oversight, Patched
-from hermetic.contract.errors import EditRefused, ExecutionError, FileChanged, Unsupported
+from hermetic.contract.errors import EditRefused, ExecutionError, FileChanged
 from hermetic.contract.files import Bounds, FileChange, FileContent, Written
 from hermetic.contract.limits import PATCH_DIFF, PATCH_TRIES, PATCHED_FILE, PATCHED_FILES
 from hermetic.link.link import BrokenOff
@@ -170,40 +170,12 @@ class Patching:
         return written
 
     async def _written(self, steps: Sequence[FileChange]) -> Sequence[Written]:
-        if len(steps) == 1 and steps[0].content is not None:
-            return [await self._write_one(steps[0])]
-        try:
+        step = steps[0]
+        if len(steps) > 1 or step.content is None:
             return await self._files.change(steps, self._bounds)
-        except Unsupported:
-            return await self._one_by_one(steps)
-
-    async def _one_by_one(self, steps: Sequence[FileChange]) -> Sequence[Written]:
-        """Where they cannot be changed together; what was done is undone when a later one fails."""
-        before = [None if step.expect == "" else await self._files.read(step.path, self._bounds) for step in steps]
-        done: list[Written] = []
-        try:
-            for step in steps:
-                done.append(await self._write_one(step))
-        except BaseException:
-            await asyncio.shield(self._undo(steps, before, done))
-            raise
-        return done
-
-    async def _write_one(self, step: FileChange) -> Written:
-        if step.content is None:
-            return await self._files.delete(step.path, step.expect, self._bounds)
-        return await self._files.write(step.path, step.content, expect=step.expect, mode=step.mode, bounds=self._bounds)
-
-    async def _undo(
-        self, steps: Sequence[FileChange], before: Sequence[FileContent | None], done: Sequence[Written]
-    ) -> None:
-        for step, old, said in reversed(list(zip(steps, before, done, strict=False))):
-            if old is None:
-                await self._files.delete(step.path, said.signature, self._bounds)
-            else:
-                await self._files.write(
-                    step.path, old.data, expect=said.signature, mode=old.status.mode, bounds=self._bounds
-                )
+        return [
+            await self._files.write(step.path, step.content, expect=step.expect, mode=step.mode, bounds=self._bounds)
+        ]
 
     async def _verify(self, step: FileChange, said: Written) -> None:
         """Reads back what was written; a later change by another writer is no error."""

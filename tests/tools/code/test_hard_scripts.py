@@ -447,7 +447,7 @@ async def test_progress_without_a_listener_and_odd_answers_pass(tmp_path: Path) 
 
 async def test_a_script_runs_where_the_image_has_no_python(tmp_path: Path) -> None:
     need_engine("docker")
-    async with scripting({"image": need_variable("IMAGE_BARE")}, "docker") as box:
+    async with scripting({"image": need_variable("IMAGE_SCRATCH")}, "docker") as box:
         answer = await box.code(
             "import json, subprocess, sys\nfrom hermetic_tools import terminal\n"
             "print(sys.executable, terminal('command -v python3 || echo none')['output'].strip())\n"

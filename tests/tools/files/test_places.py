@@ -11,22 +11,22 @@ from tests.boxes import Box, opened_in
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
 
-PLACES = ("local", "docker", "ssh", "bare")
+PLACES = ("local", "docker", "ssh", "scratch")
 
 
 @asynccontextmanager
 async def place(kind: str) -> AsyncIterator[tuple[Box, str]]:
     """A toolbox there, and an empty directory of the place."""
     options: dict[str, Any] = {"login": False}
-    if kind in ("docker", "bare"):
+    if kind in ("docker", "scratch"):
         need_engine("docker")
-        options = {"image": need_variable("IMAGE_BASE" if kind == "docker" else "IMAGE_BARE")}
+        options = {"image": need_variable("IMAGE_BASE" if kind == "docker" else "IMAGE_SCRATCH")}
     elif kind == "ssh":
         names = {"host": "SSH_HOST", "port": "SSH_PORT", "user": "SSH_USER", "key": "SSH_KEY"}
         options = {option: need_variable(variable) for option, variable in names.items()}
         known = {"UserKnownHostsFile": need_variable("SSH_KNOWN_HOSTS"), "ControlPersist": "1"}
         options |= {"port": int(options["port"]), "settings": known}
-    async with opened_in("docker" if kind == "bare" else kind, options) as box:
+    async with opened_in("docker" if kind == "scratch" else kind, options) as box:
         made = await box.terminal('cd "$(mktemp -d)" && pwd -P')
         yield box, made["output"].strip()
         await box.terminal('cd /; rm -rf "$OLDPWD"')

@@ -13,7 +13,6 @@ import pytest
 
 import hermetic
 from hermetic.contract.files import Bounds
-from tests.environments.plugins import PLAIN, install
 from tests.sizes import scale
 
 SWAPS = scale(100_000)
@@ -120,19 +119,5 @@ async def test_a_path_that_was_judged_is_not_left(tmp_path: Path) -> None:
                         ends["done"] += 1
                     except (OSError, hermetic.ExecutionError) as error:
                         ends[type(error).__name__] += 1
-    assert left(outside) == {"victim": "stays"}
-    assert ends["done"] > 0
-
-
-async def test_nor_do_they_in_a_place_without_python(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
-    inside, outside = planted(tmp_path)
-    ends: Counter[str] = Counter()
-    async with asyncio.timeout(120), hermetic.open("plain", cwd=str(inside)) as env:
-        with swapping(inside, outside, 10**9):
-            for turn in range(scale(400)):
-                ends[await work(env, Bounds(root=str(inside)), turn)] += 1
     assert left(outside) == {"victim": "stays"}
     assert ends["done"] > 0

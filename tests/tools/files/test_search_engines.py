@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 import hermetic
-from tests.environments.plugins import PLAIN, install
 from tests.programs import need
 from tests.sizes import scale
 from tests.tools.files.trees import plant, plant_many
@@ -68,17 +66,3 @@ async def test_both_find_the_same_among_many(tmp_path: Path) -> None:
             other = await env.search_files(pattern, limit=300, context=1, ripgrep=False)
             assert msgspec.structs.replace(one, engine="") == msgspec.structs.replace(other, engine="")
             assert one.total >= 2
-
-
-async def test_a_place_without_python_finds_the_same(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path_factory.mktemp("plugin"), "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
-    plant(tmp_path)
-    async with (
-        hermetic.open("local", cwd=str(tmp_path), login=False) as env,
-        hermetic.open("plain", cwd=str(tmp_path)) as bare,
-    ):
-        for pattern, wish in WISHES:
-            one = await env.search_files(pattern, ripgrep=False, **wish)
-            assert await bare.search_files(pattern, **wish) == one, (pattern, wish)

@@ -104,10 +104,6 @@ class EngineClient:
         script = _RUN_OR_REMOVE.format(removal=" ".join(self._removal))
         return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
 
-    def removal_argv(self, container: str) -> list[str]:
-        """The command that removes a container."""
-        return [self.program, *self._removal, container]
-
     @property
     def _removal(self) -> tuple[str, ...]:
         return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")

@@ -18,13 +18,10 @@ else:
     journal = Lazy("..files.journal", __package__)
 
 
-def guard(
-    resident_pid: int, directory: str, spool: str | None, farewell: list[str], environ: dict[str, str], patience: float
-) -> NoReturn:
+def guard(resident_pid: int, directory: str, spool: str | None, patience: float) -> NoReturn:
     """Waits for the resident, ends what it leaves behind, and removes its directory. Never returns.
 
-    `farewell` is a cleanup command for what is elsewhere. A resident that is stopped for `patience` seconds is killed:
-    its own timers do not run.
+    A resident that is stopped for `patience` seconds is killed: its own timers do not run.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -48,8 +45,6 @@ def guard(
     signal.setitimer(signal.ITIMER_REAL, 0)
     end_children()
     make_changes_whole(directory)
-    if farewell:
-        run(farewell, environ)
     if inode is not None and inode == inode_of(directory):  # else a later resident of the same task owns it
         remove(directory)
     if spool is not None:
@@ -65,19 +60,6 @@ def make_changes_whole(directory: str) -> None:
             journal.recover_all(directory)
     except OSError:  # the directory is gone or not accessible
         pass
-
-
-def run(argv: list[str], environ: dict[str, str]) -> None:
-    """Runs a program and waits for its end."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            os.execvpe(argv[0], argv, environ)
-        finally:
-            os._exit(127)
-    os.waitpid(pid, 0)
 
 
 def end_children() -> None:

@@ -42,9 +42,7 @@ FILTER_STEP = 8  # bytes
 NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND", "APPTAINER_BIND", "SINGULARITY_BIND")
 
 
-def main(
-    stream: BinaryIO, make_resident: type[Resident] = Resident, make_requests: type[Requests] = Requests
-) -> NoReturn:
+def main(stream: BinaryIO) -> NoReturn:
     """Runs the resident.
 
     Never returns: the started process becomes the resident, or ends after the daemon has started.
@@ -64,7 +62,7 @@ def main(
         if config["fences"]:
             put_up(config["fences"], config["outside"])
         refuse_calls(config["seccomp"])
-        life = begin(config, make_resident, make_requests)
+        life = begin(config)
     except BaseException as error:
         fail(error)
         os._exit(1)
@@ -101,7 +99,7 @@ def leave_starter(config: Fields) -> None:
         quiet()
         os.chdir("/")
         patience = max(config["unattended"], 1.0)
-        guard(pid, config["directory"], config["spool"], config["farewell"], config["arm_environ"], patience)
+        guard(pid, config["directory"], config["spool"], patience)
     if pid:
         os._exit(0)
 
@@ -122,8 +120,6 @@ def read_config(stream: BinaryIO) -> Fields:
         "own_cgroup": False,
         "arrival": 0.0,
         "seccomp": None,
-        "farewell": [],
-        "arm_environ": {},
         "fences": [],
         "outside": 0,
         "shared": [],
@@ -157,7 +153,7 @@ def close_inherited() -> None:
                 pass
 
 
-def begin(config: Fields, make_resident: type[Resident], make_requests: type[Requests]) -> Life:
+def begin(config: Fields) -> Life:
     set_title(b"hermetic-resident")
     if config["own_sockets"]:
         keep_own_sockets()
@@ -166,18 +162,18 @@ def begin(config: Fields, make_resident: type[Resident], make_requests: type[Req
     loop = Loop(log.write)
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    resident = make_resident(loop, config, limits)
+    resident = Resident(loop, config, limits)
     resident.check_cwd()
     guardian = os.getppid() if config["guardian"] else None
-    weak = weaknesses(config) + list(resident.weak)
-    if resident.hides and resident.holder is None:
+    weak = weaknesses(config)
+    if resident.holder is None:
         weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
     life = Life(resident, weak, guardian, config)
     signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         hear_of_parents_death(signal.SIGUSR1)
-    serve = make_requests(resident, life).serve
+    serve = Requests(resident, life).serve
     server = Server(loop, config["directory"] + "/s", config["token"], serve, config["opener"])
     life.attach(server)
     Upkeep(resident, life, server)

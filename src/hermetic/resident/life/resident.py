@@ -80,10 +80,7 @@ class OldBash(OSError):
 
 
 class Resident:
-    hides = True  # commands run on the same machine
     is_ending = False
-    weak: tuple[str, ...] = ()  # weaknesses of this kind of environment, as text
-    cannot: tuple[str, ...] = ()  # the same as codes
 
     def __init__(self, loop: Loop, config: Fields, limits: DescriptorLimit) -> None:
         self.loop, self.limits = loop, limits
@@ -147,7 +144,7 @@ class Resident:
 
     def _hide(self, again: bool = False) -> str:
         """Starts the holder, and returns the path prefix of our descriptors."""
-        self.holder = hide(again) if self.hides else None
+        self.holder = hide(again)
         if self.holder is not None:
             self.loop.on_exit(self.holder, lambda _: self._holder_ended())
         return "/proc/%d/fd/" % (self.holder or os.getpid())

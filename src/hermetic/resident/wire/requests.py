@@ -117,7 +117,6 @@ class Requests:
                     "rss": resident_memory(),
                     "bash": resident.bash,
                     "runtime": resident.runtime,
-                    "cannot": list(resident.cannot),
                     "sessions": len(resident.sessions),
                     "clients": request.client.server.attached,
                     "processes": len(resident.running()) + len(left),

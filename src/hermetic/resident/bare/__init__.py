@@ -1,1 +1,0 @@
-"""Bare mode: a resident for an environment with bash and without Python."""

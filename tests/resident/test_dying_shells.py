@@ -4,6 +4,7 @@ The resident runs with changed shell texts, so that a chosen step is slow or fat
 """
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,28 @@ hermetic_resident.limits.STANDBY_READY = hermetic_resident.limits.PARALLEL_READY
 from hermetic_resident.shells.orders import Orders
 fork = Orders._fork
 Orders._fork = lambda *given: fork(*given)[:-1] + b";/bin/sleep 0.5;: )"
+"""
+
+# A fork blocks before its report while the first file exists. The clock jumps once the second exists, as it does for
+# everything in a container that was paused.
+PAUSED = """
+import os, time
+import hermetic_resident.limits
+hermetic_resident.limits.STANDBY_READY = 20
+from hermetic_resident.shells.orders import Orders
+turns, clock = Orders._turns, time.monotonic
+Orders._turns = lambda self: b"test -p %s&&read < %s;" + turns(self)
+time.monotonic = lambda: clock() + (100 if os.path.exists("%s") else 0)
+"""
+
+NO_DESCRIPTOR = """
+from hermetic_resident.shells.command import Command
+long_order = Command._long_order
+def without_exit_trap(self, code, verb):
+    if verb == b"X":
+        raise OSError(24, "Too many open files")
+    return long_order(self, code, verb)
+Command._long_order = without_exit_trap
 """
 
 # Where a shell dies, if the file exists that it removes: as Python that changes the texts by `die`.
@@ -77,6 +100,33 @@ def test_a_parallel_command_is_answered_though_the_parent_of_its_shell_lives_lon
             over.write_bytes(b"\n")
             long.result()
     assert [(said["ending"], output) for said, output in answers] == [(["exited", code], b"1\n") for code in (3, 4)]
+
+
+def test_a_standby_that_was_paused_with_the_resident_is_waited_for(tmp_path: Path) -> None:
+    gate, jumped = tmp_path / "gate", tmp_path / "jumped"
+    patch = PAUSED % (gate, gate, jumped)
+    with running(boot=patched(patch)) as resident, clients(resident, 2) as (client, other):
+        run(client, "first", "true")
+        os.mkfifo(gate)
+        run(client, "set", "X=1")
+        shells = other.ask("sessions")[0]["sessions"][0]["shells"]
+        with ThreadPoolExecutor() as pool:
+            exiting = pool.submit(run, client, "exit", "exit 3")
+            while other.ask("sessions")[0]["sessions"][0]["shells"] == shells:
+                time.sleep(0.01)
+            jumped.touch()
+            other.ask("sessions")
+            gate.write_text("\n")
+            assert exiting.result()[0]["ending"] == ["exited", 3]
+        gate.unlink()
+        assert run(client, "get", "echo $X")[1] == b"1\n"
+
+
+def test_a_command_is_answered_though_its_exit_trap_cannot_run() -> None:
+    with running(boot=patched(NO_DESCRIPTOR)) as resident, clients(resident, 1) as (client,):
+        said, output = run(client, "trap", "trap 'echo bye' EXIT; echo hello; (exit 3)")
+        assert (said["ending"], output) == (["exited", 3], b"hello\n")
+        assert any("EXIT trap did not run" in note for note in said["notes"])
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
-ADOPTION_SECONDS = 0.002  # between two checks of whether the parent of a fork has exited
+ADOPTION_SECONDS = 0.002  # before the second check of whether the parent of a fork has exited
 OLDEST_BASH = (4, 4)
 BASH_VERSION = b"@(#)Bash version "  # stands before its version in a bash
 BIN_BASH = "/bin/bash"  # where an opener puts its own if there is none
@@ -206,7 +206,7 @@ class Resident:
             if report is not None:
                 self.loop.call(self._deliver, report)
 
-    def _deliver(self, report: Report) -> None:
+    def _deliver(self, report: Report, pause: float = ADOPTION_SECONDS) -> None:
         """Passes a report to its session. A fork is ready once we would notice its end.
 
         Its parent is a subshell that exits after the fork. If the fork ended first, its parent would reap it.
@@ -218,7 +218,7 @@ class Resident:
         if shell.pid is not None or self._would_reap(report.pid):
             session.reported(shell, report)
         else:
-            self.loop.call_later(ADOPTION_SECONDS, lambda: self._deliver(report))
+            self.loop.call_later(pause, lambda: self._deliver(report, 2 * pause))
 
     def _would_reap(self, pid: int) -> bool:
         """Whether a process is our child, or has ended. Without a subreaper no fork becomes our child."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from ..life.loop import Waiters
 from ..limits import STANDBY_READY, STANDBYS
@@ -199,13 +200,16 @@ class ShellPool:
     def await_reports(self, over: Callable[[bool], None]) -> None:
         """Waits STANDBY_READY for pending standbys, drops those that are late, and calls `over(any_missing)`."""
         if self.report_timer is None and self.pending:
-            awaited = self.pending[:]
+            awaited, due = self.pending[:], time.monotonic() + STANDBY_READY
             self.report_timer = self.resident.loop.call_later(
-                STANDBY_READY, lambda: self._reports_overdue(awaited, over)
+                STANDBY_READY, lambda: self._reports_overdue(awaited, due, over)
             )
 
-    def _reports_overdue(self, awaited: list[Shell], over: Callable[[bool], None]) -> None:
+    def _reports_overdue(self, awaited: list[Shell], due: float, over: Callable[[bool], None]) -> None:
         self.report_timer = None
+        if self.pending and time.monotonic() > due + STANDBY_READY:
+            self.await_reports(over)  # we were stopped, probably with all shells, as in a paused container
+            return
         missing = [shell for shell in awaited if shell in self.pending]
         for shell in missing:
             self.forget(shell)

@@ -363,6 +363,7 @@ class Session:
         if standby.age < self.newest_standby:
             self.note(EARLIER)
         self.primary = standby
+        self.when_primary.notify()
         self.has_standby = self.has_null_stdin = False
         self.exports.changed()
         if not self.resident.has_subreaper:
@@ -373,7 +374,6 @@ class Session:
             self.needs_standby = True
         elif self.resident.has_subreaper:
             self._order_standby(self.primary)
-        self.when_primary.notify()
         return True
 
     def _restart(self, why: str) -> None:

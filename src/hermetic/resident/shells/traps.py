@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..life.fast_stdlib import signal
 from ..processes.tree import send
+from ..wire.fields import advised
 from .orders import HELD_TRAPS, short_order
 
 TYPE_CHECKING = False
@@ -26,8 +27,11 @@ def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
         body = traps.pop(b"EXIT", None)
         shell.held_traps = {name: traps[name] for name in HELD_TRAPS if name in traps}
         if body:
-            command.run_exit_trap(shell, body, report.status)
-            return None
+            try:
+                command.run_exit_trap(shell, body, report.status)
+                return None
+            except OSError as error:  # no descriptor available
+                command.notes.append("the EXIT trap did not run: %s" % advised(error))
     return report.status
 
 

@@ -1,6 +1,7 @@
 """Every command obeys the settings, from whatever source they come; the command line's own options override them."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +55,10 @@ SOURCES: dict[str, Callable[[Where, str], None]] = {
     "TERMINAL_ENV": lambda where, kind: where.setenv("TERMINAL_ENV", kind),
 }
 every_source = pytest.mark.parametrize("source", SOURCES)
+# All sources are read by one function. What runs in the configured kind is put to each of them; the rest at full size.
+any_source = pytest.mark.parametrize(
+    "source", [name if name == "user's file" else pytest.param(name, marks=pytest.mark.full) for name in SOURCES]
+)
 
 
 def set_kind(where: Where, source: str, kind: str = "sandbox") -> None:
@@ -70,11 +75,20 @@ RUNNING: dict[str, tuple[str, ...]] = {
 
 
 @every_source
-@pytest.mark.parametrize("words", RUNNING.values(), ids=RUNNING)
-def test_what_runs_runs_in_the_configured_kind(where: Where, source: str, words: tuple[str, ...]) -> None:
+def test_what_runs_runs_in_the_configured_kind(where: Where, source: str) -> None:
+    set_kind(where, source)
+    runs_elsewhere(hermetic(*RUNNING["run"]))
+
+
+@any_source
+def test_scripts_and_shells_run_there_too(where: Where, source: str) -> None:
     set_kind(where, source)
     (where.project / "s.py").write_text(SCRIPT)
-    done = hermetic(*words)
+    runs_elsewhere(hermetic(*RUNNING["code"]))
+    runs_elsewhere(hermetic("shell", stdin=b"readlink /proc/self/ns/pid; exit\n"))
+
+
+def runs_elsewhere(done: "subprocess.CompletedProcess[bytes]") -> None:
     assert done.returncode == 0, done.stderr
     assert b"pid:[" in done.stdout
     assert HERE.encode() not in done.stdout
@@ -88,7 +102,7 @@ def test_the_command_line_overrides_the_kind(where: Where, words: tuple[str, ...
     assert HERE.encode() in done.stdout, done.stderr
 
 
-@every_source
+@any_source
 def test_a_task_lives_in_the_configured_kind(where: Where, source: str) -> None:
     set_kind(where, source)
     try:
@@ -107,7 +121,7 @@ def test_a_task_lives_in_the_configured_kind(where: Where, source: str) -> None:
         assert hermetic("rm", "configured").returncode == 0
 
 
-@every_source
+@any_source
 def test_the_demonstration_opens_the_configured_kind(where: Where, source: str) -> None:
     set_kind(where, source)
     assert b"Opened a sandbox environment" in hermetic("demo", "--no-prompt").stdout
@@ -126,6 +140,10 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
     "secret": (("secret", "shown"), 1),
     "kill": (("kill", "shown"), 0),
     "envs": (("envs",), 0),
+    "wait": (("wait", "shown"), 0),
+    "inspect": (("inspect", "shown"), 0),
+    "cp": (("cp", "with settings:/etc/passwd", "."), 0),
+    "completion": (("completion", "bash"), 0),
     "rm": (("rm", "with settings"), 0),
     "gc": (("gc", "with settings"), 0),
     "policy": (("policy", "check", "ls"), 0),
@@ -137,11 +155,12 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
 
 
 def test_every_command_is_driven_here() -> None:
-    driven = {words[0] for words in RUNNING.values()} | {"demo", "config"} | OTHERS.keys()
+    driven = {words[0] for words in RUNNING.values()} | {"shell", "demo", "config"} | OTHERS.keys()
+    driven |= {"events"}  # reads no settings; test_background.py drives it
     assert driven == set(COMMANDS)
 
 
-@every_source
+@any_source
 def test_the_other_commands_work_with_any_settings(
     where: Where, source: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import hermetic as library
 from hermetic.cli.dispatch import COMMANDS, main
+from hermetic.cli.streams import PLAIN
 from tests.cli.program import hermetic
 from tests.cli.test_attach import terminal
 
@@ -72,13 +73,20 @@ def ascii_only(*words: str) -> "subprocess.CompletedProcess[bytes]":
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "run"])
 def test_help_is_plain_where_the_output_is(command: str) -> None:
     done = ascii_only(*filter(None, [command]), "--help")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii()
     if command == "run":
         assert done.stdout.startswith(b"usage: hermetic run [OPTION...] [--] COMMAND...\n")
+
+
+def test_all_help_can_be_spelled_in_plain_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        assert code_of((command, "--help")) == 0
+        told = capsys.readouterr().out
+        assert "".join(PLAIN.get(character, character) for character in told).isascii(), command
 
 
 def test_other_output_is_plain_too(tmp_path: Path) -> None:

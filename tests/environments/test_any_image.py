@@ -2,8 +2,13 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import hermetic
@@ -11,8 +16,9 @@ from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.docker import ContainerStart
 from hermetic.environments.runtime import store
+from hermetic.environments.runtime.choice import Mount, RuntimeChoice
 from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
-from tests.programs import need_variable
+from tests.programs import need, need_variable
 
 pytestmark = pytest.mark.slow
 SECONDS = 60.0
@@ -98,20 +104,83 @@ async def test_terminals_scripts_files_and_trees_work_there(engine: str) -> None
         assert (await env.run(left)).output == ""
 
 
-async def test_the_image_has_its_own_library_path(engine: str, tmp_path: Path) -> None:
-    image = f"hermetic-test-library-path-{os.getpid()}"
-    base = ask(engine, ["create", need_variable("IMAGE_SCRATCH"), "/bin/busybox"])
+@contextmanager
+def changed_image(engine: str, base: str, variables: dict[str, str], files: Path | None = None) -> Iterator[str]:
+    """An image like another, with more variables and the files of a directory in its root."""
+    image = f"hermetic-test-changed-{os.getpid()}"
+    container = ask(engine, ["create", need_variable(base), "/bin/busybox"])
     try:
-        change = ["--change", "ENV LD_LIBRARY_PATH=/broken", "--change", "ENV PYTHONHOME=/nowhere"]
-        ask(engine, ["commit", *change, base, image])
-        broken = "mkdir /broken; for n in libc.so.6 libm.so.6 libtinfo.so.6; do echo x >/broken/$n; done; "
-        async with hermetic.open(engine, image=image, env={"PATH": "/bin"}) as env:
-            broken = broken.replace("mkdir", "busybox mkdir")
-            said = await env.run(f"{broken} echo $LD_LIBRARY_PATH $PYTHONHOME; bash -c 'echo in'")
-            assert said.output == "/broken /nowhere\nin\n"
+        if files is not None:
+            ask(engine, ["cp", f"{files}/.", f"{container}:/"])
+        changes = [word for name, value in variables.items() for word in ("--change", f"ENV {name}={value}")]
+        ask(engine, ["commit", *changes, container, image])
+        yield image
     finally:
-        ask(engine, ["rm", base])
+        ask(engine, ["rm", container])
         ask(engine, ["rmi", "-f", image])
+
+
+async def test_the_image_has_its_own_library_path(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    for name in ("libc.so.6", "libm.so.6", "libtinfo.so.6"):
+        (tmp_path / "broken" / name).write_text("no library")
+    variables = {"LD_LIBRARY_PATH": "/broken", "PYTHONHOME": "/nowhere"}
+    with changed_image(engine, "IMAGE_SCRATCH", variables, tmp_path) as image:
+        async with hermetic.open(engine, image=image) as env:
+            said = await env.run("echo $LD_LIBRARY_PATH $PYTHONHOME; bash -c 'echo in'")
+            assert said.output == "/broken /nowhere\nin\n"
+
+
+def make_libraries(directory: Path) -> None:
+    """A library to preload, and in /usr/lib the one it needs, which only the image's own loader finds."""
+    needed = directory / "usr/lib/libneeded.so"
+    needed.parent.mkdir(parents=True)
+    link = [need("gcc"), "-shared", "-x", "c", "/dev/null", "-x", "none", "-o"]
+    subprocess.run([*link, str(needed), "-Wl,-soname,libneeded.so"], check=True)
+    subprocess.run([*link, str(directory / "preloaded.so"), "-Wl,--no-as-needed", str(needed)], check=True)
+
+
+@pytest.mark.parametrize(("base", "seen"), [("IMAGE_SCRATCH", ""), ("IMAGE_NOPYTHON", "/preloaded.so")])
+async def test_what_the_image_preloads_is_left_to_its_own_programs(
+    engine: str, base: str, seen: str, tmp_path: Path
+) -> None:
+    make_libraries(tmp_path)
+    with changed_image(engine, base, {"LD_PRELOAD": "/preloaded.so"}, tmp_path) as image:
+        async with hermetic.open(engine, image=image) as env:
+            assert (await env.run('echo "$LD_PRELOAD"; bash -c "echo up"')).output == f"{seen}\nup\n"
+            notes = [note for note in env.isolation.notes if "LD_PRELOAD=/preloaded.so of the image is not set" in note]
+            assert bool(notes) == (not seen)
+
+
+async def test_an_engine_that_cannot_mount_it_is_an_error_that_says_what_to_do(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RuntimeChoice, "mounts", [Mount("/nowhere/on/this/machine", "/.hermetic")])
+    with pytest.raises(
+        EnvironmentUnavailable, match="cannot be mounted or does not run there; use an environment with"
+    ):
+        await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
+    assert ours(engine) == []
+
+
+async def test_a_runtime_that_the_kernel_refuses_is_an_error_that_says_what_to_do(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await store.portable()
+    broken = tmp_path / "runtime"
+    shutil.copytree(runtime.directory, broken)
+    (broken / "python/bin/python3").write_text("#!/bin/sh\necho FATAL: kernel too old >&2; exit 127\n")
+    damaged = msgspec.structs.replace(runtime, directory=str(broken))
+
+    async def prepare(self: RuntimeChoice) -> None:
+        self.runtime = damaged if self.lacks else None
+
+    monkeypatch.setattr(RuntimeChoice, "prepare", prepare)
+    with pytest.raises(
+        EnvironmentUnavailable, match=r"(?s)does not run there; use an environment with.*kernel too old"
+    ):
+        await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
+    assert ours(engine) == []
 
 
 async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
@@ -146,3 +215,23 @@ async def test_a_damaged_runtime_is_refused_before_anything_starts(engine: str, 
     with pytest.raises(EnvironmentUnavailable, match="holds no portable runtime"):
         await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), runtime=str(tmp_path))
     assert ours(engine) == []
+
+
+@pytest.mark.parametrize("user", [None, "1000"])
+async def test_long_output_is_kept_without_a_directory_for_it(engine: str, user: str | None) -> None:
+    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), user=user, cwd="/tmp") as env:
+        result = await env.run("for ((i = 0; i < 100000; i++)); do echo line $i; done")
+        assert len(result.data) == 1 << 20
+        assert result.output.endswith("line 99999\n")
+
+
+async def test_another_image_of_the_same_name_is_noticed(engine: str) -> None:
+    name = f"hermetic-test-renamed-{os.getpid()}"
+    try:
+        for image in ("IMAGE_SCRATCH", "IMAGE_NOPYTHON", "IMAGE_BASE"):
+            ask(engine, ["tag", need_variable(image), name])
+            async with hermetic.open(engine, image=name) as env:
+                assert (await env.info()).runtime == WHICH[image]
+            assert ours(engine) == []
+    finally:
+        ask(engine, ["rmi", name])

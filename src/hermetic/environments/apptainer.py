@@ -152,13 +152,13 @@ class Apptainer(SocketBackend):
         for path, setting in ((directory, "HERMETIC_RUNTIME_DIR"), (spool, "HERMETIC_SPOOL_DIR"), (base, SCRATCH)):
             _check_path(str(path), setting)
         await asyncio.to_thread(warn_of_use, base)
-        choice = RuntimeChoice(options.runtime, sif)
+        choice = RuntimeChoice(options.runtime, f"{sif} {os.stat(sif).st_mtime_ns}")
         while True:
             try:
                 return await self._attempt(program, sif, base, choice, id, directory, spool, token, label)
             except StartFailed as error:
                 if not choice.learn(error):
-                    raise
+                    raise choice.explained(error) from error
                 for removed in filter(None, (directory, spool)):  # by the watchdog of the failed attempt
                     os.makedirs(removed, mode=0o700, exist_ok=True)
 

@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ from hermetic.environments.containers.options import (
 from hermetic.environments.isolation.seccomp import docker_profile
 from hermetic.environments.profile import credential_notes
 from hermetic.environments.runtime.choice import RuntimeChoice
+from hermetic.environments.runtime.store import ADVICE
 from hermetic.environments.starting import StartFailed, start_resident, stderr_text
 from hermetic.environments.unix_socket import SocketBackend, connect
 from hermetic.link.archive import BOOT, build_archive, starting_input
@@ -65,6 +66,10 @@ SETTLE_SECONDS = 10.0  # for a cancelled start
 
 class NoEngine(EnvironmentUnavailable):
     """The engine does not answer."""
+
+
+class ChangedImage(EnvironmentUnavailable):
+    """The image is another one than the one whose programs are known."""
 
 
 class Docker(SocketBackend):
@@ -217,6 +222,7 @@ class ContainerStart:
         # Limits that its kernel cannot set; and blackhole routes if they fail, or if the engine is on another machine.
         self.without: set[str] = set() if self.sees_host else {BLACKHOLES}
         self.choice = RuntimeChoice(plan.options.runtime, f"{client.place} {plan.options.image}")
+        self.preload = ""  # the image's LD_PRELOAD, where the portable Python does not start with it
         self.stream: socket.socket | None = None  # connected to the new resident, where this machine reaches it
 
     def __repr__(self) -> str:
@@ -242,6 +248,10 @@ class ContainerStart:
                 os.close(errors)
 
     async def _once(self, name: str, errors: int) -> Started:
+        if self.choice.lacks and not self.sees_host:
+            raise EnvironmentUnavailable(
+                f"the engine runs on another machine, which cannot mount the portable runtime; {ADVICE}"
+            )
         await self.choice.prepare()
         self.plan.runtime = self.choice.mounts
         words = self.plan.arguments(
@@ -249,12 +259,33 @@ class ContainerStart:
         )
         words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", self.choice.python]
         words += [self.plan.options.image, *PYTHON, BOOT]
+        environ = self.config.environ
+        if self.preload:
+            words[1:1] = ["--env", "LD_PRELOAD="]
+            environ = environ if self.choice.bash else {"LD_PRELOAD": self.preload, **environ}
         fences = () if BLACKHOLES in self.without else self.plan.blackholes
         outside = os.stat("/proc/self/ns/net").st_ino
         config = msgspec.structs.replace(
-            self.config, fences=fences, outside=outside, bash=self.choice.bash, runtime=self.choice.description
-        )
+            self.config, fences=fences, outside=outside, environ=environ, bash=self.choice.bash,
+            runtime=self.choice.description,
+        )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
+        remembered, identity = self.choice.identity, asyncio.create_task(self._identity())
+        try:
+            started = await self._started(name, words, given, errors)
+            if await identity != remembered:
+                self.choice.forget()
+                raise ChangedImage(f"the image {self.plan.options.image!r} has changed")
+            return started
+        finally:
+            identity.cancel()
+            await asyncio.wait([identity])
+
+    async def _identity(self) -> str:
+        """The image's id, if that of its name is remembered: another image may have the name now."""
+        return await self.client.image_id(self.plan.options.image) if self.choice.identity else ""
+
+    async def _started(self, name: str, words: Sequence[str], given: bytes, errors: int) -> Started:
         return await start_resident(
             self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
             afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
@@ -263,7 +294,8 @@ class ContainerStart:
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
         """The same with the socket's path, the record's fields and notes."""
-        self.choice.remember()
+        if self.choice.is_new:
+            self.choice.remember(await self.client.image_id(self.plan.options.image))
         place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place, **self.choice.place}
         path = str(self.plan.socket_directory / "s")
         # An engine in a virtual machine shows the socket here, and no process of this machine listens.
@@ -274,6 +306,8 @@ class ContainerStart:
         notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
         lacking = sorted(self.without - {BLACKHOLES})
         notes += (*self._profile_notes(), *self.plan.made)
+        if self.preload and self.choice.bash:
+            notes.append(f"LD_PRELOAD={self.preload} of the image is not set: the portable bash cannot load it")
         notes += [f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking]
         return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._network_notes(), *notes))
 
@@ -294,14 +328,22 @@ class ContainerStart:
     async def _adapt(self, error: EnvironmentUnavailable, said: str) -> None:
         """Changes the plan for another attempt. Raises the error for the caller if none can help."""
         image = self.plan.options.image
+        if isinstance(error, ChangedImage):
+            self.plan.attempt += 1
+            self.plan.make_socket_directory()
+            return
         if trouble := await self.client.problem():
             raise EnvironmentUnavailable(trouble) from error
         if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
             self._go_elsewhere(error)
             return
+        refused = error.error if isinstance(error, StartFailed) else ""
         if isinstance(error, StartFailed) and self.choice.learn(error):
             return
-        refused = error.error if isinstance(error, StartFailed) else ""
+        if self.choice.runtime is not None and not refused and not self.preload:
+            self.preload = await self.client.image_variable(image, "LD_PRELOAD")
+            if self.preload:
+                return
         if refused == "MissingDirectory" and not self.plan.mounts_cwd:
             self.plan.mount_cwd()
             return
@@ -310,13 +352,13 @@ class ContainerStart:
             return
         # Whether a storage driver can limit a container shows only when it is tried.
         lacking = (await self.client.lacking_limits() | {"disk_bytes"}) & self.plan.limits - self.without
-        if not lacking and not await self.client.has_image(image):
+        if not lacking and not await self.client.image_id(image):
             raise EnvironmentUnavailable(
                 f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "
                 f"or get it first: {self.client.program} pull {image}. The engine said: {reason_in(said)}"
             ) from error
         if not lacking:
-            raise error
+            raise self.choice.explained(error) from error
         self.without |= lacking
 
     def _go_elsewhere(self, error: EnvironmentUnavailable) -> None:

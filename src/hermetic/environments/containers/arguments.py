@@ -48,6 +48,7 @@ class ContainerPlan:
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
         self.shown = ProfileMounts()  # of a profile; set by `resolve_profile`
+        self.attempt = 1  # counts containers whose resident was ready; one that was given up leaves its socket
         self.runtime: Sequence[Mount] = ()  # mounts of the portable runtime
         self.mounts_cwd = False  # the image has no such directory, and its user cannot make one
         self._temporary = Path(spool or directory)
@@ -58,7 +59,7 @@ class ContainerPlan:
     @property
     def socket_directory(self) -> Path:
         """The only part of the environment's directory that is mounted inside."""
-        return Path(self.directory, "c")
+        return Path(self.directory, "c" * self.attempt)
 
     @property
     def profile(self) -> Path:
@@ -124,7 +125,10 @@ class ContainerPlan:
             raise ConfigError(f"host_cwd {self.options.host_cwd!r} is no directory; give one", setting="host_cwd")
         for volume in self._own_mounts():
             self._make_own(Path(volume.source))
-        # The container's user may have any uid; the parent directory is closed to all but the opener.
+        self.make_socket_directory()
+
+    def make_socket_directory(self) -> None:
+        """The container's user may have any uid; the parent directory is closed to all but the opener."""
         self.socket_directory.mkdir()
         self.socket_directory.chmod(0o1777)
 

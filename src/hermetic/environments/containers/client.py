@@ -214,9 +214,18 @@ class EngineClient:
         path = setting.removeprefix("unix://") or ("" if self.is_podman else DOCKER_SOCKET)
         return path if os.path.exists(path) and not os.access(path, os.W_OK) else None
 
-    async def has_image(self, image: str) -> bool:
-        """Whether the engine has the image already."""
-        return (await self.run("image", "inspect", "--format", "{{.Id}}", image)).code == 0
+    async def image_id(self, image: str) -> str:
+        """The id of an image; empty if the engine does not have it."""
+        return await self._image(image, "{{.Id}}")
+
+    async def image_variable(self, image: str, name: str) -> str:
+        """The value that an image gives a variable; empty if none."""
+        pairs = msgspec.json.decode(await self._image(image, "{{json .Config.Env}}") or "[]") or []
+        return str(dict(pair.split("=", 1) for pair in pairs).get(name, ""))
+
+    async def _image(self, image: str, wanted: str) -> str:
+        answer = await self.run("image", "inspect", "--format", wanted, image)
+        return answer.output if answer.code == 0 else ""
 
     async def lacking_limits(self) -> set[str]:
         """Which of the options cpu, memory_bytes and pids this engine cannot set limits for on its kernel."""

@@ -1,7 +1,8 @@
 """Which of an environment's programs the portable runtime replaces: none, its Python, its bash, or both.
 
 The environment's own are tried first. A start that fails for want of one is repeated with the runtime, and what the
-image lacks is remembered for a day, so that the next start is the only one.
+image lacks is remembered for a day, so that the next start is the only one. `identity` tells whether an image of the
+same name is still the same.
 """
 
 import contextlib
@@ -40,11 +41,12 @@ class RuntimeChoice:
         self.wanted, self.image = wanted, image
         self.lacks = {PYTHON, BASH} if wanted not in ("auto", "image") else set()
         self.runtime: Runtime | None = None
+        self.identity = ""  # of the image whose lacks are remembered
         self._memory: Path | None = None
         with contextlib.suppress(ConfigError):  # no directory for it
             self._memory = runtime_cache() / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}{LACKS}"
         if wanted == "auto":
-            self.lacks |= self._remembered()
+            self._recall()
 
     def __repr__(self) -> str:
         return f"<RuntimeChoice {self.wanted} for {self.image}: lacks {sorted(self.lacks)}>"
@@ -57,32 +59,48 @@ class RuntimeChoice:
     def learn(self, error: StartFailed) -> bool:
         """Whether the start failed for want of a program that the runtime has; the next attempt uses it then.
 
-        Raises EnvironmentUnavailable if the runtime may not be used, or does not run there.
+        Raises EnvironmentUnavailable if the runtime may not be used.
         """
         lacks = _LACKS.get(error.error, set())
         if error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE) or NOT_FOUND in error.stderr:
             lacks = {PYTHON}
-        if not lacks or lacks <= self.lacks:
-            if PYTHON in self.lacks and not error.error:
-                raise EnvironmentUnavailable(f"the portable runtime does not run there; {ADVICE}. {error}") from error
+        if lacks <= self.lacks:
             return False
         if self.wanted == "image":
             what = " and ".join(sorted(lacks - {NO_BASH}))
             raise EnvironmentUnavailable(f"no {what} there; use another image, or the option runtime='auto'") from error
         self.lacks |= lacks
+        self.identity = ""
         return True
 
-    def remember(self) -> None:
-        """Notes what the image lacks, after a start that succeeded."""
-        if self.wanted == "auto" and self._memory is not None and self.lacks != self._remembered():
-            with contextlib.suppress(OSError):
-                self._memory.write_text("\n".join(sorted(self.lacks)))
+    def explained(self, error: EnvironmentUnavailable) -> EnvironmentUnavailable:
+        """The error of a start that nothing helped; with advice if the runtime does not run there."""
+        if PYTHON not in self.lacks or (isinstance(error, StartFailed) and error.error):
+            return error
+        return EnvironmentUnavailable(
+            f"the portable runtime cannot be mounted or does not run there; {ADVICE}. {error}"
+        )
 
-    def _remembered(self) -> set[str]:
+    @property
+    def is_new(self) -> bool:
+        """True if the image lacks something that is not remembered."""
+        return self.wanted == "auto" and bool(self.lacks) and not self.identity
+
+    def remember(self, identity: str = "same") -> None:
+        """Notes what the image lacks, after a start that succeeded."""
+        if self.is_new and self._memory is not None:
+            with contextlib.suppress(OSError):
+                self._memory.write_text("\n".join((identity, *sorted(self.lacks))))
+
+    def forget(self) -> None:
+        """Begins anew: the image is another one."""
+        self.lacks, self.runtime, self.identity = set(), None, ""
+
+    def _recall(self) -> None:
         with contextlib.suppress(OSError):
             if self._memory is not None and time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
-                return set(self._memory.read_text().splitlines()) & {PYTHON, BASH, NO_BASH}
-        return set()
+                self.identity, *lacks = self._memory.read_text().splitlines() or [""]
+                self.lacks |= {PYTHON, BASH, NO_BASH}.intersection(lacks if self.identity else ())
 
     @property
     def python(self) -> str:

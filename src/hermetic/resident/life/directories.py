@@ -29,6 +29,16 @@ def settle(config: Fields) -> None:
     config["cwd"] = os.path.join(home, os.path.expanduser(config["cwd"]))
 
 
+def make_spool(config: Fields) -> None:
+    """Makes a spool that the image lacks; its user may not be able to, then /tmp serves."""
+    if config["spool"] is not None and not os.path.isdir(config["spool"]):
+        try:
+            os.makedirs(config["spool"])
+            os.chmod(config["spool"], 0o1777)
+        except OSError:
+            config["spool"] = "/tmp" if os.access("/tmp", os.W_OK) else None
+
+
 def make_private(bases: Iterable[str], name: str) -> str:
     """Creates a private directory below the first base that allows it."""
     problems = []

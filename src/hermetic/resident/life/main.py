@@ -12,7 +12,7 @@ from ..processes.descriptor_limit import DescriptorLimit, resource
 from ..wire import frames
 from ..wire.requests import Requests
 from .blackhole_routes import put_up
-from .directories import settle
+from .directories import make_spool, settle
 from .fast_stdlib import ctypes, signal
 from .guardian import guard, make_changes_whole, remove
 from .landlock import keep_own_sockets
@@ -54,6 +54,7 @@ def main(stream: BinaryIO) -> NoReturn:
     os.umask(0o077)
     if not config["directory"]:
         settle_or_fail(config)
+    make_spool(config)
     if not config["foreground"]:
         leave_starter(config)
     config["has_subreaper"] = become_subreaper()

@@ -128,8 +128,11 @@ TOOLS: dict[str, list[dict[str, Any]] | None] = {
 TYPING = {"write": f"{BAD}\n", "submit": BAD, "keys": "r m up enter", "close": None}
 NOT_TYPING = {"poll", "log", "wait", "wait_for", "kill", "screen", "resize", "list"}
 # Commands of the command line that start or feed nothing; the others are driven in test_one_door_cli.py.
-CLI_LOOKS = {"ps", "logs", "kill", "envs", "rm", "gc", "policy", "config", "doctor", "version"}
-CLI_ACTS = {"run", "code", "attach", "secret", "demo", "mcp"}
+CLI_LOOKS = {
+    "ps", "logs", "wait", "kill", "envs", "inspect", "events", "rm", "gc", "policy", "config", "doctor", "completion",
+    "runtime", "version",
+}  # fmt: skip
+CLI_ACTS = {"run", "shell", "code", "attach", "secret", "cp", "mcp", "demo"}
 # What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
 TASK = {
     "id", "caller", "is_scripted", "gate", "notices", "show", "limits", "interrupted", "environment", "decide",

@@ -17,6 +17,7 @@ from hermetic.link.calls import Call
 from hermetic.link.link import Link
 from tests.cli.program import hermetic as command_line
 from tests.cli.program import running
+from tests.cli.test_attach import terminal
 from tests.mcp.clients import ERAS, answer, connected
 from tests.programs import need
 from tests.scenarios.test_one_door import CLI_ACTS, CLI_LOOKS, OPERATIONS
@@ -28,6 +29,10 @@ deny = ["touch *denied*"]
 decision = "deny"
 command = ["truncate"]
 matches = ["truncate -s 0 x"]
+[[approvals.rules]]
+decision = "deny"
+path = "copies/denied"
+matches = ["touch copies/denied"]
 """
 REFUSED = b"not run: "
 
@@ -159,6 +164,34 @@ def test_secret_types_nothing_that_is_denied(work: Path, shell: "hermetic.blocki
     assert not (work / "denied").exists()
 
 
+async def test_shell_types_nothing_that_is_denied(work: Path) -> None:
+    try:
+        with terminal("shell", "one-door-5") as shown:
+            shown.type(b"touch denied\r")
+            await shown.until(b"not typed: ")
+            shown.type(b"\x15echo do''ne\r")
+            await shown.until(b"done")
+            shown.type(b"\x1d")
+            assert await shown.left() == 0
+    finally:
+        command_line("rm", "one-door-5")
+    assert not (work / "denied").exists()
+
+
+def test_cp_copies_nothing_to_where_it_is_denied(
+    work: Path, shell: "hermetic.blocking.Process", operations: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (work / "copies").mkdir()
+    (work / "denied").mkdir()
+    (work / "denied" / "f").touch()
+    for source in ("hermetic.toml", "denied"):
+        assert main(["cp", source, f"one-door:{work}/copies/denied"]) != 0
+        assert "your rule denies copies/denied" in capfd.readouterr().err
+    assert operations == []
+    assert main(["cp", "hermetic.toml", f"one-door:{work}/copies/fine"]) == 0
+    assert os.listdir(work / "copies") == ["fine"]
+
+
 def test_the_demo_runs_nothing_that_is_denied(
     work: Path, operations: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +225,7 @@ async def test_mcp_runs_and_types_nothing_that_is_denied(work: Path, era: str) -
 
 
 def test_all_that_act_are_driven_here() -> None:
-    driven = {words[0] for words in ONE_SHOT.values()} | {"code", "attach", "secret", "demo", "mcp"}
+    driven = {words[0] for words in ONE_SHOT.values()} | {"shell", "code", "attach", "secret", "cp", "demo", "mcp"}
     assert driven == CLI_ACTS
 
 
@@ -205,6 +238,11 @@ LOOKS: dict[str, Callable[[str], list[str]]] = {
     "policy": lambda id: ["policy", "check", "touch denied"],
     "config": lambda id: ["config"],
     "version": lambda id: ["version"],
+    "wait": lambda id: ["wait", "--timeout", "0.1", id],
+    "inspect": lambda id: ["inspect", id],
+    "events": lambda id: ["events", "--in", "no-such-task"],  # any other would last
+    "completion": lambda id: ["completion", "bash"],
+    "runtime": lambda id: ["runtime", "list"],
     "doctor": lambda id: ["doctor"],
     "kill": lambda id: ["kill", id],
     "rm": lambda id: ["rm", "one-door"],

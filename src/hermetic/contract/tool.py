@@ -27,6 +27,11 @@ IS_SILENT: ContextVar[bool] = ContextVar("IS_SILENT", default=False)
 Dispatch = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
+def about(text: str, **limits: Any) -> msgspec.Meta:
+    """Metadata of an argument: its description for a model, and its limits."""
+    return msgspec.Meta(description=text, **limits)
+
+
 class Interrupted(Exception):
     """The call was interrupted before it had a result."""
 

@@ -3,10 +3,9 @@
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.approvals.approvals import Approvals
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Tool, about
 from hermetic.tools.base.task import Task
 
 DESCRIPTION = """\
@@ -18,10 +17,10 @@ changes of files below a directory (under), or runs of one program with the same
 class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `request_approval`."""
 
-    count: Annotated[int, Meta(description="How many, at most 1000.")]
-    under: Annotated[str, Meta(description="A directory: files below it may be changed.")] = ""
-    command: Annotated[list[str], Meta(description="A program and its first words, such as git push origin.")] = []
-    reason: Annotated[str, Meta(description="Why, in one sentence for the user.")] = ""
+    count: Annotated[int, about("How many, at most 1000.")]
+    under: Annotated[str, about("A directory: files below it may be changed.")] = ""
+    command: Annotated[list[str], about("A program and its first words, such as git push origin.")] = []
+    reason: Annotated[str, about("Why, in one sentence for the user.")] = ""
 
 
 async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:

@@ -15,7 +15,7 @@ from hermetic.session.callbacks import answer_of
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import Task
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions, description
-from hermetic.tools.code.stubs import Modules, identifier, module_source, stub_of, stubs_of
+from hermetic.tools.code.stubs import ScriptModules, identifier, module_source, stub_of, stubs_of
 from tests.tools.code.scripted import here, scripting
 
 INSIDE = Path(__file__).parents[3] / "src" / "hermetic" / "tools" / "code" / "inside"
@@ -134,7 +134,7 @@ def test_a_tool_takes_its_arguments_by_the_names_in_its_schema() -> None:
 
 def test_a_module_of_no_tools_is_a_module() -> None:
     assert "_TOOLS = b'\\x80'" in module_source([])
-    assert Modules(module_source([])).name == Modules(module_source([])).name != Modules("x = 1").name
+    assert ScriptModules(module_source([])).name == ScriptModules(module_source([])).name != ScriptModules("x = 1").name
 
 
 def test_the_description_lists_the_tools_that_there_are() -> None:

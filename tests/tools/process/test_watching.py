@@ -10,7 +10,7 @@ from hermetic.contract.limits import (
     NOTICE_STRIKES,
     NOTICE_TEXT,
 )
-from hermetic.tools.base.watching import Breaker, Match, Watch
+from hermetic.tools.base.watching import Breaker, LineMatch, Watch
 
 GAP = NOTICE_GAP
 
@@ -18,7 +18,7 @@ GAP = NOTICE_GAP
 def test_a_line_is_found_though_it_comes_byte_by_byte() -> None:
     watch = Watch(("grün",))
     found = [watch.feed(bytes([byte]), 0.0) for byte in "es ist grün\nund rot\n".encode()]
-    assert [match for match in found if match] == [Match("es ist grün", "grün", 0)]
+    assert [match for match in found if match] == [LineMatch("es ist grün", "grün", 0)]
     assert watch.searched == len("es ist grün\nund rot\n".encode())
 
 
@@ -26,7 +26,7 @@ def test_an_unfinished_line_counts_as_one_at_the_end_only() -> None:
     watch = Watch(("ready",))
     assert watch.feed(b"x\nready", 0.0) is None
     assert watch.searched == 2
-    assert watch.feed(b"", 0.0, last=True) == Match("ready", "ready", 0)
+    assert watch.feed(b"", 0.0, last=True) == LineMatch("ready", "ready", 0)
     assert watch.searched == 7
 
 
@@ -34,15 +34,15 @@ def test_searching_goes_on_where_the_last_caller_stopped() -> None:
     first = Watch(("a",))
     first.feed(b"a\nb\na", 0.0)
     second = Watch(("a",), first.searched)
-    assert second.feed(b"a\nc\n", 0.0) == Match("a", "a", 0)
+    assert second.feed(b"a\nc\n", 0.0) == LineMatch("a", "a", 0)
     assert second.searched == 4 + 4
 
 
 def test_one_notice_in_a_gap_and_what_went_untold_is_counted() -> None:
     watch = Watch(("x",))
-    assert watch.feed(b"x1\n", 0.0) == Match("x1", "x", 0)
+    assert watch.feed(b"x1\n", 0.0) == LineMatch("x1", "x", 0)
     assert watch.feed(b"x2\nx3\n", GAP / 2) is None
-    assert watch.feed(b"x4\n", GAP) == Match("x4", "x", 2)
+    assert watch.feed(b"x4\n", GAP) == LineMatch("x4", "x", 2)
 
 
 def test_a_notice_is_bounded() -> None:

@@ -19,7 +19,7 @@ from hermetic.contract.notice import Kind, Notice, NotifyOptions, read_wishes, w
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.tools.base.show import Show
-from hermetic.tools.base.watching import Breaker, Match, Watch
+from hermetic.tools.base.watching import Breaker, LineMatch, Watch
 
 PROGRESS_CHARACTERS = 500
 # Bytes before the part that is shown: a secret that reaches into it is found as a whole.
@@ -93,7 +93,7 @@ class Notices:
         self._slow: set[str] = set()  # tasks whose environment does not respond: others come first
         self._came = asyncio.Event()
         self._breaker = Breaker()
-        self._followed: dict[str, Following] = {}  # by process id
+        self._followed: dict[str, Reporter] = {}  # by process id
         self._attended: Counter[str] = Counter()  # process id → calls whose answer reports its end
         self._left = asyncio.Event()  # one of those calls is over
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,7 +109,7 @@ class Notices:
         wishes = read_wishes(process.info.tag)
         if wishes is None or not wishes.is_open or process.id in self._followed or self._is_closed:
             return
-        following = self._followed[process.id] = Following(self, process, wishes)
+        following = self._followed[process.id] = Reporter(self, process, wishes)
         self._run(following.run)
 
     async def rearm(self, environment: Environment) -> None:
@@ -275,7 +275,7 @@ class Notices:
         return task
 
 
-class Following:
+class Reporter:
     """Reports on one process, and records deliveries in its tag.
 
     Of several connected callers one reports: the one that started the process, or after its death one that claims it.
@@ -290,7 +290,7 @@ class Following:
         self._is_seen = False  # our caller has seen its end in an answer
 
     def __repr__(self) -> str:
-        return f"<Following {self._process.id}>"
+        return f"<Reporter {self._process.id}>"
 
     async def run(self) -> None:
         """Returns when the process has ended and all notices are queued."""
@@ -374,7 +374,7 @@ class Following:
         text = "too many matches; only its end is told from now on"
         self._tell("watch_disabled", text, taken=partial(self.amend, **changes))
 
-    def _tell_match(self, watch: Watch, match: Match) -> None:
+    def _tell_match(self, watch: Watch, match: LineMatch) -> None:
         shown = self._notices.show(match.lines, self._process.info.command)
         more = f"\n({match.suppressed} earlier matches were not told)" if match.suppressed else ""
         self._matches += 1

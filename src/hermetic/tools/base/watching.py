@@ -18,7 +18,7 @@ from hermetic.contract.limits import (
 LONGEST_LINE = 1 << 16  # bytes; a longer line is looked at in pieces
 
 
-class Match(NamedTuple):
+class LineMatch(NamedTuple):
     """Lines to report, the first pattern among them, and how many matches before were not reported."""
 
     lines: str
@@ -41,7 +41,7 @@ class Watch:
         self._reported: float | None = None
         self._suppressed = 0
 
-    def feed(self, data: bytes, now: float, *, last: bool = False) -> Match | None:
+    def feed(self, data: bytes, now: float, *, last: bool = False) -> LineMatch | None:
         """The match to report of these bytes, if any; `last` takes an unfinished line as one."""
         text = self._line + data
         end = text.rfind(b"\n") + 1
@@ -70,7 +70,7 @@ class Watch:
     def _pattern_in(self, line: bytes) -> str:
         return next(pattern for pattern, wanted in self._patterns if wanted in line)
 
-    def _tell(self, found: list[bytes], count: int, now: float) -> Match | None:
+    def _tell(self, found: list[bytes], count: int, now: float) -> LineMatch | None:
         if self._reported is not None and now - self._reported < NOTICE_GAP:
             self._suppressed += count
             return None
@@ -83,7 +83,7 @@ class Watch:
         self._reported = now
         self.matches += 1
         self.is_over = self.matches >= NOTICE_MATCHES
-        return Match(lines[:NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
+        return LineMatch(lines[:NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
 
 
 class Breaker:

@@ -12,7 +12,7 @@ from hermetic.contract.tool import Fields
 from hermetic.session.output import HEAD_PART, cut_to_characters
 from hermetic.tools.base.task import AFTER_LOSS
 from hermetic.tools.code.arguments import CodeLimits
-from hermetic.tools.code.serving import Calls
+from hermetic.tools.code.serving import ScriptCalls
 
 Clean = Callable[[str], str]
 
@@ -70,7 +70,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def answer_of(result: Result, calls: Calls, limits: CodeLimits, show: Callable[[str], str]) -> Fields:
+def answer_of(result: Result, calls: ScriptCalls, limits: CodeLimits, show: Callable[[str], str]) -> Fields:
     """All fields of a script that has begun."""
     out = Printed(result.data, result.omitted, result.total_bytes)
     err = Printed(result.stderr_data or b"", result.stderr_omitted, result.stderr_bytes)
@@ -87,7 +87,7 @@ def answer_of(result: Result, calls: Calls, limits: CodeLimits, show: Callable[[
     return answer | _counts(result, calls)
 
 
-def _counts(result: Result, calls: Calls) -> Fields:
+def _counts(result: Result, calls: ScriptCalls) -> Fields:
     fields: Fields = {
         "exit_code": result.exit_code,
         "tool_calls_made": calls.made,
@@ -107,7 +107,7 @@ def _counts(result: Result, calls: Calls) -> Fields:
     return fields
 
 
-def _ending(result: Result, calls: Calls, complaints: str) -> Fields:
+def _ending(result: Result, calls: ScriptCalls, complaints: str) -> Fields:
     """`status`, and `error` where there is one."""
     ending = result.ending
     if isinstance(ending, Exited) and ending.code == 0:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.contract.limits import (
     CODE_CALLS,
@@ -16,6 +15,7 @@ from hermetic.contract.limits import (
     CODE_STDOUT,
     CODE_TIME,
 )
+from hermetic.contract.tool import about
 from hermetic.tools.code.stubs import Stub
 
 
@@ -46,13 +46,11 @@ class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):
 class CodeArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `execute_code`."""
 
-    code: Annotated[str, Meta(description="The Python script. What it prints is the answer.")]
-    timeout: Annotated[float | None, Meta(description="Seconds the script may take; the default is also the most.")] = (
-        None
-    )
+    code: Annotated[str, about("The Python script. What it prints is the answer.")]
+    timeout: Annotated[float | None, about("Seconds the script may take; the default is also the most.")] = None
     on_timeout: Annotated[
         Literal["kill", "yield"],
-        Meta(description="What becomes of a script that outlives its time: it is ended, or goes on as a process."),
+        about("What becomes of a script that outlives its time: it is ended, or goes on as a process."),
     ] = "kill"
 
 

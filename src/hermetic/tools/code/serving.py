@@ -28,7 +28,7 @@ FILE_COST = 100  # bytes that an attached file takes besides what it holds
 _log = logging.getLogger("hermetic.codemode")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ScriptRequest(msgspec.Struct, frozen=True):
     """A script's request: a tool, or something about its own run."""
 
     tool: str = ""
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
     more: bool = False  # the body goes on in the next frame
 
 
-class Attached(msgspec.Struct, frozen=True):
+class AttachedFile(msgspec.Struct, frozen=True):
     """A file that a script puts into its answer."""
 
     name: str
@@ -44,13 +44,13 @@ class Attached(msgspec.Struct, frozen=True):
     data: bytes
 
 
-_asked = msgspec.msgpack.Decoder(Asked)
-_attached = msgspec.msgpack.Decoder(Attached)
+_asked = msgspec.msgpack.Decoder(ScriptRequest)
+_attached = msgspec.msgpack.Decoder(AttachedFile)
 _arguments = msgspec.msgpack.Decoder(dict[str, Any])
 _text = msgspec.msgpack.Decoder(str)
 
 
-class Calls:
+class ScriptCalls:
     """Serves one script. Its messages are validated before they are used."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Calls:
         self.is_over = Interruption()  # the script has to end
 
     def __repr__(self) -> str:
-        return f"<Calls: {self.made} made, {self.refused} refused>"
+        return f"<ScriptCalls: {self.made} made, {self.refused} refused>"
 
     @property
     def is_spamming(self) -> bool:
@@ -107,7 +107,7 @@ class Calls:
             self._gathered -= size
         return False
 
-    async def _answer(self, asked: Asked, body: bytes | None) -> Mapping[str, Any] | None:
+    async def _answer(self, asked: ScriptRequest, body: bytes | None) -> Mapping[str, Any] | None:
         if body is None:
             return self._refuse(f"the arguments are longer than {self._limits.gathered:,} bytes; write a file instead")
         if asked.tool:
@@ -157,7 +157,7 @@ class Calls:
         except Exception:  # of the caller's own function: the script goes on
             _log.exception("progress %r was not taken", text)
 
-    def _attach(self, file: Attached, size: int) -> Fields:
+    def _attach(self, file: AttachedFile, size: int) -> Fields:
         """`size` is that of its names, too: the answer holds them as well."""
         if self._files_bytes + size + FILE_COST > self._limits.files:
             return self._refuse(f"{self._limits.files:,} bytes of files are the most of one script; print its path")

@@ -175,7 +175,7 @@ def _inside(name: str) -> str:
     return (_INSIDE / f"{name}.py").read_text(encoding="utf-8")
 
 
-class Modules:
+class ScriptModules:
     """The modules that scripts import, as text and as this Python compiles them."""
 
     def __init__(self, stubs: str) -> None:
@@ -191,7 +191,7 @@ class Modules:
         self.name = hashlib.sha256(self.data).hexdigest()[:32]
 
     def __repr__(self) -> str:
-        return f"<Modules {', '.join(self.sources)}>"
+        return f"<ScriptModules {', '.join(self.sources)}>"
 
 
 def script_input(script: str, variables: Mapping[str, str]) -> bytes:

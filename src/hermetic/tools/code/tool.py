@@ -19,8 +19,8 @@ from hermetic.tools.base.task import Borrow, Task
 from hermetic.tools.code.answer import SLACK, answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
-from hermetic.tools.code.serving import Calls, Silence
-from hermetic.tools.code.stubs import Modules, Stub, boot, module_source, script_input, stubs_of
+from hermetic.tools.code.serving import ScriptCalls, Silence
+from hermetic.tools.code.stubs import ScriptModules, Stub, boot, module_source, script_input, stubs_of
 
 # (task, stream, bytes) as they come.
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]
@@ -59,7 +59,7 @@ class CodeMode:
         self._silence = Silence()
         self._known: tuple[Tool[Any], ...] | None = None
         self._stubs: dict[str, Stub] = {}
-        self._modules: Modules | None = None  # with the first script
+        self._modules: ScriptModules | None = None  # with the first script
         self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # yielded scripts
 
@@ -105,7 +105,7 @@ class CodeMode:
             with self._silence.held():
                 return await self._call(task.id, tool, arguments)
 
-        calls = Calls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
+        calls = ScriptCalls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
         calls.deadline = time.monotonic() + seconds
         bridge = Bridge(environment, calls.serve)
         is_yielded = False
@@ -136,7 +136,7 @@ class CodeMode:
         return answer
 
     async def _begin(
-        self, environment: Environment, bridge: Bridge, script: ScriptStart, task: Task, calls: Calls
+        self, environment: Environment, bridge: Bridge, script: ScriptStart, task: Task, calls: ScriptCalls
     ) -> Result:
         """What came of it; the modules are sent again where others have taken their place meanwhile."""
         limit = self._options.limits.stdout + 2 * SLACK
@@ -150,7 +150,7 @@ class CodeMode:
         return await self._until_stopped(environment, script, limit, task, calls)
 
     async def _until_stopped(
-        self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: Calls
+        self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: ScriptCalls
     ) -> Result:
         """Runs the script until its end, an interruption, or too many refused calls."""
         stop, printed = calls.is_over, self._printed
@@ -173,7 +173,7 @@ class CodeMode:
             self._known_there[environment] = socket, modules.name
         return socket
 
-    async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: Calls) -> None:
+    async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: ScriptCalls) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
         task.history.started[process.id] = "a script of execute_code"
@@ -202,12 +202,12 @@ class CodeMode:
         found = [tool for tool in self._tools() if tool.name != NAME and (allowed is None or tool.name in allowed)]
         return tuple(sorted(found, key=lambda tool: tool.name))
 
-    def _prepare(self) -> Modules:
+    def _prepare(self) -> ScriptModules:
         """What scripts import; the stubs are written anew where the tools are others than before."""
         tools = self._offered()
         if self._modules is None or tools != self._known:
             self._stubs = stubs_of(tools)
-            self._modules = Modules(module_source(self._stubs.values()))
+            self._modules = ScriptModules(module_source(self._stubs.values()))
             self._known = tools
         return self._modules
 

@@ -6,12 +6,11 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.contract.edits import Change
 from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, NotPermitted
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Tool, about
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Recent, Task
 from hermetic.tools.edits.encoding import decode
@@ -53,16 +52,14 @@ UNFIT = "the edit does not fit ({reason}); the content of this file is not shown
 class PatchArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `patch`."""
 
-    mode: Annotated[
-        Literal["replace", "patch"], Meta(description="Replace a text in one file, or apply a patch to many.")
-    ] = "replace"
-    path: Annotated[
-        str | None, Meta(description="replace: the file; relative to the shell's directory, ~/ at home.")
-    ] = None
-    old_string: Annotated[str | None, Meta(description="replace: the text as it stands in the file.")] = None
-    new_string: Annotated[str | None, Meta(description="replace: the text to put there; empty to delete.")] = None
-    replace_all: Annotated[bool, Meta(description="replace: change all places, not the only one.")] = False
-    patch: Annotated[str | None, Meta(description="patch: the text from *** Begin Patch to *** End Patch.")] = None
+    mode: Annotated[Literal["replace", "patch"], about("Replace a text in one file, or apply a patch to many.")] = (
+        "replace"
+    )
+    path: Annotated[str | None, about("replace: the file; relative to the shell's directory, ~/ at home.")] = None
+    old_string: Annotated[str | None, about("replace: the text as it stands in the file.")] = None
+    new_string: Annotated[str | None, about("replace: the text to put there; empty to delete.")] = None
+    replace_all: Annotated[bool, about("replace: change all places, not the only one.")] = False
+    patch: Annotated[str | None, about("patch: the text from *** Begin Patch to *** End Patch.")] = None
 
 
 class PatchTool:

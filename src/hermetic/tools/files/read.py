@@ -8,12 +8,11 @@ from itertools import accumulate
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.files import FilePage
 from hermetic.contract.limits import LARGE_FILE, LONG_LINE, READ_LINES
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Tool, about
 from hermetic.session.environment import Environment
 from hermetic.tools.base.show import content_of_file
 from hermetic.tools.base.task import Task
@@ -57,9 +56,9 @@ _IMAGES = {
 class ReadFileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `read_file`."""
 
-    path: Annotated[str, Meta(description="The file; a relative path starts at the shell's directory, ~/ at home.")]
-    offset: Annotated[int, Meta(description="Number of the first line, from 1.", ge=1)] = 1
-    limit: Annotated[int, Meta(description="How many lines, at most 2000.", ge=1)] = 500
+    path: Annotated[str, about("The file; a relative path starts at the shell's directory, ~/ at home.")]
+    offset: Annotated[int, about("Number of the first line, from 1.", ge=1)] = 1
+    limit: Annotated[int, about("How many lines, at most 2000.", ge=1)] = 500
 
 
 async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) -> Fields:

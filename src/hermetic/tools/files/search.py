@@ -6,11 +6,10 @@ from itertools import groupby
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.contract.files import Findings, Found
 from hermetic.contract.limits import GROUPED_MATCHES, MATCH_LINE, SEARCH
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Tool, about
 from hermetic.tools.base.task import Task
 from hermetic.tools.files.access import FileMemory
 
@@ -32,19 +31,19 @@ REFUSED = (
 class SearchFilesArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `search_files`."""
 
-    pattern: Annotated[str, Meta(description="A regular expression for one line, or a glob for names such as *.py.")]
+    pattern: Annotated[str, about("A regular expression for one line, or a glob for names such as *.py.")]
     target: Annotated[
-        Literal["content", "files"], Meta(description="Whether lines in files or names of files are looked for.")
+        Literal["content", "files"], about("Whether lines in files or names of files are looked for.")
     ] = "content"
-    path: Annotated[str, Meta(description="The directory or file to search.")] = "."
-    file_glob: Annotated[str | None, Meta(description="Only files whose name matches this glob, such as *.py.")] = None
-    limit: Annotated[int, Meta(description="Most results in the answer.", ge=1)] = 50
-    offset: Annotated[int, Meta(description="How many results to leave out, to read on.", ge=0)] = 0
+    path: Annotated[str, about("The directory or file to search.")] = "."
+    file_glob: Annotated[str | None, about("Only files whose name matches this glob, such as *.py.")] = None
+    limit: Annotated[int, about("Most results in the answer.", ge=1)] = 50
+    offset: Annotated[int, about("How many results to leave out, to read on.", ge=0)] = 0
     output_mode: Annotated[
         Literal["content", "files_only", "count"],
-        Meta(description="Lines that match, only the files they are in, or how many there are in each file."),
+        about("Lines that match, only the files they are in, or how many there are in each file."),
     ] = "content"
-    context: Annotated[int, Meta(description="Lines to show before and after each match.", ge=0)] = 0
+    context: Annotated[int, about("Lines to show before and after each match.", ge=0)] = 0
 
 
 async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArguments) -> Fields:

@@ -10,11 +10,10 @@ from itertools import pairwise
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.contract.errors import FileChanged, InvalidArgument
 from hermetic.contract.files import Bounds, FilePage, FileStatus
-from hermetic.contract.tool import Fields, Tool
+from hermetic.contract.tool import Fields, Tool, about
 from hermetic.redaction.redactor import hidden_in
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Task
@@ -87,8 +86,8 @@ def looks_numbered(text: str) -> bool:
 class WriteFileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `write_file`."""
 
-    path: Annotated[str, Meta(description="The file; a relative path starts at the shell's directory, ~/ at home.")]
-    content: Annotated[str, Meta(description="All that the file is to hold.")]
+    path: Annotated[str, about("The file; a relative path starts at the shell's directory, ~/ at home.")]
+    content: Annotated[str, about("All that the file is to hold.")]
 
 
 async def write_file(memory: FileMemory, root: str | None, task: Task, asked: WriteFileArguments) -> Fields:

@@ -14,7 +14,7 @@ from hermetic.contract.errors import InvalidArgument, UnknownProcess
 from hermetic.contract.limits import FINAL_OUTPUT, HANDLES, ID_LENGTH, LISTED_BY_TOOL, LOG_LINES, PREVIEW
 from hermetic.contract.notice import NotifyOptions, read_wishes
 from hermetic.contract.process import ProcessInfo
-from hermetic.contract.tool import Fields, Interrupted, Tool
+from hermetic.contract.tool import Fields, Interrupted, Tool, about
 from hermetic.session.environment import Environment
 from hermetic.session.keys import encode_keys
 from hermetic.session.process import Process
@@ -53,21 +53,21 @@ Size = Annotated[int, Meta(ge=1, le=1000)]
 class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `process`."""
 
-    action: Annotated[Action, Meta(description="What to do.")]
-    session_id: Annotated[str | None, Meta(description="Which process; all actions but list need it.")] = None
+    action: Annotated[Action, about("What to do.")]
+    session_id: Annotated[str | None, about("Which process; all actions but list need it.")] = None
     data: Annotated[
         str | list[str] | None,
-        Meta(description="Input for write and submit, key names for keys, the text or pattern for wait_for."),
+        about("Input for write and submit, key names for keys, the text or pattern for wait_for."),
     ] = None
-    pattern: Annotated[bool, Meta(description="wait_for: data is a regular expression.")] = False
-    on: Annotated[Literal["output", "screen"], Meta(description="wait_for: where to look.")] = "output"
-    timeout: Annotated[float | None, Meta(description="Seconds for wait and wait_for; default 180.")] = None
-    grace: Annotated[float | None, Meta(description="kill: seconds between TERM and KILL; default 2.")] = None
-    cursor: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="poll: where the last answer ended.")] = None
-    offset: Annotated[int, Meta(description="log: first line to show; 0 shows the last ones.", ge=0)] = 0
-    limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="log: most lines, default 200.")] = None
-    rows: Annotated[Size | None, Meta(description="resize: rows.")] = None
-    cols: Annotated[Size | None, Meta(description="resize: columns.")] = None
+    pattern: Annotated[bool, about("wait_for: data is a regular expression.")] = False
+    on: Annotated[Literal["output", "screen"], about("wait_for: where to look.")] = "output"
+    timeout: Annotated[float | None, about("Seconds for wait and wait_for; default 180.")] = None
+    grace: Annotated[float | None, about("kill: seconds between TERM and KILL; default 2.")] = None
+    cursor: Annotated[Annotated[int, Meta(ge=0)] | None, about("poll: where the last answer ended.")] = None
+    offset: Annotated[int, about("log: first line to show; 0 shows the last ones.", ge=0)] = 0
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, about("log: most lines, default 200.")] = None
+    rows: Annotated[Size | None, about("resize: rows.")] = None
+    cols: Annotated[Size | None, about("resize: columns.")] = None
 
 
 class Handles:
@@ -95,7 +95,7 @@ class Handles:
         return known
 
 
-class Request(msgspec.Struct, frozen=True):
+class ProcessCall(msgspec.Struct, frozen=True):
     """One call of an action on a process."""
 
     task: Task
@@ -133,7 +133,7 @@ async def process(handles: Handles, task: Task, arguments: ProcessArguments) -> 
             error = f"no process {shown!r} here; process(action='list') shows which there are"
             return {"session_id": shown, "status": "not_found", "error": error}
         async with task.alive():
-            return await ACTIONS[arguments.action](Request(task, arguments, environment, found))
+            return await ACTIONS[arguments.action](ProcessCall(task, arguments, environment, found))
 
 
 # -- looking
@@ -201,7 +201,7 @@ def _described(task: Task, info: ProcessInfo) -> Fields:
     return fields
 
 
-async def _poll(request: Request) -> Fields:
+async def _poll(request: ProcessCall) -> Fields:
     status = await request.process.status()
     task, info, cursor = request.task, request.info, request.arguments.cursor
     answer = _described(task, info)
@@ -223,7 +223,7 @@ async def _poll(request: Request) -> Fields:
     return answer
 
 
-async def _log(request: Request) -> Fields:
+async def _log(request: ProcessCall) -> Fields:
     await request.process.status()
     task, limit = request.task, request.arguments.limit or LOG_LINES
     with task.notices.attended(request.process.id):
@@ -243,7 +243,7 @@ async def _log(request: Request) -> Fields:
     return answer
 
 
-async def _screen(request: Request) -> Fields:
+async def _screen(request: ProcessCall) -> Fields:
     await request.process.status()
     if not request.info.pty:
         raise InvalidArgument("it has no terminal; start it with pty=true, or use poll or log", argument="action")
@@ -259,7 +259,7 @@ async def _screen(request: Request) -> Fields:
 
 
 # -- waiting and ending
-async def _wait(request: Request) -> Fields:
+async def _wait(request: ProcessCall) -> Fields:
     timeout, note = request.task.limits.waiting(request.arguments.timeout)
     with request.task.notices.attended(request.process.id):
         state = await _within(request, timeout, request.process.wait(), "exited")
@@ -267,7 +267,7 @@ async def _wait(request: Request) -> Fields:
     return answer | {"status": state} | ({"timeout_note": note} if note else {})
 
 
-async def _wait_for(request: Request) -> Fields:
+async def _wait_for(request: ProcessCall) -> Fields:
     given, process = request.arguments, request.process
     timeout, note = request.task.limits.waiting(given.timeout)
     if given.on == "screen" and not request.info.pty:
@@ -287,7 +287,7 @@ async def _wait_for(request: Request) -> Fields:
     return answer | ({"timeout_note": note} if note else {})
 
 
-async def _within(request: Request, timeout: float, work: Awaitable[object], done: str) -> str:
+async def _within(request: ProcessCall, timeout: float, work: Awaitable[object], done: str) -> str:
     """The status of waiting for the work."""
     try:
         async with asyncio.timeout(timeout):
@@ -299,7 +299,7 @@ async def _within(request: Request, timeout: float, work: Awaitable[object], don
     return done
 
 
-async def _final(request: Request, characters: int) -> Fields:
+async def _final(request: ProcessCall, characters: int) -> Fields:
     """The process's fields and the end of its output; an end that is reported here is not reported again."""
     await request.process.status()
     task, info = request.task, request.info
@@ -311,7 +311,7 @@ async def _final(request: Request, characters: int) -> Fields:
     return _described(task, info) | {"output": shown, "cursor": info.out}
 
 
-async def _kill(request: Request) -> Fields:
+async def _kill(request: ProcessCall) -> Fields:
     await request.process.status()
     task, grace, info = request.task, request.arguments.grace, request.info
     if not info.is_running:
@@ -324,7 +324,7 @@ async def _kill(request: Request) -> Fields:
 
 
 # -- typing
-async def _allow(request: Request, text: str) -> None:
+async def _allow(request: ProcessCall, text: str) -> None:
     """Raises NotPermitted for a text that must not be typed into the process."""
     await request.process.status()
     task = request.task
@@ -332,7 +332,7 @@ async def _allow(request: Request, text: str) -> None:
         await task.interruptible(task.gate.input(task.id, text, request.info, request.environment))
 
 
-async def _type(request: Request, text: str, send: Callable[[], Awaitable[None]]) -> Fields:
+async def _type(request: ProcessCall, text: str, send: Callable[[], Awaitable[None]]) -> Fields:
     timeout, _ = request.task.limits.waiting(request.arguments.timeout)
     await _allow(request, text)
     state = await _within(request, timeout, send(), "ok")
@@ -342,22 +342,22 @@ async def _type(request: Request, text: str, send: Callable[[], Awaitable[None]]
     return answer
 
 
-async def _write(request: Request) -> Fields:
+async def _write(request: ProcessCall) -> Fields:
     answer = await _type(request, request.data, lambda: request.process.write(request.data))
     return answer | ({"bytes_written": len(request.data.encode())} if answer["status"] == "ok" else {})
 
 
-async def _submit(request: Request) -> Fields:
+async def _submit(request: ProcessCall) -> Fields:
     line = "" if request.arguments.data is None else request.data
     return await _type(request, line + "\n", lambda: request.process.submit(line))
 
 
-async def _keys(request: Request) -> Fields:
+async def _keys(request: ProcessCall) -> Fields:
     typed = encode_keys(request.data).decode()
     return await _type(request, typed, lambda: request.process.keys(request.data))
 
 
-async def _close(request: Request) -> Fields:
+async def _close(request: ProcessCall) -> Fields:
     await request.process.status()
     if request.info.input == "open":
         await _allow(request, "\n")  # an unfinished line becomes a whole one
@@ -365,7 +365,7 @@ async def _close(request: Request) -> Fields:
     return {"session_id": request.process.id, "status": "ok"}
 
 
-async def _resize(request: Request) -> Fields:
+async def _resize(request: ProcessCall) -> Fields:
     rows, cols = request.arguments.rows, request.arguments.cols
     if rows is None or cols is None:
         raise InvalidArgument("resize needs rows and cols", argument="rows")
@@ -373,7 +373,7 @@ async def _resize(request: Request) -> Fields:
     return {"session_id": request.process.id, "status": "ok", "rows": rows, "cols": cols}
 
 
-ACTIONS: dict[str, Callable[[Request], Awaitable[Fields]]] = {
+ACTIONS: dict[str, Callable[[ProcessCall], Awaitable[Fields]]] = {
     "poll": _poll,
     "log": _log,
     "wait": _wait,

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.approval import Judged
@@ -23,7 +22,7 @@ from hermetic.contract.errors import (
 )
 from hermetic.contract.limits import CHECK_INTERVAL, TAG
 from hermetic.contract.notice import NotifyOptions, write_wishes
-from hermetic.contract.tool import Fields, Interrupted, Tool
+from hermetic.contract.tool import Fields, Interrupted, Tool, about
 from hermetic.session.environment import Environment
 from hermetic.session.judged import Stale, judged_again
 from hermetic.session.keeping import link_of
@@ -58,39 +57,36 @@ T = TypeVar("T")
 class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `terminal`."""
 
-    command: Annotated[str, Meta(description="The command, as text for bash.")]
-    background: Annotated[bool, Meta(description="Start it as a process and return at once with its session_id.")] = (
-        False
+    command: Annotated[str, about("The command, as text for bash.")]
+    background: Annotated[bool, about("Start it as a process and return at once with its session_id.")] = False
+    timeout: Annotated[float | None, about("Seconds to wait for a foreground command; default 180, at most 600.")] = (
+        None
     )
-    timeout: Annotated[
-        float | None, Meta(description="Seconds to wait for a foreground command; default 180, at most 600.")
-    ] = None
     on_timeout: Annotated[
         Literal["yield", "kill"],
-        Meta(description="What becomes of a command that outlives its timeout: it goes on as a process, or is ended."),
+        about("What becomes of a command that outlives its timeout: it goes on as a process, or is ended."),
     ] = "yield"
-    workdir: Annotated[str | None, Meta(description="Directory for this command alone.")] = None
-    stdin: Annotated[str | None, Meta(description="Text the command reads as its standard input.")] = None
+    workdir: Annotated[str | None, about("Directory for this command alone.")] = None
+    stdin: Annotated[str | None, about("Text the command reads as its standard input.")] = None
     environment: Annotated[
-        dict[str, str] | None, Meta(description="Variables for this command alone, besides the shell's own.")
+        dict[str, str] | None, about("Variables for this command alone, besides the shell's own.")
     ] = None
     outside: Annotated[
-        bool, Meta(description="Only where commands run in a sandbox: ask the user to let this one run outside of it.")
+        bool, about("Only where commands run in a sandbox: ask the user to let this one run outside of it.")
     ] = False
-    pty: Annotated[bool, Meta(description="Give it a terminal of 30 rows and 120 columns.")] = False
+    pty: Annotated[bool, about("Give it a terminal of 30 rows and 120 columns.")] = False
     notify_on_complete: Annotated[
-        bool, Meta(description="Background only: you are told once when it ends, with the end of its output.")
+        bool, about("Background only: you are told once when it ends, with the end of its output.")
     ] = False
     watch_patterns: Annotated[
-        list[str] | None,
-        Meta(description="Background only: you are told of lines that contain one of these texts, now and then."),
+        list[str] | None, about("Background only: you are told of lines that contain one of these texts, now and then.")
     ] = None
     check_interval: Annotated[
-        float | None, Meta(description="Background only: seconds between two reports while it runs; at least 30.")
+        float | None, about("Background only: seconds between two reports while it runs; at least 30.")
     ] = None
 
 
-class Run:
+class TerminalCall:
     """One call of the tool, from its judgement to its answer."""
 
     def __init__(self, task: Task, asked: TerminalArguments) -> None:
@@ -276,7 +272,7 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
         )
     if asked.outside and task.outside is None:
         raise InvalidArgument("there is no sandbox to leave: leave out outside", argument="outside")
-    run = Run(task, asked)
+    run = TerminalCall(task, asked)
     async with task.environment(run.judge, task.outside if asked.outside else None) as environment:
         answers = sudo.of(task.id, environment) if mentions_sudo(asked.command) else None
         before = answers.counts if answers else (0, 0)

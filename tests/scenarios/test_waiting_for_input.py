@@ -1,6 +1,8 @@
 """Whether a process waits for input is the kernel's word: true for what blocks on its terminal, for nothing else."""
 
 import asyncio
+import shlex
+import sys
 
 import pytest
 
@@ -14,6 +16,7 @@ WAITING_ON_A_TERMINAL = {
     "python": "python3 -q",
     "bash": "bash --norc -i",
     "vim": "vim -u NONE -N",
+    "sendfile": f"{shlex.quote(sys.executable)} -c 'import os; os.sendfile(1, 0, None, 9)' | cat",  # as busybox cat
 }
 NOT_WAITING = {"top": "top", "sleep": "sleep 1000", "bash": "while :; do :; done"}
 
@@ -27,7 +30,7 @@ async def becomes(process: hermetic.Process, wanted: bool) -> None:
 
 @pytest.mark.parametrize("program", WAITING_ON_A_TERMINAL)
 async def test_a_program_at_its_prompt_waits(program: str) -> None:
-    need("python3" if program == "python" else program if program != "read" else "bash")
+    need({"python": "python3", "read": "bash", "sendfile": "cat"}.get(program, program))
     async with hermetic.open("local") as env:
         process = await env.start(WAITING_ON_A_TERMINAL[program], pty=True)
         await becomes(process, True)

@@ -1,8 +1,8 @@
 """Processes that wait for a job's input, and those that read it, from kernel state and not from its output.
 
-A process waits if it, or a descendant, sleeps in a read of the job's terminal or input pipe, or in poll, select or
-epoll on it without a timeout. /proc/PID/syscall shows the number and arguments of the system call that a thread is
-blocked in.
+A process waits if it, or a descendant, sleeps in a read, sendfile or splice of the job's terminal or input pipe, or in
+poll, select or epoll on it without a timeout. /proc/PID/syscall shows the number and arguments of the system call that
+a thread is blocked in.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _X86_64 = {
     0: "read",
     19: "readv",
+    40: "sendfile",  # busybox cat
+    275: "splice",
     7: "poll",
     271: "ppoll",
     23: "select",
@@ -33,7 +35,10 @@ _X86_64 = {
     281: "epoll_pwait",
     441: "epoll_pwait2",
 }
-_AARCH64 = {63: "read", 65: "readv", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait", 441: "epoll_pwait2"}
+_AARCH64 = {
+    63: "read", 65: "readv", 71: "sendfile", 76: "splice", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait",
+    441: "epoll_pwait2",
+}  # fmt: skip
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
 TIOCGPGRP = 0x540F
 READERS = 32  # reported at most
@@ -81,8 +86,8 @@ def _blocked_in(pid: int, thread: str) -> Call | tuple[()] | None:
 
 def _is_input_wait(pid: int, call: Call, identity: InputIdentity) -> bool:
     name, arguments = call
-    if name in ("read", "readv"):
-        return _is_input(pid, arguments[0] & 0xFFFFFFFF, identity)
+    if name in ("read", "readv", "sendfile", "splice"):
+        return _is_input(pid, arguments[name == "sendfile"] & 0xFFFFFFFF, identity)
     if name in ("poll", "ppoll"):
         endless = arguments[2] & 0xFFFFFFFF == _ENDLESS if name == "poll" else arguments[2] == 0
         return endless and any(_is_input(pid, fd, identity) for fd in _polled(pid, arguments[0], arguments[1]))

@@ -108,12 +108,12 @@ def made_like(
     return dress
 
 
-def close(face: Face[Any], *, remove: bool, owns_portal: bool) -> Any:
-    """Closes the counterpart, and the portal where the face owns it; None where the portal is closed already."""
+def close(face: Face[Any], *, remove: bool) -> Any:
+    """Closes the counterpart, and the portal that it owns; None where the portal is closed already."""
     if not face._portal.is_open:
         return None
     try:
         return face._portal.call(face._held.close, remove=remove)
     finally:
-        if owns_portal:
+        if face._portal.owner is face._held:
             face._portal.close()

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 import msgspec
 
 from hermetic.blocking.face import Closing, Face, Stream, close, does, gives, made_like, waits
-from hermetic.blocking.portal import Portal
+from hermetic.blocking.portal import Portal, in_portal
 from hermetic.contract.command import Result
 from hermetic.contract.environment import Isolation
 from hermetic.contract.process import ProcessEvent, ProcessInfo
@@ -102,7 +102,6 @@ class Environment(Session, Closing):
     """Where commands run; its own `run`, `start` and files are those of its default session."""
 
     _held: environments.Environment
-    _owns_portal = True
 
     @property
     def id(self) -> str:
@@ -139,7 +138,7 @@ class Environment(Session, Closing):
 
     def close(self, *, remove: bool = False) -> None:
         """Releases the environment, and ends it where it has no task or `remove` is True."""
-        close(self, remove=remove, owns_portal=self._owns_portal)
+        close(self, remove=remove)
 
 
 def _opened(function: Callable[P, opening.Opening]) -> Callable[P, Environment]:
@@ -150,14 +149,7 @@ def _opened(function: Callable[P, opening.Opening]) -> Callable[P, Environment]:
         async def ready() -> environments.Environment:
             return await function(*args, **options)
 
-        portal = Portal()
-        try:
-            environment = portal.call(ready)
-            portal.guard(environment)
-            return Environment(portal, environment)
-        except BaseException:
-            portal.close()
-            raise
+        return Environment(*in_portal(ready))
 
     return wait
 
@@ -166,27 +158,15 @@ open = _opened(opening.open)
 attach = _opened(opening.attach)
 
 
-def _in_fleet(portal: Portal, environment: environments.Environment) -> Environment:
-    face = Environment(portal, environment)
-    face._owns_portal = False
-    return face
-
-
 class Fleet(Face[fleets.Fleet], Closing):
     """One environment for each task. See `hermetic.Fleet`."""
 
-    _owns_portal = True
-
     @made_like(fleets.Fleet)
     def __init__(self, *args: Any, **options: Any) -> None:
-        portal = Portal()
-        try:
-            super().__init__(portal, portal.do(fleets.Fleet, *args, **options))
-            portal.call(self._held.__aenter__)
-        except BaseException:
-            portal.close()
-            raise
-        portal.guard(self._held)
+        async def entered() -> fleets.Fleet:
+            return await fleets.Fleet(*args, **options).__aenter__()
+
+        super().__init__(*in_portal(entered))
 
     @property
     def kind(self) -> str:
@@ -207,7 +187,7 @@ class Fleet(Face[fleets.Fleet], Closing):
         return self._portal.call(self._held.warm, count, **options)
 
     clear_override = does(fleets.Fleet.clear_override)
-    get = gives(fleets.Fleet.get, _in_fleet)
+    get = gives(fleets.Fleet.get, Environment)
     close_task = waits(fleets.Fleet.close_task)
     info = waits(fleets.Fleet.info)
     gc = waits(fleets.Fleet.gc)
@@ -218,18 +198,17 @@ class Fleet(Face[fleets.Fleet], Closing):
         block = self._held.use(task)
         environment = self._portal.call(block.__aenter__)
         try:
-            yield _in_fleet(self._portal, environment)
+            yield Environment(self._portal, environment)
         finally:
             self._portal.call(block.__aexit__, None, None, None)
 
     def close(self, *, remove: bool = False) -> int:
         """Releases all environments, and ends those that wait for a task; returns how many tasks there were."""
-        return close(self, remove=remove, owns_portal=self._owns_portal) or 0
+        return close(self, remove=remove) or 0
 
 
 def fleet_of(portal: Portal, fleet: fleets.Fleet) -> Fleet:
     """The face of a fleet whose owner also owns the portal."""
     face = Fleet.__new__(Fleet)
     Face.__init__(face, portal, fleet)
-    face._owns_portal = False
     return face

@@ -26,6 +26,9 @@ class Closable(Protocol):
         """Releases it."""
 
 
+K = TypeVar("K", bound=Closable)
+
+
 class Portal:
     """An event loop in a thread of its own, and a way to call coroutine functions there.
 
@@ -37,10 +40,12 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True)
         self._thread.start()
+        self.owner: Closable | None = None  # the object that the portal was made for
         self._guards: list[Callable[[], object]] = []  # each cancels one automatic close
 
     def guard(self, kept: Closable) -> None:
-        """Closes the object when this portal is garbage collected, and at the end of the program."""
+        """Closes the object, its owner, when this portal is garbage collected, and at the end of the program."""
+        self.owner = kept
         forgotten = weakref.finalize(self, _close_collected, self._loop, self._thread, kept, self._pid)
         forgotten.atexit = False
         leave = partial(_close_at_exit, self._loop, self._thread, kept, self._pid)
@@ -83,6 +88,18 @@ class Portal:
         if self.is_open:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+
+
+def in_portal(make: Callable[[], Coroutine[Any, Any, K]]) -> tuple[Portal, K]:
+    """A new portal, and the object made in it, which owns it."""
+    portal = Portal()
+    try:
+        made = portal.call(make)
+    except BaseException:
+        portal.close()
+        raise
+    portal.guard(made)
+    return portal, made
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

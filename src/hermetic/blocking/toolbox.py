@@ -6,7 +6,7 @@ from hermetic import toolbox
 from hermetic.approvals.approvals import Approvals
 from hermetic.blocking.face import Closing, Face, Stream, close, does, made_like, waits
 from hermetic.blocking.faces import Fleet, fleet_of
-from hermetic.blocking.portal import Portal
+from hermetic.blocking.portal import in_portal
 from hermetic.contract.notice import Notice
 
 
@@ -19,13 +19,10 @@ class Toolbox(Face[toolbox.Toolbox], Closing):
 
     @made_like(toolbox.Toolbox)
     def __init__(self, **options: Any) -> None:
-        portal = Portal()
-        try:
-            super().__init__(portal, portal.do(toolbox.Toolbox, **options))
-        except BaseException:
-            portal.close()
-            raise
-        portal.guard(self._held)
+        async def made() -> toolbox.Toolbox:
+            return toolbox.Toolbox(**options)
+
+        super().__init__(*in_portal(made))
 
     @property
     def fleet(self) -> Fleet:
@@ -55,4 +52,4 @@ class Toolbox(Face[toolbox.Toolbox], Closing):
 
     def close(self, *, remove: bool = False) -> None:
         """Releases everything; environments live on by their lease, unless `remove=True`."""
-        close(self, remove=remove, owns_portal=True)
+        close(self, remove=remove)

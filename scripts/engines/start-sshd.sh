@@ -24,6 +24,7 @@ write_settings() {
   for name in host_key id; do [ -e "$directory/$name" ] || ssh-keygen -q -t ed25519 -N '' -f "$directory/$name"; done
   install -m 644 "$directory/id.pub" "$directory/authorized_keys"
   chmod 711 "$directory"
+  install -d -o "$user" "$directory/home" # without a profile, which could wait for locks of other programs
   port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
   cat >"$settings" <<CONFIG
 Port $port
@@ -40,6 +41,7 @@ PidFile none
 MaxStartups 200
 MaxSessions 200
 Subsystem sftp internal-sftp
+SetEnv HOME=$directory/home
 CONFIG
   printf '[127.0.0.1]:%s %s\n' "$port" "$(cut -d' ' -f1,2 "$directory/host_key.pub")" >"$directory/known_hosts"
 }

@@ -42,16 +42,12 @@ class SearchTree:
 
     def paths(self, glob: Glob | None) -> list[str]:
         """The searched paths, in order."""
-        if self.name is not None:
-            return [self.name]
-        found = (path for path in self._below(above(self.path), glob) if self._fits(path, glob))
-        return matching.by_path(found)
-
-    def _fits(self, path: str, glob: Glob | None) -> bool:
-        return self.allows(path) and (glob is None or glob.matches(path))
+        return [self.name] if self.name is not None else self.filtered(self._below(above(self.path), glob), glob)
 
     def filtered(self, paths: Iterable[str], glob: Glob | None) -> list[str]:
-        return matching.by_path(path for path in paths if self._fits(path, glob))
+        """Those of the paths that may be shown and match, in order."""
+        found = (path for path in paths if self.allows(path) and (glob is None or glob.matches(path)))
+        return sorted(found, key=os.fsencode)
 
     def _below(self, above: Ignores, glob: Glob | None) -> Iterator[str]:
         waiting = [("", above)]
@@ -165,11 +161,7 @@ def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fie
     if options.target == "files":
         return _names(tree, options, tree.filtered(tree.paths(None), Glob(options.pattern)))
     assert pattern is not None, "it was made, or refused"
-    return by_python(options, pattern, tree.files(tree.paths(options.glob)))
-
-
-def by_python(options: SearchOptions, pattern: matching.Pattern, files: Iterable[matching.File]) -> Fields:
-    """The result of a search over files in order, in Python."""
+    files = tree.files(tree.paths(options.glob))
     if options.mode != "content":
         counts = [(file.path, matching.count(file, pattern)) for file in files]
         return _counted(options, [(path, number) for path, number in counts if number])
@@ -260,13 +252,9 @@ def _counted(options: SearchOptions, counts: list[tuple[str, int]], engine: str 
 
 
 def _names(tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python") -> Fields:
-    return newest(options, [(path, tree.changed(path)) for path in paths], engine)
-
-
-def newest(options: SearchOptions, files: list[tuple[str, float]], engine: str = "python") -> Fields:
     """Files by name, most recently changed first."""
-    ordered = sorted(files, key=lambda found: (-found[1], os.fsencode(found[0])))
-    return _listed(options, [(path, 1) for path, _ in ordered], len(files), engine)
+    ordered = sorted(paths, key=lambda path: (-tree.changed(path), os.fsencode(path)))
+    return _listed(options, [(path, 1) for path in ordered], len(paths), engine)
 
 
 def _listed(options: SearchOptions, counts: list[tuple[str, int]], total: int, engine: str) -> Fields:

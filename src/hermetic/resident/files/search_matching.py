@@ -10,7 +10,7 @@ from ..wire.fields import invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from ..wire.fields import Refusal
     from .search_rules import Glob
@@ -60,10 +60,18 @@ def _invalid(why: str) -> Refusal:
 
 
 class File:
-    """A file to search. `read(size)` returns its next bytes."""
+    """An open file to search, below an open directory. Raises OSError."""
 
-    def __init__(self, path: str, read: Callable[[int], bytes], fd: int = -1) -> None:
-        self.path, self.read, self.fd = path, read, fd
+    def __init__(self, path: str, directory: int) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
+
+    def read(self, size: int) -> bytes:
+        """Its next bytes."""
+        try:
+            return os.read(self.fd, size)
+        except OSError:  # a failing disk, or an unreadable kernel file
+            return b""
 
     def __enter__(self) -> File:
         return self
@@ -127,23 +135,11 @@ def lines(file: File, pattern: Pattern, context: int) -> Iterator[tuple[int, str
 
 
 def opened(path: str, directory: int) -> File | None:
-    """A file below an open directory; None if it cannot be opened. The caller closes it."""
+    """The file; None if it cannot be opened. The caller closes it."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
+        return File(path, directory)
     except OSError:
         return None
-
-    def read(size: int) -> bytes:
-        try:
-            return os.read(fd, size)
-        except OSError:  # a failing disk, or an unreadable kernel file
-            return b""
-
-    return File(path, read, fd)
-
-
-def by_path(paths: Iterable[str]) -> list[str]:
-    return sorted(paths, key=os.fsencode)
 
 
 _OPTIONS = (

@@ -70,17 +70,9 @@ class Life:
         self.timer = self.loop.call_later(left, self._run_out)
 
     def _run_out(self) -> None:
-        if self.is_running:
-            self.end(GRACE, lambda: None)
-        else:
-            # A background job of a session is not a job of ours, yet it runs.
-            self.resident.find_strays(self._strays_found)
-
-    def _strays_found(self, has_strays: bool) -> None:
-        if self.is_attended() or self.ending or self.resident.running():
-            return  # a client attached or a job started meanwhile: the timer restarts
-        if has_strays:
-            # The end of a stray process raises no event: check again after another lease, within `unattended`.
+        if not self.is_running and self.resident.has_strays():
+            # A background job of a session is not a job of ours, yet it runs, and its end raises no event: check again
+            # after another lease, within `unattended`.
             self.strayed += self.lease
             self.is_running = self.strayed >= self.unattended
             left = max(self.unattended - self.strayed, 0)

@@ -19,7 +19,7 @@ from ..shells.command import Command
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
-from ..wire.fields import Refusal, advised
+from ..wire.fields import Refusal, advised, invalid
 from .fast_stdlib import signal
 from .holder import hide
 
@@ -163,17 +163,14 @@ class Resident:
     def session(self, name: str) -> Session:
         found = self.sessions.get(name)
         if found is None:
-            self.check_session_limit()
+            if len(self.sessions) >= SESSIONS:
+                message = (
+                    "%d sessions are open here, the most: end one that is not needed (Session.close, or "
+                    "hermetic rm TASK --session NAME), or use another environment" % SESSIONS
+                )
+                raise invalid("session", message)
             found = self.sessions[name] = Session(self, name, self.cwd, self.login)
         return found
-
-    def check_session_limit(self) -> None:
-        if len(self.sessions) >= SESSIONS:
-            message = (
-                "%d sessions are open here, the most: end one that is not needed (Session.close, or "
-                "hermetic rm TASK --session NAME), or use another environment" % SESSIONS
-            )
-            raise Refusal("InvalidArgument", message, argument="session")
 
     def forget_session(self, session: Session) -> None:
         if self.sessions.get(session.name) is session:
@@ -227,9 +224,6 @@ class Resident:
         except OSError:  # no descriptor available
             return False
 
-    def knows_pid(self, pid: int) -> bool:
-        return pid in self.loop.children
-
     # -- starting things
     def spool_full(self, why: str) -> str:
         """The error message of a full spool: its path, and the remedy."""
@@ -257,7 +251,7 @@ class Resident:
                 if options.id not in self.starting:
                     raise Refusal("Cancelled", "withdrawn before it began")
                 if options.is_stale(session):
-                    raise Refusal("InvalidArgument", "the session changed before the process began", argument="known")
+                    raise invalid("known", "the session changed before the process began")
                 options.cwd = self.resolve_cwd(session, options.cwd)
                 launch = self._launch if options.script is None else self._launch_script
                 job = launch(options, exports)
@@ -299,7 +293,7 @@ class Resident:
         modules = self.scripts.find(script["modules"])
         if modules is None or options.stdin_fd is None:
             message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
-            raise Refusal("InvalidArgument", message, argument="modules")
+            raise invalid("modules", message)
         environ = {name: exports[name] for name in script["keep"] if name in exports}
         environ.update(options.env or {})
         interpreter = ScriptOptions(list(options.argv), environ, modules)
@@ -325,7 +319,7 @@ class Resident:
             what = "is not a directory" if os.path.exists(path) else "does not exist"
             what = "cannot be entered" if os.path.isdir(path) else what
             message = "cwd %s %s: give a directory that exists in the environment" % (path, what)
-            raise Refusal("InvalidArgument", message, argument="cwd")
+            raise invalid("cwd", message)
         return os.path.normpath(path)
 
     # -- the table
@@ -452,12 +446,12 @@ class Resident:
         # The holder blocks TERM, and ends with us.
         tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
 
-    def find_strays(self, answer: Callable[[bool], None]) -> None:
-        """Calls `answer(whether any process runs besides the shells)`, known as a job or not."""
+    def has_strays(self) -> bool:
+        """Whether any process runs besides the shells, known as a job or not."""
         ours = {shell.pid for session in self.sessions.values() for shell in session.pool.shells.values()}
         ours |= self.scripts.pids()
         ours.add(self.holder)
-        answer(any(pid not in ours for pid in self.everything()))
+        return any(pid not in ours for pid in self.everything())
 
 
 def find_bash(chosen: str, path: str) -> str:

@@ -13,7 +13,7 @@ from .output_log import OutputLog
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any, Protocol
+    from typing import Any
 
     from ..life.loop import Loop, Watch
     from ..life.resident import Resident
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
 
     Ending = list[Any]  # name and arguments
-
-    class Sink(Protocol):
-        """A destination of output, such as a log."""
-
-        @property
-        def total(self) -> int: ...  # bytes so far
-        @property
-        def when_released(self) -> list[Callable[[], None]]: ...  # called once when the slowest holder has caught up
-        def append(self, data: bytes | memoryview) -> None: ...
-        def is_held(self) -> bool: ...
 
 
 PIPE_BYTES = 65536
@@ -42,7 +32,7 @@ F_SETPIPE_SZ = 1031
 class Drain:
     """Copies a descriptor into a log until its end. It outlives the job: late children may still print."""
 
-    def __init__(self, loop: Loop, fd: int, log: Sink) -> None:
+    def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
         self.loop, self.fd, self.log = loop, fd, log
         self.is_open = True
         self.watch: Watch | None = None

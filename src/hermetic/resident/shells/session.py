@@ -244,7 +244,7 @@ class Session:
         """Handles a shell's report. A report that does not fit the known state is ignored."""
         pid, number = report.pid, report.number
         if shell.pid is None:
-            if self.resident.knows_pid(pid):
+            if pid in self.loop.children:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))

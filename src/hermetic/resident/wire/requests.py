@@ -67,22 +67,16 @@ class Requests:
         """A file operation. Their module is imported with the first of them, so that the resident starts faster."""
         if not self.has_files:
             self.has_files = True
-            self.operations.update(self.file_operations())
+            self._add_files(files.FileRequests(self.resident))
         if type(name) is not str or name not in self.operations:
             message = "this resident does not know the operation %r" % (name,)
             raise Refusal("Unsupported", message, capability=str(name))
         return self.operations[name]
 
-    def file_operations(self) -> dict[str, Operation]:
-        requests = files.FileRequests(self.resident)
-
-        def row(name: str, parsers: dict[str, Parser]) -> Operation:
-            serve = getattr(requests, name)
-            return operation(
-                lambda _, request, **given: serve(request, **given), *{"path", "target"} & {*parsers}, **parsers
-            )
-
-        return {name: row(name, parsers) for name, parsers in FILE_OPERATIONS.items()}
+    def _add_files(self, requests: files.FileRequests) -> None:
+        for name, parsers in FILE_OPERATIONS.items():
+            required = {"path", "target"} & {*parsers}
+            self.operations[name] = operation(_for_files(getattr(requests, name)), *required, **parsers)
 
     # -- the resident itself
     def hello(self, resident: Resident, request: Request, versions: Any = None, token: Any = None) -> None:
@@ -155,6 +149,11 @@ class Requests:
 
     def shutdown(self, resident: Resident, request: Request, grace: float = GRACE) -> None:
         self.life.end(grace, lambda: request.reply({}))
+
+
+def _for_files(handler: Callable[..., None]) -> Callable[..., None]:
+    """The handler of a file operation, which knows the resident."""
+    return lambda _, request, **given: handler(request, **given)
 
 
 def _target(fields: dict[str, Any]) -> str:

@@ -31,9 +31,9 @@ def language_of(program: str, argv: Sequence[str]) -> Language | None:
     called = {program, argv[0].lstrip("-").rsplit("/", 1)[-1] if argv else ""}
     called |= {_VERSION.sub("", name) for name in called}
     if called & _SHELLS:
-        return "shell" if _reads_code(argv[1:], "c") else None
+        return "shell" if _reads_code(argv[1:], is_python=False) else None
     if any(_PYTHON.match(name) for name in called):
-        return "python" if _reads_code(argv[1:], "cm") else None
+        return "python" if _reads_code(argv[1:], is_python=True) else None
     if called & _INPUT:
         return None if called & _SCRIPTED and _has_script(argv[1:]) else "input"
     return "keys" if called & _KEYS else None
@@ -49,7 +49,7 @@ def may_read_code(program: str) -> bool:
     return not program or program in _SHELLS or bool(_PYTHON.match(program))
 
 
-def _reads_code(words: Sequence[str], elsewhere: str) -> bool:
+def _reads_code(words: Sequence[str], *, is_python: bool) -> bool:
     """Whether its code comes from its input: not where an option or an operand says where else it comes from."""
     rest = list(words)
     while rest:
@@ -61,14 +61,11 @@ def _reads_code(words: Sequence[str], elsewhere: str) -> bool:
         elif word.startswith("--"):
             continue
         elif word.startswith(("-", "+")):
-            letters = word[1:]
-            if "i" in letters and elsewhere == "cm":
+            if ("i" if is_python else "s") in word:
                 return True
-            if "s" in letters and elsewhere == "c":
-                return True
-            if "m" in letters and elsewhere == "cm":
+            if is_python and "m" in word:
                 return bool(rest) and rest[0] in _CODE_MODULES
-            if "c" in letters:
+            if "c" in word:
                 return False
         else:
             return False

@@ -59,11 +59,8 @@ class Patching:
             done[:], change = _replaced(path, content.data, old, new, replace_all)
             return [change]
 
-        changes, written = await self._edit([path], think, len(old) + len(new))
-        return Patched(
-            diff=within(diff_of(changes), PATCH_DIFF), modified=(path,), strategy=done[0].strategy,
-            lines=done[0].lines, written=written,
-        )  # fmt: skip
+        patched = await self._edit([path], think, len(old) + len(new))
+        return msgspec.structs.replace(patched, strategy=done[0].strategy, lines=done[0].lines)
 
     async def patch(self, text: str) -> Patched:
         """Does what a patch in the V4A form asks for."""
@@ -78,18 +75,9 @@ class Patching:
         def think(found: Found) -> list[Change]:
             return plan(operations, {path: None if file is None else file.data for path, file in found.items()})
 
-        changes, written = await self._edit(paths, think, len(text))
-        return Patched(
-            diff=within(diff_of(changes), PATCH_DIFF),
-            modified=tuple(one.path for one in changes if one.before is not None and one.after is not None),
-            created=tuple(one.path for one in changes if one.before is None),
-            deleted=tuple(one.path for one in changes if one.after is None),
-            written=written,
-        )
+        return await self._edit(paths, think, len(text))
 
-    async def _edit(
-        self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int
-    ) -> tuple[list[Change], tuple[Written, ...]]:
+    async def _edit(self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int) -> Patched:
         """Reads, thinks and writes, again where another writer was faster. Raises EditRefused."""
         for _ in range(PATCH_TRIES):
             with contextlib.suppress(FileChanged, FileExistsError):
@@ -103,14 +91,20 @@ class Patching:
 
     async def _try(
         self, paths: Sequence[str], true: Mapping[str, str], think: Callable[[Found], list[Change]], size: int
-    ) -> tuple[list[Change], tuple[Written, ...]]:
+    ) -> Patched:
         found = {path: await self._read(path, true[path]) for path in paths}
         size += sum(len(file.data) for file in found.values() if file is not None)
         changes = await asyncio.to_thread(think, found) if size > QUICK_BYTES else think(found)
         await self._refuse_links([change.path for change in changes if change.after is None], true)
         if self._oversight is not None:
             self._oversight.check(changes)
-        return changes, tuple(await self._write(changes, found, true))
+        return Patched(
+            written=tuple(await self._write(changes, found, true)),
+            diff=within(diff_of(changes), PATCH_DIFF),
+            modified=tuple(one.path for one in changes if one.before is not None and one.after is not None),
+            created=tuple(one.path for one in changes if one.before is None),
+            deleted=tuple(one.path for one in changes if one.after is None),
+        )
 
     async def _true_paths(self, paths: Sequence[str]) -> dict[str, str]:
         """Each path as it is without links. Raises EditRefused where two are the same file, NotPermitted."""

@@ -16,6 +16,7 @@ from benchmarks import (
     mcp,
     output,
     parallel,
+    runtimes,
     starting,
     tools,
 )
@@ -76,6 +77,7 @@ CONTAINER: dict[str, InAPlace] = {
     "output": containers.much,
     "at-once": fleets.at_once,
     "codemode": codemode.codemode,
+    "runtime": runtimes.anywhere,
 }
 
 IN_PLACES: dict[str, dict[str, InAPlace]] = {
@@ -94,6 +96,7 @@ def all_benchmarks() -> list[Benchmark]:
         ),
         Benchmark("import", starting.imports),
         Benchmark("cli", starting.command_line),
+        Benchmark("runtime.making", runtimes.making),
         Benchmark("mcp.start", mcp.starting),
         Benchmark("mcp.call", mcp.calling),
     ]

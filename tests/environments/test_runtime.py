@@ -7,7 +7,9 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -21,9 +23,17 @@ from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
 from hermetic.fleet import garbage
 from hermetic.registry.records import Records, runtime_root
+from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import unavailable
 
 WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
+
+BUILD = """
+import asyncio
+from hermetic.environments.runtime import store
+runtime = asyncio.run(store.portable(lean=True))
+print(runtime.directory, runtime.version)
+"""
 
 
 @pytest.fixture
@@ -241,3 +251,19 @@ async def test_garbage_collection_removes_an_unused_runtime(cache: Path) -> None
     os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
     removed = await garbage.collect(Records(runtime_root()))
     assert Removed(what="runtime", name=runtime.directory) in removed
+
+
+def test_an_ordinary_user_builds_one_from_a_system_python(tmp_path: Path) -> None:
+    """Also from Debian's python3 where the user may not run ours."""
+    if os.geteuid() != 0:
+        unavailable("only root becomes another user")
+    home = Path(tempfile.mkdtemp(prefix="hm-user-", dir="/tmp"))
+    try:
+        user = OrdinaryUser("nobody", home)
+        home.chmod(0o755)
+        directory, version = user.run(BUILD).split()
+        assert version.startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
+        runtime = asyncio.run(store.runtime_at(directory))
+        assert inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -I -S -c 'print(7)'") == "7"
+    finally:
+        shutil.rmtree(home)

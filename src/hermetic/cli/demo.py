@@ -7,12 +7,10 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import Awaitable
 
 from hermetic.cli.command import Command, option, takes
 from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, slow_start
 from hermetic.cli.report import one_line, span
-from hermetic.contract.command import Result
 from hermetic.contract.errors import ExecutionError
 from hermetic.fleet.opening import open as open_environment
 from hermetic.session.environment import Environment
@@ -23,9 +21,9 @@ HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
 def _demo(given: argparse.Namespace) -> int:
     """Runs the scripted steps, then a prompt where a terminal is attached."""
     with asyncio.Runner() as runner:
-        environment, seconds = runner.run(_open(given))
+        environment = runner.run(_open(given))
         try:
-            runner.run(Tour(environment, seconds, color=sys.stdout.isatty()).tell())
+            runner.run(Tour(environment, color=sys.stdout.isatty()).run())
             if sys.stdin.isatty() and sys.stdout.isatty() and not given.no_prompt:
                 _take_commands(runner, environment)
         finally:
@@ -33,14 +31,15 @@ def _demo(given: argparse.Namespace) -> int:
     return 0
 
 
-async def _open(given: argparse.Namespace) -> tuple[Environment, float]:
-    clock = asyncio.get_running_loop().time
-    began = clock()
+async def _open(given: argparse.Namespace) -> Environment:
+    began = time.perf_counter()
     chosen = choose(given)
     with option_errors(), slow_start(chosen.kind, chosen.options):
         environment = await open_environment(chosen.kind, **chosen.options)
     DenyRules(chosen.settings).guard_environment(environment)
-    return environment, clock() - began
+    opened = span(time.perf_counter() - began)
+    print(f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed.")
+    return environment
 
 
 def _take_commands(runner: asyncio.Runner, environment: Environment) -> None:
@@ -76,35 +75,31 @@ def _run_one(runner: asyncio.Runner, environment: Environment, text: str) -> Non
 
 REPEATS = 50
 
+STEPS = {
+    "State is carried from command to command": (
+        'cd /tmp; export PROJECT=demo; greet() { echo "hello from $PROJECT, in $PWD"; }',
+        "greet",
+    ),
+    "`exit 3` costs nothing: the shell is back as it was before that command": ("PROJECT=lost; exit 3", "greet"),
+}
+
 
 class Tour:
     """The scripted steps in one environment, printed as they happen."""
 
-    def __init__(self, environment: Environment, opening_seconds: float, *, color: bool) -> None:
+    def __init__(self, environment: Environment, *, color: bool) -> None:
         self._environment = environment
-        self._opening_seconds = opening_seconds
         self._bold, self._dim, self._plain = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """Runs every step."""
-        environment = self._environment
-        opened = span(self._opening_seconds)
-        print(f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed.")
-        await self._state()
-        await self._exit()
+        for title, commands in STEPS.items():
+            self._title(title)
+            for text in commands:
+                await self._show(text)
         await self._timeout()
         await self._background()
         await self._speed()
-
-    async def _state(self) -> None:
-        self._title("State is carried from command to command")
-        await self._show('cd /tmp; export PROJECT=demo; greet() { echo "hello from $PROJECT, in $PWD"; }')
-        await self._show("greet")
-
-    async def _exit(self) -> None:
-        self._title("`exit 3` costs nothing: the shell is back as it was before that command")
-        await self._show("PROJECT=lost; exit 3")
-        await self._show("greet")
 
     async def _timeout(self) -> None:
         self._title("A timeout ends the whole tree, also what tried to get away")
@@ -115,39 +110,32 @@ class Tour:
         print(f"  processes left of it: {left.output.strip()}")
 
     async def _background(self) -> None:
-        self._title("A background process; its output is read by offset, by whoever comes, as often as they like")
+        self._title("A background process; its output is read by offset, by any client, as often as it likes")
         process = await self._environment.start("for i in 1 2 3; do echo line $i; sleep 0.1; done")
         print(f"  {self._bold}started {process.id}{self._plain}, pid {process.pid}")
-        offset = 0
-        while True:
-            chunk = await process.read(offset, wait=10)
-            if chunk.data:
-                print(f"  bytes {chunk.start}–{chunk.end}: {chunk.data.decode()!r}")
-            offset = chunk.end
-            if chunk.ended:
-                break
+        chunk = await process.read(wait=10)
+        while chunk.data:
+            print(f"  bytes {chunk.start}–{chunk.end}: {chunk.data.decode()!r}")
+            chunk = await process.read(chunk.end, wait=10)
         again = await process.read(7)
         print(f"  it {await process.wait()}; once more from byte 7: {again.data.decode()!r}")
 
     async def _speed(self) -> None:
         self._title(f"How long `true` takes, {REPEATS} times each")
-        kept = [await self._timed(self._environment.run("true"), 0.005) for _ in range(REPEATS)]
-        fresh = [await self._timed(self._fresh_shell(), 0.0) for _ in range(REPEATS)]
+        kept, fresh = [], []
+        for _ in range(REPEATS):
+            began = time.perf_counter()
+            await self._environment.run("true")
+            kept.append(time.perf_counter() - began)
+            await asyncio.sleep(0.005)
+        for _ in range(REPEATS):
+            began = time.perf_counter()
+            await (await asyncio.create_subprocess_exec("bash", "-c", "true")).wait()
+            fresh.append(time.perf_counter() - began)
         print(f"  in this session: {span(statistics.median(kept))} (median, from asyncio)")
         print(f"  in a bash started for it: {span(statistics.median(fresh))} (asyncio.create_subprocess_exec)")
 
-    async def _timed(self, work: Awaitable[object], pause: float) -> float:
-        began = time.perf_counter()
-        await work
-        taken = time.perf_counter() - began
-        await asyncio.sleep(pause)
-        return taken
-
-    async def _fresh_shell(self) -> None:
-        process = await asyncio.create_subprocess_exec("bash", "-c", "true")
-        await process.wait()
-
-    async def _show(self, text: str, timeout: float | None = None) -> Result:
+    async def _show(self, text: str, timeout: float | None = None) -> None:
         limited = "" if timeout is None else f"{self._dim}   (timeout {timeout:g} s){self._plain}"
         print(f"  {self._bold}$ {text}{self._plain}{limited}")
         result = await self._environment.run(text, timeout=timeout)
@@ -156,7 +144,6 @@ class Tour:
         print(f"  {self._dim}→ {result.ending}, {span(result.duration)}{self._plain}")
         for note in result.notes:
             print(f"  {self._dim}  note: {one_line(note)}{self._plain}")
-        return result
 
     def _title(self, text: str) -> None:
         print(f"\n{self._bold}{text}{self._plain}")

@@ -211,6 +211,10 @@ def _options(given: ServeOptions) -> Mapping[str, Any]:
     return {**given.options, "unattended": known.get("lease") or LEASE}
 
 
-async def closing(client: Client) -> None:
-    """Closes a client although the caller is cancelled meanwhile."""
-    await asyncio.shield(asyncio.ensure_future(client.close()))
+async def close_fully(client: Client) -> None:
+    """Closes a client, also if the caller is cancelled meanwhile: an impatient parent sends a second signal."""
+    closing = asyncio.ensure_future(client.close())
+    while not closing.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(closing)
+    closing.result()

@@ -39,7 +39,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from hermetic.contract import VERSION
 from hermetic.mcp import resources
 from hermetic.mcp.calls import Call, Question
-from hermetic.mcp.client import About, Client, ServeOptions, closing
+from hermetic.mcp.client import About, Client, ServeOptions, close_fully
 from hermetic.mcp.greeting import INSTRUCTIONS, NAME
 from hermetic.mcp.progress import reported
 from hermetic.mcp.questions import opens_pages, takes_forms
@@ -82,7 +82,7 @@ class Handlers:
     async def close(self) -> None:
         """Ends all calls, and the environments that belong to clients alone."""
         clients, self._clients = list(self._clients.values()), {}
-        await asyncio.gather(*map(closing, clients))
+        await asyncio.gather(*map(close_fully, clients))
 
     def _client(self, context: Context) -> Client:
         key = self._client_of(context)

@@ -1,6 +1,7 @@
 """The resident's memory is closed to what it runs: no command can trace it, hold it or read it."""
 
 import asyncio
+import contextlib
 import os
 import platform
 import signal
@@ -15,6 +16,7 @@ import hermetic
 from tests.environments.engines import need_engine
 from tests.environments.sandboxes import sandbox
 from tests.programs import need_variable
+from tests.scenarios.living import begin
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no holder for this machine yet")
 
@@ -122,3 +124,60 @@ async def test_the_holder_ends_with_its_resident(tmp_path: Path) -> None:
         finally:
             asyncio.get_running_loop().remove_reader(handle)
             os.close(handle)
+
+
+async def replaced_holder(pid: int, old: int) -> None:
+    """Returns once a resident has replaced its killed holder."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(OSError, ValueError):
+                if holder_of(pid) != old:
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_running_command_goes_on_when_the_holder_is_killed(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        pid = (await env.info()).pid
+        running = await begin(env, "echo begun; read < go; echo after; (exit 7)")
+        holder = holder_of(pid)
+        os.kill(holder, signal.SIGKILL)
+        await replaced_holder(pid, holder)
+        go.write_text("\n")
+        result = await running
+        assert (result.output, result.ending) == ("begun\nafter\n", hermetic.Exited(7))
+        assert (await env.run("echo works")).output == "works\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("touch begun", {}),
+        ("echo begun >> begun", {}),
+        ("echo $X >> begun", {"env": {"X": "begun"}}),
+        ("trap : USR1; echo begun >> begun", {}),
+    ],
+    ids=["plain", "short", "with options", "exact"],
+)
+async def test_a_command_that_cannot_begin_for_want_of_the_holder_runs_once(
+    text: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        pid = (await env.info()).pid
+        shell = int((await env.run("echo $BASHPID")).output)
+        await env.run("true")
+        os.kill(shell, signal.SIGSTOP)
+        running = asyncio.create_task(env.run(text, **options))
+        async with asyncio.timeout(30):
+            while not any(info.state == "running" for info in await env.processes()):  # noqa: ASYNC110 (it cannot tell)
+                await asyncio.sleep(0.01)
+        holder = holder_of(pid)
+        os.kill(holder, signal.SIGKILL)
+        await replaced_holder(pid, holder)
+        os.kill(shell, signal.SIGCONT)
+        result = await running
+        assert result.ending == hermetic.Exited(0), result
+        assert len((tmp_path / "begun").read_text().split()) == (text != "touch begun")
+        assert any("login state" in note for note in result.notes), result.notes

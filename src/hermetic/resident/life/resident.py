@@ -20,7 +20,6 @@ from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
 from ..wire.fields import Refusal, advised, invalid
-from .fast_stdlib import signal
 from .holder import hide
 
 TYPE_CHECKING = False
@@ -150,10 +149,10 @@ class Resident:
         return "/proc/%d/fd/" % (self.holder or os.getpid())
 
     def _holder_ended(self) -> None:
-        """Replaces a killed holder. Shells that use its path can neither print nor report, so they are killed."""
+        """Replaces a killed holder. Shells know its path: idle ones are killed, the others end after their command."""
         if not self.is_ending:
-            shells = [shell for session in self.sessions.values() for shell in session.pool.shells.values()]
-            tree.send([shell.pid for shell in shells if shell.pid is not None], signal.SIGKILL)
+            for session in self.sessions.values():
+                session.pool.end_idle()
             self.descriptors_path = self._hide(again=True)
             self.orders.move(self.descriptors_path)
             if self.holder is None:  # no process available now

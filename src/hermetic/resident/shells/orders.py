@@ -6,9 +6,9 @@ is many such lines. A turn without an order does nothing, so a shell that can re
 ends.
 
 A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4
-the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing, 8 the code of long orders, 9
-that of short ones, 10 to 12 scratch, 13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16
-that of fork orders.
+the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing (a text has begun), 8 the code
+of long orders, 9 that of short ones, 10 to 12 scratch, 13 the shell's name in reports, 14 its channel, 15 the code of
+plain orders, 16 that of fork orders.
 
 Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no reserved words,
 which can be aliases too; every expansion quoted, because IFS can be anything. Output of a trap, a function or a traced
@@ -42,6 +42,9 @@ _NAMES = b" ".join(HELD_TRAPS)
 # Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
 _SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
+# The last word of the redirections of a command's text: 7 means that they worked, so the text has begun.
+_BEGUN = b'"$((__h=7,%d))"'
+_NOT_BEGUN = b'\\builtin test -p "${__h[14]}"&&\\builtin printf . 1<>"${__h[14]}";\\builtin kill -9 $BASHPID'
 _TURN = b'\\builtin eval "${__h[__h]-}"\n'
 # For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the name.
 _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&\\unset -f builtin&&" % _NAMES
@@ -184,12 +187,11 @@ class Orders:
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Tags what the text starts. The last argument restores `$_`.
         tag_line = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
-        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4],__h=7:0}"%s >|"%s${__h[2]}" 2>&1\n' % (
-            quote(b"\n" + _SAVE),
-            self.path,
-        )
+        streams = b'>|"%s${__h[2]}" 2>&%s\n' % (self.path, _BEGUN % 1)
+        save = quote(b"\n" + _SAVE)
+        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s' % (save, streams)
         plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
-        plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h=7:0}" >|"%s${__h[2]}" 2>&1\n' % self.path
+        plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1:0}" %s' % streams
         fork = self._fork(b'\\builtin set "${__h[4]}m"', b"__h[13]=${__h[2]} __h[14]=${__h[3]}", b"\\builtin :")
         return long, short + self._end, plain + self._end, self.whole(fork)
 
@@ -197,7 +199,7 @@ class Orders:
     def _end(self) -> bytes:
         """Reports, and reads the next order. Without the resident, opening the channel would block forever."""
         return (
-            b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:-$?}\" >|%s%d&&"
+            b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:=$?}\" >|%s%d&&"
             b"\\builtin mapfile -td '' -n6 -O0 __h <\"${__h[14]}\"\n"
         ) % (self.path, self.events)
 
@@ -213,16 +215,14 @@ class Orders:
     def _turns(self) -> bytes:
         """The first report of a shell and all its turns.
 
-        Out of orders, the shell kills itself, so no command seems to exit.
+        A shell that cannot report ends: with the status of its command, or by KILL if that has not begun. In the latter
+        case it leaves a byte in its channel, so that the command goes to another shell.
         """
         program = (
-            b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d;\\builtin eval %s\"${__h[3]}\";\\builtin kill -9 $BASHPID"
+            b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d&&\\builtin eval %s\"${__h[3]}\";"
+            b'((__h==7))&&\\builtin exit "${__h[5]%%%% *}";%s'
         )
-        return program % (
-            self.path,
-            self.program_fd,
-            quote(self._end),
-        )
+        return program % (self.path, self.program_fd, quote(self._end), _NOT_BEGUN)
 
     @staticmethod
     def _identity(shell: Shell) -> bytes:
@@ -309,7 +309,7 @@ class CommandText:
     ) -> None:
         self.orders, self.shell, self.number, self.options, self.text = orders, shell, number, options, options.text
         path = orders.path
-        self.redirections = b"<%s%d >|%s%d 2>|%s%d" % (path, streams[0], path, streams[1], path, streams[2])
+        self.redirections = b"<%s%d >|%s%d 2>|%s%s" % (path, streams[0], path, streams[1], path, _BEGUN % streams[2])
 
     def scoped(self, traps_fd: int | None) -> bytes:
         """Redirects for the time of the text: bash saves the shell's own streams at 10 to 12."""
@@ -325,7 +325,7 @@ class CommandText:
             [
                 b"\\builtin set +x",
                 *self._before(),
-                b"\\command exec %s" % self.redirections,
+                b"\\command exec %s||\\builtin eval %s" % (self.redirections, quote(_NOT_BEGUN)),
                 self._evaluate(b""),
                 b"{ __h[5]=${__h[5]:-$?} __h[10]=${-//[!x]/};%s;\\builtin set +x; } >/dev/null 2>&1"
                 % self._take_traps(traps_fd),

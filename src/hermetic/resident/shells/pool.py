@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from ..life.fast_stdlib import signal
 from ..life.loop import Waiters
 from ..limits import STANDBY_READY, STANDBYS
-from ..processes.tree import is_gone
+from ..processes.tree import is_gone, send
 from ..processes.unnamed import in_memory, sealed
 from . import traps
 from .orders import StateReport, fork_order, long_order, quote, read_forked_traps, short_order
@@ -74,17 +75,25 @@ class ShellPool:
 
         An idle shell gets the new name by an order. A busy shell ends after its command, and a standby replaces it.
         """
-        for shell in list(self.shells.values()):
-            if shell.pid is None:  # not forked yet: it would open the old name
-                self.forget(shell)
-                self.session.parallel.died(shell, 9)
-                self.session.has_standby = False
-                self.resident.loop.call_soon(self.session.advance)
-                continue
+        self._drop_unreported()  # they would open the old name
+        for shell in self.shells.values():
             shell.move(directory, self.resident.descriptors_path)
             if shell.command is None and not shell.answers:
                 name = b"__h[14]=" + quote(os.fsencode(shell.path))
                 shell.send(*short_order(0, self.resident.null, name, []))
+
+    def end_idle(self) -> None:
+        """Kills the shells without a command."""
+        self._drop_unreported()
+        send([shell.pid for shell in self.shells.values() if shell.pid and not shell.command], signal.SIGKILL)
+
+    def _drop_unreported(self) -> None:
+        """Drops the shells that are being forked. The commands that wait for them get others."""
+        for shell in [shell for shell in self.shells.values() if shell.pid is None]:
+            self.forget(shell)
+            self.session.parallel.died(shell, 9)
+            self.session.has_standby = False
+            self.resident.loop.call_soon(self.session.advance)
 
     def pids(self) -> list[int]:
         return [shell.pid for shell in self.shells.values() if shell.pid is not None]

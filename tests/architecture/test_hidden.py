@@ -15,7 +15,7 @@ PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 KNOTS = {
     "resident": """
         channels.scripts life.resident
-        processes.job processes.leftovers processes.process processes.retention
+        processes.ended_jobs processes.job processes.process
         shells.command shells.exports shells.first_shell shells.move shells.orders shells.parallel shells.pool
         shells.session shells.shell shells.state shells.traps
     """,

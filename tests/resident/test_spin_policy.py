@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import hermetic
-from hermetic.resident.life.spin_policy import SpinPolicy
+from hermetic.resident.life.loop import SpinPolicy
 from hermetic.resident.limits import SPIN, SPIN_BETWEEN
 from tests.programs import need_variable, unavailable
 
@@ -83,7 +83,7 @@ def test_not_where_somebody_else_wants_the_processor(spin_policy: SpinPolicy) ->
 
 
 def test_not_where_a_cgroup_allows_too_little(spin_policy: SpinPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.resident.life.spin_policy.processors", lambda: 1.0)
+    monkeypatch.setattr("hermetic.resident.life.loop.processors", lambda: 1.0)
     limited = SpinPolicy()
     for each in (spin_policy, limited):
         each.expect_request()

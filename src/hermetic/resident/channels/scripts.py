@@ -50,6 +50,10 @@ class ScriptOptions:
         self.argv = [interpreter(argv[0], environ), *argv[1:]]
         self.environ, self.modules = environ, modules
 
+    @property
+    def key(self) -> tuple[list[str], dict[str, str], bytes]:
+        return self.argv, self.environ, self.modules
+
     def resolve_shim(self, interpreters: dict[tuple[Any, ...], str], cwd: str) -> None:
         """Replaces a shim by its interpreter if that is known for this directory and these variables."""
         self.cwd = cwd
@@ -60,9 +64,7 @@ class ScriptOptions:
 
     def matches(self, other: ScriptOptions | None) -> bool:
         """Whether an interpreter that was started with the other options can serve."""
-        return other is not None and all(
-            getattr(self, name) == getattr(other, name) for name in ("argv", "environ", "modules")
-        )
+        return other is not None and self.key == other.key
 
 
 class Script(Process):

@@ -11,11 +11,11 @@ from ..limits import ERROR_LOG, GRACE, LEASE, LOGIN, UNATTENDED
 from ..processes.descriptor_limit import DescriptorLimit, resource
 from ..wire import frames
 from ..wire.requests import Requests
+from . import process_attributes as attributes
 from .blackhole_routes import put_up
 from .directories import make_spool, settle
-from .fast_stdlib import ctypes, signal
+from .fast_stdlib import signal
 from .guardian import guard, make_changes_whole, remove
-from .landlock import keep_own_sockets
 from .lease import Life
 from .loop import Loop
 from .resident import Resident
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
     from ..wire.frames import Fields
 
-RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # number of the system call; the C library refuses these signals
-GLIBC_SIGNALS = (32, 33)
-IGNORED = struct.pack("=Q", 1)
-PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
-PR_SET_CHILD_SUBREAPER = 36
-PR_SET_NO_NEW_PRIVS = 38
-PR_SET_SECCOMP = 22
-SECCOMP_MODE_FILTER = 2
-FILTER_STEP = 8  # bytes
-# Of the shell or prompt that started us; those of apptainer name directories of the host.
 NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND", "APPTAINER_BIND", "SINGULARITY_BIND")
 
 
@@ -57,12 +46,12 @@ def main(stream: BinaryIO) -> NoReturn:
     make_spool(config)
     if not config["foreground"]:
         leave_starter(config)
-    config["has_subreaper"] = become_subreaper()
-    heed_internal_signals()
+    config["has_subreaper"] = attributes.become_subreaper()
+    attributes.heed_internal_signals()
     try:
         if config["fences"]:
             put_up(config["fences"], config["outside"])
-        refuse_calls(config["seccomp"])
+        attributes.refuse_calls(config["seccomp"])
         life = begin(config)
     except BaseException as error:
         fail(error)
@@ -93,10 +82,10 @@ def leave_starter(config: Fields) -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    become_subreaper()
+    attributes.become_subreaper()
     pid = os.fork()
     if pid and config["guardian"]:
-        set_title(b"hermetic-guardian")
+        attributes.set_title(b"hermetic-guardian")
         quiet()
         os.chdir("/")
         patience = max(config["unattended"], 1.0)
@@ -155,9 +144,9 @@ def close_inherited() -> None:
 
 
 def begin(config: Fields) -> Life:
-    set_title(b"hermetic-resident")
+    attributes.set_title(b"hermetic-resident")
     if config["own_sockets"]:
-        keep_own_sockets()
+        attributes.keep_own_sockets()
     limits = DescriptorLimit()
     log = ErrorLog(config["directory"] + "/log")
     loop = Loop(log.write)
@@ -173,7 +162,7 @@ def begin(config: Fields) -> Life:
     signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
-        hear_of_parents_death(signal.SIGUSR1)
+        attributes.hear_of_parents_death(signal.SIGUSR1)
     serve = Requests(resident, life).serve
     server = Server(loop, config["directory"] + "/s", config["token"], serve, config["opener"])
     life.attach(server)
@@ -196,59 +185,6 @@ def weaknesses(config: Fields) -> list[str]:
     if resource is None:
         found.append("no resource module here: the limit of open descriptors is not raised")
     return found
-
-
-def become_subreaper() -> bool:
-    if ctypes is None:
-        return os.getpid() == 1
-    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-
-
-def heed_internal_signals() -> None:
-    """Resets two signals that glibc's posix_spawn leaves ignored: children would inherit that."""
-    call = RT_SIGACTION.get(os.uname().machine)
-    if ctypes is None or call is None:
-        return
-    libc, default = ctypes.CDLL(None), bytes(32)
-    for number in GLIBC_SIGNALS:
-        found = ctypes.create_string_buffer(32)
-        if libc.syscall(call, number, None, found, 8) == 0 and found.raw[:8] == IGNORED:
-            libc.syscall(call, number, default, None, 8)
-
-
-def refuse_calls(program: bytes | None) -> None:
-    """Installs a seccomp filter for us and our descendants. It cannot be removed."""
-    if program is None or ctypes is None:
-        return
-    steps = ctypes.create_string_buffer(program, len(program))
-    description = struct.pack("HP", len(program) // FILTER_STEP, ctypes.addressof(steps))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
-        raise OSError(ctypes.get_errno(), "the filter of system calls was not accepted")
-
-
-def hear_of_parents_death(number: int) -> None:
-    if ctypes is not None:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-
-
-def set_title(title: bytes) -> None:
-    """Sets the title that `ps` shows, over our own arguments. This also hides the program text there."""
-    try:
-        with open("/proc/self/stat", "rb") as stat:
-            start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
-        arguments = title[: end - start - 1].ljust(end - start, b"\0")
-        if ctypes is not None:  # /proc may be read-only
-            ctypes.CDLL(None).prctl(PR_SET_NAME, title, 0, 0, 0)
-            ctypes.memmove(start, arguments, len(arguments))
-            return
-        with open("/proc/self/comm", "wb") as comm:
-            comm.write(title)
-        with open("/proc/self/mem", "r+b", 0) as memory:
-            memory.seek(start)
-            memory.write(arguments)
-    except (OSError, ValueError):
-        pass
 
 
 def quiet() -> None:

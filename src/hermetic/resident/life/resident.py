@@ -12,9 +12,8 @@ from ..limits import SESSIONS, STANDBY_READY
 from ..processes import tree
 from ..processes.cgroup import MemoryKills, ProcessQuota
 from ..processes.descriptor_limit import ProcessTags
-from ..processes.leftovers import leftover_counts
+from ..processes.ended_jobs import Retention, leftover_counts
 from ..processes.process import Process, find_program
-from ..processes.retention import Retention
 from ..shells.command import Command
 from ..shells.orders import Orders, read_report
 from ..shells.session import Session

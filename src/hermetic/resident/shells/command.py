@@ -6,8 +6,8 @@ import os
 
 from ..life.fast_stdlib import pattern
 from ..limits import PIPED_COMMAND, READABLE_COMMAND
+from ..processes.ended_jobs import owner_of
 from ..processes.job import Drain, Job, ending_of
-from ..processes.leftovers import owner_of
 from ..processes.tree import children
 from ..processes.unnamed import in_memory, sealed
 from ..wire.fields import advised

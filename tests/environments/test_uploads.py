@@ -14,7 +14,7 @@ import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
-from hermetic.environments.runtime import upload
+from hermetic.environments.runtime import store, upload
 from tests.environments.plugins import install_jail
 from tests.environments.sshd import need_root, running
 from tests.programs import need
@@ -166,6 +166,22 @@ async def test_another_architecture_is_told(jail: Jail) -> None:
     with pytest.raises(EnvironmentUnavailable, match=r"a riscv64 machine.*`hermetic runtime build` on a machine"):
         await jail.open()
     assert jail.runtimes == []
+
+
+async def test_a_runtime_of_another_architecture_can_be_given(jail: Jail, tmp_path: Path) -> None:
+    """As one that was built on a machine like it."""
+    jail.replace("uname", "echo riscv64")
+    runtime = await store.portable(lean=True)
+    given = tmp_path / "given"
+    shutil.copytree(runtime.directory, given)
+    with pytest.raises(EnvironmentUnavailable, match="is for x86_64, not riscv64"):
+        await jail.open(runtime=str(given))
+    manifest = given / store.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"machine":"x86_64"', '"machine":"riscv64"'))
+    assert await works(jail, runtime=str(given)) == "portable python and bash"
+    before = parts(jail)
+    assert await works(jail, runtime=str(given)) == "portable python and bash"
+    assert parts(jail) == before
 
 
 async def test_directories_where_nothing_can_run_are_told(jail: Jail) -> None:

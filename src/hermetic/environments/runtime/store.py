@@ -113,9 +113,9 @@ async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
         ) from error
 
 
-async def runtime_at(path: str) -> Runtime:
-    """A runtime that was built here or on another machine. Raises Damaged."""
-    return await asyncio.to_thread(lambda: _verified(Path(path).expanduser().absolute(), runtime_cache()))
+async def runtime_at(path: str, machine: str | None = None) -> Runtime:
+    """A runtime that was built here or elsewhere, for this machine's architecture or another. Raises Damaged."""
+    return await asyncio.to_thread(lambda: _verified(Path(path).expanduser().absolute(), runtime_cache(), machine))
 
 
 async def packed(runtime: Runtime) -> Path:
@@ -179,7 +179,7 @@ def _find(base: Path, key: str) -> Runtime | None:
         return None
 
 
-def _verified(directory: Path, base: Path | None) -> Runtime:
+def _verified(directory: Path, base: Path | None, machine: str | None = None) -> Runtime:
     """The runtime in a directory; its use is noted in the cache `base`. Raises Damaged.
 
     Contents are read unless every file is older than the last verification.
@@ -189,8 +189,9 @@ def _verified(directory: Path, base: Path | None) -> Runtime:
         manifest = msgspec.json.decode(text, type=Manifest)
     except (OSError, msgspec.DecodeError) as error:
         raise Damaged(f"{directory} holds no portable runtime ({error}); {ADVICE}") from error
-    if manifest.machine != platform.machine():
-        raise Damaged(f"the runtime at {directory} is for {manifest.machine}, not {platform.machine()}; {ADVICE}")
+    machine = machine or platform.machine()
+    if manifest.machine != machine:
+        raise Damaged(f"the runtime at {directory} is for {manifest.machine}, not {machine}; {ADVICE}")
     digest = hashlib.sha256(text).hexdigest()
     used = None if base is None else base / f"{digest}.used"
     last_use = 0.0 if used is None or not used.exists() else used.stat().st_mtime

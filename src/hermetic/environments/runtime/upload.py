@@ -4,13 +4,17 @@ It lies in a private directory there, whose path is short enough for the strings
 upload that breaks off is continued by the next one. Every use begins with a look at the checksums.
 """
 
+import asyncio
+import gzip
 import hashlib
+import io
 import logging
 import os
 import platform
 import re
+import tarfile
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +31,7 @@ from hermetic.environments.runtime.store import (
     Runtime,
     packed,
     portable,
+    runtime_at,
     source_key,
 )
 
@@ -102,7 +107,8 @@ class UploadChoice(RuntimeChoice):
     async def prepare(self) -> None:
         """Uploads the runtime if something is lacking. Raises EnvironmentUnavailable, and the errors of `ask`."""
         if self.lacks and self.runtime is None:
-            self.runtime = await upload(self._ask, size=self._size, subject=self._subject)
+            given = None if self.wanted in ("auto", "portable") else self.wanted
+            self.runtime = await upload(self._ask, size=self._size, subject=self._subject, given=given)
 
     @property
     def bash(self) -> str:
@@ -128,6 +134,14 @@ class Host(NamedTuple):
     bases: tuple[str, ...]  # directories for a runtime
 
 
+class Cargo(NamedTuple):
+    """A runtime for a prefix there."""
+
+    runtime: Runtime
+    sums: Mapping[str, str]  # SHA-256 of each file
+    pack: Callable[[], Awaitable[bytes]]  # its archive, compressed
+
+
 class Damaged(EnvironmentUnavailable):
     """The runtime did not arrive as it was sent."""
 
@@ -136,23 +150,32 @@ class Taken(Exception):
     """Another user has something at the path of the runtime."""
 
 
-async def upload(ask: Ask, *, size: int, subject: str) -> Runtime:
+async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None) -> Runtime:
     """The runtime in an environment that has a shell, uploaded if it is not there or not whole.
 
-    A call of `ask` gets at most `size` bytes. `subject` names the environment in errors. Raises
+    A call of `ask` gets at most `size` bytes. `subject` names the environment in errors. `given` is the directory of a
+    runtime for the environment's architecture; None: this machine's. Raises
     EnvironmentUnavailable, after which nothing is left there, and the errors of `ask`, after which another upload goes
     on where this one ended.
     """
     host = await _look(ask, subject)
-    for prefix in _prefixes(host):
-        runtime = await portable(lean=True, prefix=prefix)
-        transfer = _Transfer(ask, runtime, size, subject)
+    if given is None and host.machine != platform.machine():
+        raise EnvironmentUnavailable(
+            f"{subject} is a {host.machine} machine, and the portable runtime of this one is for {platform.machine()}; "
+            f"{ADVICE}"
+        )
+    runtime = None if given is None else await runtime_at(given, host.machine)
+    for prefix in _prefixes(host, source_key(True, PREFIX) if runtime is None else runtime.digest):
+        if runtime is not None and len(prefix) != len(runtime.prefix):
+            continue  # its strings are replaced by others of the same length
+        cargo = await (_own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix))
+        transfer = _Transfer(ask, cargo, size, subject)
         try:
             try:
                 await transfer.run()
             except Damaged:
                 await transfer.run()
-            return runtime
+            return cargo.runtime
         except Taken:
             continue
     raise EnvironmentUnavailable(
@@ -172,18 +195,13 @@ async def _look(ask: Ask, subject: str) -> Host:
             f"{subject} lacks {', '.join(said['lacks'])}: an upload needs sh {TOOLS}; {ADVICE}"
         )
     (machine,), (user,) = said["machine"], said["user"]
-    if machine != platform.machine():
-        raise EnvironmentUnavailable(
-            f"{subject} is a {machine} machine, and the portable runtime of this one is for {platform.machine()}; "
-            f"{ADVICE}"
-        )
     bases = tuple(base.removesuffix("/") for base in said.get("base", []) if re.fullmatch(r"[\w./+-]*", base))
     return Host(machine, user, bases)
 
 
-def _prefixes(host: Host) -> Iterator[str]:
-    """Paths for the runtime there: first those that are short enough for all of its strings."""
-    name = hashlib.sha256(f"{host.user} {source_key(True, PREFIX)}".encode()).hexdigest()
+def _prefixes(host: Host, identity: str) -> Iterator[str]:
+    """Paths for a runtime there: first those that are short enough for all of its strings."""
+    name = hashlib.sha256(f"{host.user} {identity}".encode()).hexdigest()
     for limit in (PREFERRED, LONGEST):
         for base in host.bases:
             room = min(limit - len(f"{base}/.h"), LONGEST_NAME)
@@ -191,15 +209,52 @@ def _prefixes(host: Host) -> Iterator[str]:
                 yield f"{base}/.h{name[:room]}"
 
 
+async def _own(prefix: str) -> Cargo:
+    """This machine's runtime for a prefix. Raises EnvironmentUnavailable."""
+    runtime = await portable(lean=True, prefix=prefix)
+
+    async def pack() -> bytes:
+        return (await packed(runtime)).read_bytes()
+
+    return Cargo(runtime, {name: sha256 for name, (_, sha256) in _manifest(runtime).files.items()}, pack)
+
+
+def _moved(runtime: Runtime, prefix: str) -> Cargo:
+    """A runtime for another prefix of the same length."""
+    old, new = runtime.prefix.encode(), prefix.encode()
+    files = {name: Path(runtime.directory, name).read_bytes().replace(old, new) for name in _manifest(runtime).files}
+
+    async def pack() -> bytes:
+        return await asyncio.to_thread(_archive, runtime.directory, files)
+
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return Cargo(msgspec.structs.replace(runtime, prefix=prefix), sums, pack)
+
+
+def _manifest(runtime: Runtime) -> Manifest:
+    return msgspec.json.decode(Path(runtime.directory, MANIFEST).read_bytes(), type=Manifest)
+
+
+def _archive(directory: str, files: Mapping[str, bytes]) -> bytes:
+    """A .tar.gz of contents, with the modes of the files in the directory; the same for the same contents."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        for name, data in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), os.stat(os.path.join(directory, name)).st_mode & 0o777
+            archive.addfile(member, io.BytesIO(data))
+    return gzip.compress(whole.getvalue(), mtime=0)
+
+
 class _Transfer:
     """One upload of a runtime."""
 
-    def __init__(self, ask: Ask, runtime: Runtime, size: int, subject: str) -> None:
-        self._ask, self._runtime, self._size, self._subject = ask, runtime, size, subject
-        manifest = msgspec.json.decode(Path(runtime.directory, MANIFEST).read_bytes(), type=Manifest)
-        self._sums = "".join(f"{sha256}  {name}\n" for name, (_, sha256) in manifest.files.items()).encode()
+    def __init__(self, ask: Ask, cargo: Cargo, size: int, subject: str) -> None:
+        self._ask, self._cargo, self._size, self._subject = ask, cargo, size, subject
+        self._runtime = cargo.runtime
+        self._sums = "".join(f"{sha256}  {name}\n" for name, sha256 in cargo.sums.items()).encode()
         # Another machine of the same user may upload at the same time.
-        self._part = f".part-{runtime.digest[:8]}-{uuid.getnode():x}"
+        self._part = f".part-{cargo.runtime.digest[:8]}-{uuid.getnode():x}"
 
     def __repr__(self) -> str:
         return f"<_Transfer of {self._runtime.prefix}>"
@@ -213,7 +268,7 @@ class _Transfer:
             return
         if "broken" not in said:
             raise await self._failure("its directory cannot be made", said)
-        data = (await packed(self._runtime)).read_bytes()
+        data = await self._cargo.pack()
         arrived = int(said.get("arrived", ["0"])[-1])
         arrived = arrived if arrived <= len(data) else 0
         log.info("uploading the portable runtime to %s: %.1f MB", self._subject, (len(data) - arrived) / 1e6)

@@ -32,6 +32,26 @@ async def test_a_long_command_reports_its_output_as_it_comes(era: str, tmp_path:
     assert "first" in "".join(seen)
 
 
+async def test_a_scripts_progress_is_reported_without_secrets(tmp_path: Path) -> None:
+    seen: list[str] = []
+    go = tmp_path / "go"
+
+    async def watch(_: float, __: float | None, message: str | None) -> None:
+        seen.append(message or "")
+        if "half way" in "".join(seen):
+            go.touch()
+
+    code = (
+        "import os, time\nfrom hermetic_tools import progress\n"
+        f"progress('half way with AKIA{'IOSFODNN7'}EXAMPLQ')\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.05)\n"
+    )
+    async with connected("legacy") as client:
+        done = await answer(client, "execute_code", {"code": code}, progress_callback=watch)
+        assert done["status"] == "success", done
+    assert "IOSFODNN7" not in "".join(seen)
+
+
 async def test_a_silent_command_gives_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PAUSE", 0.05)
     monkeypatch.setattr(progress, "ACTIVITY", 0.1)

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,12 +23,14 @@ from hermetic.mcp.clients import longest_wait
 from hermetic.mcp.questions import DISMISSED, approval_answer, approval_form
 from hermetic.mcp.secret_page import SecretPages
 from hermetic.mcp.secret_tool import secret_tool
+from hermetic.redaction.redactor import Redactor
 from hermetic.toolbox import Toolbox
 
 DENIED = 600.0  # seconds: during which a denied request is not asked again
 DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
 ANSWERING = 300.0  # seconds: for a user to answer the client's dialogue, unless the settings say another time
 TYPING = 300.0  # seconds: for a user to type a secret on its page
+MESSAGES = 100  # progress messages of scripts that wait to be reported; older ones are dropped
 TASK = "mcp"  # name of the environment of a client that names none
 
 
@@ -56,6 +60,8 @@ class Client:
         self.watches: dict[str, asyncio.Task[None]] = {}  # by the URI of a resource it has subscribed to
         self.buses: set[InMemorySubscriptionBus] = set()  # of its open listen requests
         self.notices: list[Notice] = []
+        self._messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)  # task, a script's progress message
+        self._redactor = Redactor(given.settings.known_secrets(os.environ))
         self._notes: list[str] = []  # of answers that the model does not see
         self._pages = SecretPages()
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
@@ -67,7 +73,7 @@ class Client:
         self.toolbox = Toolbox(
             settings=self._settings, options=_options(given), on_notice=self._keep_notice,
             approver=self._approve if about.takes_forms else None,
-            ask_password=self._ask_password if about.opens_pages else None,
+            ask_password=self._ask_password if about.opens_pages else None, on_progress=self._keep_message,
         )  # fmt: skip
 
     async def ready(self) -> Toolbox:
@@ -114,6 +120,14 @@ class Client:
             return await self._unseen("read_file", {"path": path, "offset": offset, "limit": 2000}, task_id)
         finally:
             toolbox.forget_reads(task_id)
+
+    def take_messages(self, task_id: str) -> list[str]:
+        """Progress messages of the task's scripts since the last time, without secrets."""
+        taken = [text for task, text in self._messages if task == task_id]
+        kept = [(task, text) for task, text in self._messages if task != task_id]
+        self._messages.clear()
+        self._messages.extend(kept)
+        return list(map(self._redactor.redact, taken))
 
     async def _unseen(self, name: str, arguments: Mapping[str, Any], task_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(await self.toolbox.call(name, arguments, task_id=task_id))
@@ -163,6 +177,9 @@ class Client:
                 async with asyncio.timeout(TYPING):
                     return await page.typed
         return None
+
+    def _keep_message(self, task_id: str, text: str) -> None:
+        self._messages.append((task_id, text))
 
     async def _keep_notice(self, notice: Notice) -> None:
         self.notices.append(notice)

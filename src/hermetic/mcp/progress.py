@@ -38,7 +38,8 @@ async def _report(client: Client, call: Call, report: Report) -> None:
     started, heard, output = time.monotonic(), time.monotonic(), _Output(client, call)
     while not call.task.done():
         await asyncio.sleep(PAUSE)
-        now, text = time.monotonic(), await output.news()
+        messages = client.take_messages(call.task_id) if call.name == "execute_code" else []
+        now, text = time.monotonic(), "\n".join([*messages, *filter(None, [await output.news()])])
         if text or now - heard >= ACTIVITY:
             heard = now
             await report(round(now - started, 3), text or f"running for {now - started:.0f} s")

@@ -50,6 +50,12 @@ DOES = [
     "run --env sandbox --workspace ~ 'rm -rf work'",
     "run --json --cwd ~ -- 'rm -rf work'",
     "run -o setup='rm -rf ~/work' -- ls",
+    "run -e A=1 'rm -rf ~/work'",
+    "run -t -eA=1 --variable B -- rm -rf ~/work",
+    "run -e BASH_ENV=/tmp/x -- 'rm -rf ~/work'",
+    "shell other <<< 'rm -rf ~/work'",
+    "cp other:/etc/passwd .",
+    "mcp",
     "run --task other -- ls",
     "run --env docker --image x -o 'volumes=[\"/:/host\"]' -- ls",
     "code - <<< 'import shutil; shutil.rmtree(\"/srv/app\")'",
@@ -68,7 +74,8 @@ def test_what_it_would_run_is_judged_however_it_is_started(start: str) -> None:
     for does in DOES:
         verdict = assess(f"{start} {does}")
         assert verdict.label == "dangerous", (start, does)
-    assert assess(f"{start} run -- 'ls -la'").label != "dangerous"
+    for text in ("run -- 'ls -la'", "run -e A=1 'ls -la'", "run -t -e A -- ls -la"):
+        assert assess(f"{start} {text}").label != "dangerous", (start, text)
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,13 @@ _ACTS = {
     "kill": "ends a process of another environment",
     "rm": "ends environments and all that runs in them",
     "gc": "removes what is left of other environments",
+    "shell": "opens a shell in an environment, whose input is not seen",
+    "cp": "copies files to or from another environment",
+    "mcp": "serves tools whose calls are not seen",
 }
 _RUNS = names("run code demo")
-_LOOKS = names("ps logs envs policy config doctor version help")
-_VALUES = names("env image host user workspace option task timeout cwd calls")
+_LOOKS = names("ps logs wait envs inspect events policy config doctor completion runtime version help")
+_VALUES = names("env image host user workspace runtime option task timeout cwd variable calls")
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
 # Variables that are settings, and those that say where settings and records are.
@@ -57,7 +60,7 @@ MAX_NESTED = 3  # texts of code in each other
 def judge_hermetic(call: Call) -> str | None:
     """`hermetic VERB`: the command that it hands on, or what it does to environments."""
     verb = call.args[0] if call.args else ""
-    options = parse_options(call.args[1:], "o", _VALUES, stop_early=verb == "run")  # its options stand before COMMAND
+    options = parse_options(call.args[1:], "oe", _VALUES, stop_early=verb == "run")  # its options stand before COMMAND
     if not verb or verb.startswith("-") or options.has("help", "h"):
         return None
     if verb in _RUNS:
@@ -140,6 +143,8 @@ def _run(call: Call, verb: str, options: Options) -> str | None:
         return call.run(["bash"], shell=shell) if call.stdin is not None else None
     if verb == "code":
         return call.run(["python3", *words[:1]], shell=shell) if words else None
+    if variables := options.values("e", "variable"):
+        words = ["env", *(one for one in variables if "=" in one), *(["bash", "-c"] if len(words) == 1 else []), *words]
     if len(words) == 1:
         return call.machine.run_text(words[0], shell, call.stdin)
     return call.run(words, shell=shell)

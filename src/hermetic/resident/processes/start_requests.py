@@ -42,11 +42,11 @@ class Starting:
     ) -> None:
         self.request, self.resident, self.options = request, resident, StartOptions(given)
         self.text, self.command, self.is_argv, self.blob, self.id = text, command, argv, blob, self.options.id
+        request.on_cancel = self.cancel  # also of a request that is repeated after a reconnect
         known = self.resident.jobs.get(self.id)
         if known is not None:
             self.found(known)
             return
-        request.on_cancel = self.cancel
         if self.id in self.resident.starting:
             self.resident.starting[self.id].append(self.begun)
         else:

@@ -192,39 +192,41 @@ class Client:
         """Queues bytes, or a callable that returns them and runs when the socket is writable."""
         if self.closed:
             return
-        if callable(data) and self.has_room:
+        if callable(data) and self.outgoing_bytes <= UNSENT:
             data = data()
-        self.outgoing.append(data)
         if not callable(data):
+            if not self.outgoing:
+                data = self._write(data)
+                if not data:
+                    return
             self.outgoing_bytes += len(data)
-        if len(self.outgoing) == 1:
-            self._write()
+        self.outgoing.append(data)
+        self._want()
 
-    def _write(self) -> None:
-        """Sends what the socket takes now."""
+    def _write(self, data: bytes) -> bytes:
+        """Sends what the socket takes now. Returns the rest."""
+        try:
+            return data[self.connection.send(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            self.close()
+            return b""
+
+    def _flush(self) -> None:
         while self.outgoing:
             data = self.outgoing.popleft()
             if callable(data):
                 data = data()
-                self.outgoing_bytes += len(data)
-            try:
-                sent = self.connection.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.close()
+            else:
+                self.outgoing_bytes -= len(data)
+            rest = self._write(data)
+            if self.closed:
                 return
-            self.outgoing_bytes -= sent
-            if sent < len(data):
-                self.outgoing.appendleft(data[sent:])
+            if rest:
+                self.outgoing.appendleft(rest)
+                self.outgoing_bytes += len(rest)
                 break
-        if self.outgoing or self.watch.events != READ:
-            self._want()
-
-    def _flush(self) -> None:
-        self._write()
-        if self.closed:
-            return
         if self.has_room:
             self._take_frames()
         self._want()

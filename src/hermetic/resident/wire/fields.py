@@ -108,9 +108,10 @@ def seconds(name: str, value: Any) -> float:
 
 
 def positive_seconds(name: str, value: Any) -> float:
-    if seconds(name, value) == 0:
+    found = seconds(name, value)
+    if not found:
         raise invalid(name, "%s must be a number of seconds above 0" % name)
-    return seconds(name, value)
+    return found
 
 
 def choice(*choices: str) -> Callable[[str, Any], str]:

@@ -17,6 +17,7 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.docker import ContainerStart
 from hermetic.environments.runtime import store
 from hermetic.environments.runtime.choice import Mount, RuntimeChoice
+from hermetic.link.archive import NO_PYTHON_CODE
 from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
 from tests.programs import need, need_variable
 
@@ -235,3 +236,27 @@ async def test_another_image_of_the_same_name_is_noticed(engine: str) -> None:
             assert ours(engine) == []
     finally:
         ask(engine, ["rmi", name])
+
+
+async def test_an_old_bash_is_not_used_and_not_hidden(engine: str, tmp_path: Path) -> None:
+    old = tmp_path / "usr/local/bin/bash"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\n# @(#)Bash version 4.2.46(1) release GNU\necho old\n")
+    old.chmod(0o755)
+    with changed_image(engine, "IMAGE_BASE", {"A": "b"}, tmp_path) as image:
+        async with hermetic.open(engine, image=image) as env:
+            info = await env.info()
+            assert (info.runtime, info.bash) == ("portable bash", "/.hermetic/bin/bash")
+            assert (await env.run("echo $A $BASH; bash -c 'echo new'")).output == "b /.hermetic/bin/bash\nold\n"
+
+
+async def test_an_old_python_is_not_used_and_not_hidden(engine: str, tmp_path: Path) -> None:
+    old = tmp_path / "usr/local/bin/python3"
+    old.parent.mkdir(parents=True)
+    # Stands for an old version: the same exit code as that of our start there.
+    old.write_text(f"#!/bin/sh\nexit {NO_PYTHON_CODE}\n")
+    old.chmod(0o755)
+    with changed_image(engine, "IMAGE_BASE", {"A": "b"}, tmp_path) as image:
+        async with hermetic.open(engine, image=image) as env:
+            assert (await env.info()).runtime == "portable python"
+            assert (await env.run("command -v python3")).output == "/usr/local/bin/python3\n"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hermetic import resident
-from hermetic.link.archive import BOOT, PACKAGE, build_archive, starting_input
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE, PACKAGE, build_archive, starting_input
+from hermetic.link.readiness import refusal_frame
 from hermetic.resident.wire import frames
 from tests.resident.running import running
 
@@ -66,3 +67,12 @@ def test_a_bad_configuration_ends_the_start(config: bytes) -> None:
     given = starting_input(build_archive(), config)
     said = subprocess.run([sys.executable, "-I", "-S", "-c", BOOT], input=given, capture_output=True, timeout=20)
     assert said.returncode != 0
+
+
+def test_an_old_python_refuses_by_a_frame() -> None:
+    old = [str(path) for path in Path(sys.base_prefix).parent.glob("3.[67].*/bin/python3")]
+    # Where there is none, this Python stands for one.
+    script = BOOT if old else BOOT.replace("sys.version_info < (3, 8)", "True")
+    said = subprocess.run([*(old[:1] or [sys.executable]), "-I", "-S", "-c", script], input=b"", capture_output=True)
+    assert said.returncode == NO_PYTHON_CODE
+    assert said.stdout == refusal_frame("NoPython", "python3 is older than 3.8")

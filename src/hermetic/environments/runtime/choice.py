@@ -69,7 +69,8 @@ class RuntimeChoice:
         if self.wanted == "image":
             what = " and ".join(sorted(lacks - {NO_BASH}))
             raise EnvironmentUnavailable(f"no {what} there; use another image, or the option runtime='auto'") from error
-        self.lacks |= lacks
+        # What is remembered was complete for its image; so this is another one.
+        self.lacks = lacks if self.identity else self.lacks | lacks
         self.identity = ""
         return True
 

@@ -94,6 +94,7 @@ class Resident:
         self.init_files: list[str] = config.get("init_files", [])
         self.keep_path: bool = config.get("keep_path", False)
         self.login_timeout: float = config["login_timeout"]
+        self.bash_name: str = config.get("bash") or "bash"  # bash finds $BASH by its argv[0]
         self.bash = find_bash(config.get("bash") or "", self.environ.get("PATH") or os.defpath)
         self.runtime: str = config.get("runtime") or "image"
         self.label: str = config.get("label") or ""

@@ -218,7 +218,7 @@ def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd
     if not login:
         environ.pop("BASH_ENV", None)
     start = os.fsdecode(resident.orders.start(shell, state_fd))
-    argv = ["bash", "--norc", "-l" if login else "--noprofile", "-c", start, "bash"]
+    argv = [resident.bash_name, "--norc", "-l" if login else "--noprofile", "-c", start, "bash"]
     pid = os.fork()
     if pid == 0:
         try:

@@ -40,14 +40,18 @@ def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", metavar="T", help="use the environment of this task, which lives on by its lease")
     parser.add_argument("--directory", metavar="D", help="work in this directory, with its settings")
     parser.add_argument(
-        "--wait", metavar="S", type=float,
+        "--wait",
+        metavar="S",
+        type=float,
         help=f"seconds that the client waits for a call (default: by its name, else {clients.WAIT:g}); "
         "a longer command continues as a process",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--print-config", metavar="CLIENT", choices=sorted(clients.CONFIGURATIONS),
+        "--print-config",
+        metavar="CLIENT",
+        choices=sorted(clients.CONFIGURATIONS),
         help=f"print the configuration for a client: {', '.join(clients.CONFIGURATIONS)}",
-    )  # fmt: skip
+    )
 
 
 def _mcp(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,10 @@ import pytest
 
 from hermetic.resident.wire.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
 from tests.resident.running import Client, running
+from tests.scenarios.living import with_argument
 from tests.sizes import scale
+
+MARK = f"9{os.getpid()}.5"  # an argument of `sleep`: others may run the same tests at the same time
 
 
 def send(client: Client, op: str, body: bytes = b"", **fields: Any) -> int:
@@ -65,14 +68,13 @@ def test_ending_a_session_ends_the_tree_of_its_running_command(head_start: float
     """Also when its shell has not read the command yet, or has just begun."""
     with running() as resident, resident.client() as client:
         client.run("true")
-        run = send(client, "run", b"sleep 1234.5 & sleep 1234.5", id="r", text=27, timeout=20.0)
+        text = f"sleep {MARK} & sleep {MARK}".encode()
+        run = send(client, "run", text, id="r", text=len(text), timeout=20.0)
         time.sleep(head_start)
         end = send(client, "end_session", session="")
         said = answers(client, run, end)
         assert said[run]["ending"] == ["cancelled"]
-        assert b"1234.5" not in b"".join(
-            path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
-        )
+        assert with_argument(MARK) == []
 
 
 def test_a_shell_that_dies_while_it_is_asked_costs_nobody_an_answer() -> None:
@@ -209,16 +211,15 @@ def test_a_directory_that_is_gone_is_left_for_its_ancestor_by_everything(tmp_pat
 
 def test_a_tree_that_takes_its_mark_away_is_still_ended() -> None:
     with running() as resident, resident.client() as client:
-        text = "env -i setsid bash -c 'ulimit -S -q 5000; sleep 4321.5 & sleep 4321.5' & sleep 4321.5"
+        text = f"env -i setsid bash -c 'ulimit -S -q 5000; sleep {MARK} & sleep {MARK}' & sleep {MARK}"
         said, _ = client.run(text, timeout=0.3)
         assert said["ending"] == ["timed_out", 0.3]
         client.run("ulimit -q 5000")
-        client.run("sleep 4321.25 &")
-        said, _ = client.run("env -i setsid sleep 4321.5 & sleep 4321.5", timeout=0.3)
+        client.run(f"sleep {MARK}1 &")
+        said, _ = client.run(f"env -i setsid sleep {MARK} & sleep {MARK}", timeout=0.3)
         assert said["ending"] == ["timed_out", 0.3]
-        words = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-        assert b"4321.5" not in words
-        assert b"4321.25" in words, "an earlier job was touched"
+        assert with_argument(MARK) == []
+        assert with_argument(f"{MARK}1"), "an earlier job was touched"
 
 
 def test_a_large_file_is_written_while_others_are_served(tmp_path: Path) -> None:
@@ -348,10 +349,9 @@ def test_names_and_limits_that_a_user_changes_do_no_harm() -> None:
         assert client.run("echo on")[1] == b"on\n"
     with running() as resident, resident.client() as client:
         client.run("readonly HERMETIC_COMMAND")
-        said, _ = client.run("setsid bash -c 'sleep 6543.5 & disown' & sleep 6543.5", timeout=0.3)
+        said, _ = client.run(f"setsid bash -c 'sleep {MARK} & disown' & sleep {MARK}", timeout=0.3)
         assert said["ending"] == ["timed_out", 0.3]
-        words = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-        assert b"6543.5" not in words
+        assert with_argument(MARK) == []
 
 
 def test_a_directory_removed_by_a_command_from_elsewhere_is_left_with_a_note(tmp_path: Path) -> None:

@@ -37,40 +37,29 @@ class Exports:
             return
 
         def reported(shell: Shell | None, data: StateReport | None) -> None:
-            if shell is None or data is None:
-                answer(dict(session.resident.environ))
-            else:
-                self._reported(shell, data.text, answer)
+            exports = (parse_exports(data.text) if data is not None else None) or dict(session.resident.environ)
+            exports.pop("HERMETIC_COMMAND", None)
+            if shell is not None and shell is session.primary:
+                self.known = exports
+            answer(exports)
 
         request_newest(session, EXPORTS, reported)
 
-    def _reported(self, shell: Shell, data: bytes, answer: Callable[[dict[str, str]], None]) -> None:
-        session = self.session
-        exports = parse_exports(data) or dict(session.resident.environ)
-        exports.pop("HERMETIC_COMMAND", None)
-        if shell is session.primary:
-            self.known = exports
-        answer(exports)
 
+def request_definitions(session: Session, answer: Callable[[bytes], None]) -> None:
+    """Calls `answer` with variables, functions and aliases as bash prints them, then signals and their traps.
 
-class Definitions:
-    """Variables, functions and aliases as bash prints them, then signals and their traps; each text ends with NUL."""
+    Each text ends with NUL.
+    """
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def reported(shell: Shell | None, data: StateReport | None) -> None:
+        if shell is None or data is None:
+            answer(b"")
+        else:
+            traps = {**shell.held_traps, **shell.unset_traps, **data.traps}
+            answer(data.text + b"".join(b"%s\0%s\0" % trap for trap in traps.items()))
 
-    def request(self, answer: Callable[[bytes], None]) -> None:
-        def reported(shell: Shell | None, data: StateReport | None) -> None:
-            if shell is None or data is None:
-                answer(b"")
-            else:
-                answer(data.text + trap_texts({**shell.held_traps, **shell.unset_traps, **data.traps}))
-
-        request_newest(self.session, DEFINITIONS, reported)
-
-
-def trap_texts(traps: dict[bytes, bytes]) -> bytes:
-    return b"".join(b"%s\0%s\0" % trap for trap in traps.items())
+    request_newest(session, DEFINITIONS, reported)
 
 
 def request_newest(

@@ -29,18 +29,17 @@ class Move:
         self.commands_sent = session.commands_sent
         self.state_fd: int | None = None
         self.shell: Shell | None = None
-        self.timer = session.loop.call_later(SESSION_MOVE, self._too_late)
+        self.timer = session.loop.call_later(SESSION_MOVE, self._fail)
         try:
             session.pool.request(primary, STATE, self._state_reported)
         except OSError:  # no descriptor available
             session.loop.call_soon(self._fail)
 
-    def _too_late(self) -> None:
-        """The state keeps a fresh bash busy: the session stays in its old shell."""
-        self._fail()
-
     def _fail(self) -> None:
-        """Ends the attempt. Without a subreaper the primary shell's death is only noticed here."""
+        """Ends the attempt: the session stays in its old shell.
+
+        Without a subreaper the primary shell's death is only noticed here.
+        """
         self.abandon()
         if self.must and is_reaped(self.primary.pid or 0):
             self.session.pool.forget(self.primary, kill=False)

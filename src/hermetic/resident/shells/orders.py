@@ -271,18 +271,15 @@ class Orders:
         return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
 
     def report_state(self, fd: int, *words: bytes) -> bytes:
-        return state_report(b"%s%d" % (self.path, fd), *words)
-
-
-def state_report(target: bytes, *words: bytes) -> bytes:
-    """A subshell that writes its traps, its disabled builtins, the output of these commands, and a dot."""
-    printed = b";".join([*words, b"\\builtin printf '\\0.'"])
-    return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
-        _ALONE % target,
-        target,
-        b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _REPORTING,
-        printed,
-    )
+        """A subshell that writes its traps, its disabled builtins, the output of these commands, and a dot."""
+        target = b"%s%d" % (self.path, fd)
+        printed = b";".join([*words, b"\\builtin printf '\\0.'"])
+        return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
+            _ALONE % target,
+            target,
+            b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _REPORTING,
+            printed,
+        )
 
 
 DEFINITIONS = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..limits import GRACE
 from ..wire import frames
 from .command import Command
+from .exports import request_definitions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def definitions(resident: Resident, request: Request, session: str = "", known: 
         fields = {"cwd": found.cwd, "changes": changes, "is_there": True, "fits": fits}
         request.reply(fields, data if fits else b"")  # the data may be newer than that version, never older
 
-    found.definitions.request(answer)
+    request_definitions(found, answer)
 
 
 def end_session(resident: Resident, request: Request, session: str = "") -> None:

@@ -18,7 +18,7 @@ from ..processes.process import spawn_bash
 from ..processes.tree import children, is_reaped, send
 from . import traps
 from .command import Redefinitions, may_change_shell
-from .exports import Definitions, Exports
+from .exports import Exports
 from .first_shell import FirstShell
 from .move import Move
 from .orders import is_unclosed, short_order
@@ -58,7 +58,6 @@ class Session:
         self.protected: set[int] = set()  # then: jobs of earlier commands, which the end of a later one must spare
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
-        self.definitions = Definitions(self)
         self.closed = self.move_soon = self.must_move = False
         self.move: Move | None = None
         self.commands_sent = 0  # to the primary shell so far

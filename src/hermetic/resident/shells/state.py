@@ -31,39 +31,33 @@ _LIMIT = pattern(rb"unlimited|[0-9]+")
 _OPTION = pattern(rb"([a-z0-9_]+)[ \t]+(?:on|off)")
 
 
-class SavedState:
-    """A state, parsed from the output of `STATE`. Raises ValueError for anything that bash does not print."""
-
-    def __init__(self, data: bytes, disabled: list[bytes]) -> None:
-        sections = data.split(b"\0")
-        self.variables, self.functions, self.aliases, names, umask, limits = sections[:6]
-        directories = sections[6 : sections.index(b"", 6)]
-        rest = sections[6 + len(directories) + 1 :]
-        count = int(rest[0])
-        arguments, (completions, options, shopts, shopt) = rest[1 : count + 1], rest[count + 1 :]
-        if not (_ALIAS.fullmatch(self.aliases) and _FUNCTION_NAMES.fullmatch(names) and _UMASK.fullmatch(umask)):
-            raise ValueError("not what bash prints")
-        self.names, declarations = kept_declarations(self.variables)
-        lines = [*names.splitlines(), b"umask " + umask.strip(), *disabled]
-        lines += [b"pushd -n " + quote(path) for path in reversed(directories)]
-        lines += [b"set -- " + b" ".join(map(quote, arguments))]
-        lines += _limits(limits.split()) + _shell_options(shopt, shopts.split(b":"))
-        lines += [b"set -o " + name for name in options.split(b":") if name not in _OF_STARTING]
-        # Functions may shadow builtins, so they follow everything that does without `builtin`.
-        self.text = declarations + self.aliases + completions + self.functions
-        self.text += b"".join(b"builtin %s\n" % line for line in lines)
-
-
 def reload_text(report: StateReport, cwd: str) -> bytes | None:
     """The text to source in a fresh bash; None if the report is not what bash prints."""
     try:
-        return cd_command(cwd) + b"\n" + SavedState(report.text, report.disabled).text + trap_lines(report.traps)
+        traps = [b"trap -- %s %s" % (quote(body), name) for name, body in report.traps.items()]
+        return cd_command(cwd) + b"\n" + _state_text(report.text, report.disabled, traps)
     except (ValueError, IndexError):
         return None
 
 
-def trap_lines(traps: dict[bytes, bytes]) -> bytes:
-    return b"".join(b"builtin trap -- %s %s\n" % (quote(body), name) for name, body in traps.items())
+def _state_text(data: bytes, disabled: list[bytes], traps: list[bytes]) -> bytes:
+    """A state, from the output of `STATE`. Raises ValueError or IndexError for anything that bash does not print."""
+    sections = data.split(b"\0")
+    variables, functions, aliases, names, umask, limits = sections[:6]
+    directories = sections[6 : sections.index(b"", 6)]
+    rest = sections[6 + len(directories) + 1 :]
+    count = int(rest[0])
+    arguments, (completions, options, shopts, shopt) = rest[1 : count + 1], rest[count + 1 :]
+    if not (_ALIAS.fullmatch(aliases) and _FUNCTION_NAMES.fullmatch(names) and _UMASK.fullmatch(umask)):
+        raise ValueError("not what bash prints")
+    lines = [*names.splitlines(), b"umask " + umask.strip(), *disabled]
+    lines += [b"pushd -n " + quote(path) for path in reversed(directories)]
+    lines += [b"set -- " + b" ".join(map(quote, arguments))]
+    lines += _limits(limits.split()) + _shell_options(shopt, shopts.split(b":"))
+    lines += [b"set -o " + name for name in options.split(b":") if name not in _OF_STARTING]
+    # Functions may shadow builtins, so they follow everything that does without `builtin`.
+    text = _declarations(variables) + aliases + completions + functions
+    return text + b"".join(b"builtin %s\n" % line for line in [*lines, *traps])
 
 
 # Options that depend on how a shell was started.
@@ -86,11 +80,8 @@ def _shell_options(listed: bytes, switched_on: list[bytes]) -> list[bytes]:
     return [b"shopt -%s %s" % (b"s" if name in switched_on else b"u", name) for name in names]
 
 
-def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
-    """Names and text of the declarations that can be repeated, from `declare -p`.
-
-    Raises ValueError for anything else.
-    """
+def _declarations(variables: bytes) -> bytes:
+    """The declarations that can be repeated, from `declare -p`. Raises ValueError for anything else."""
     kept = []
     at = 0
     while at < len(variables):
@@ -99,8 +90,8 @@ def kept_declarations(variables: bytes) -> tuple[set[bytes], bytes]:
             raise ValueError("not what declare prints")
         at = found.end()
         if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h"):
-            kept.append(found)
-    return {found.group(2) for found in kept}, b"".join(found.group(0) for found in kept)
+            kept.append(found.group(0))
+    return b"".join(kept)
 
 
 def can_move(pid: int) -> bool:

@@ -75,7 +75,7 @@ def command(setup: Setup) -> tuple[str, Options]:
 
 # Images that lack Python, bash, the GNU C library, root, or a root directory that can be written to.
 IMAGES = ("scratch", "musl", "nopython", "minimal", "nobash")
-READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root"]}
+READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root", "--tmpfs=/var/tmp"]}  # the last: for output beyond memory
 KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
     "local": local,
     "sandbox": sandbox,

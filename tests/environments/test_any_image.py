@@ -254,7 +254,7 @@ async def test_an_old_python_is_not_used_and_not_hidden(engine: str, tmp_path: P
     old = tmp_path / "usr/local/bin/python3"
     old.parent.mkdir(parents=True)
     # Stands for an old version: the same exit code as that of our start there.
-    old.write_text(f"#!/bin/sh\nexit {NO_PYTHON_CODE}\n")
+    old.write_text(f"#!/bin/sh\ncat >/dev/null; exit {NO_PYTHON_CODE}\n")
     old.chmod(0o755)
     with changed_image(engine, "IMAGE_BASE", {"A": "b"}, tmp_path) as image:
         async with hermetic.open(engine, image=image) as env:

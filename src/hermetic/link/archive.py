@@ -24,6 +24,8 @@ BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
 if sys.version_info < (3, 8):
+    for _ in "12":  # all input: an engine's client that still sends fails by itself
+        sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(4), "big"))
     posix.write(1, {refusal_frame("NoPython", "python3 is older than 3.8")!r})
     posix._exit({NO_PYTHON_CODE})
 _signal.signal(_signal.SIGALRM, lambda *_: posix._exit(1))

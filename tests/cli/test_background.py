@@ -58,6 +58,16 @@ async def test_a_program_on_a_terminal_of_its_own() -> None:
         assert await shown.left() == 5
 
 
+def test_piped_input_ends_as_typed_input_does() -> None:
+    assert hermetic("run", "-t", "--", "cat > /dev/null; echo read", stdin=b"one\ntwo").stdout.endswith(b"read\r\n")
+
+
+def test_a_background_process_that_cannot_start_leaves_no_environment() -> None:
+    before = as_json("envs")
+    assert hermetic("run", "-d", "--cwd", "/nonexistent", "--", "true").returncode != 0
+    assert as_json("envs") == before
+
+
 def test_its_time_ends_it() -> None:
     done = hermetic("run", "-t", "--timeout", "0.5", "--", "sleep 300")
     assert done.returncode == 124
@@ -97,6 +107,7 @@ def test_an_environment_and_a_process_are_described(task: str) -> None:
     assert [process["id"] for process in environment["processes"]] == [id]
     process = json.loads(hermetic("inspect", id).stdout)
     assert (process["environment"], process["state"]) == (environment["id"], "running")
+    assert hermetic("inspect", "").returncode != 0
     done = hermetic("inspect", "no-such-name")
     assert done.returncode == 1
     assert b"hermetic envs" in done.stderr

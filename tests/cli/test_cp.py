@@ -1,12 +1,17 @@
 """`hermetic cp`: files and directories, both ways."""
 
+import io
 import os
 import secrets
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
+from hermetic.cli import cp
+from hermetic.contract.errors import ExecutionError
 from tests.cli.program import hermetic
 
 
@@ -59,6 +64,60 @@ def test_what_leads_outside_is_refused(task: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert b"link" in done.stderr
     assert not (tmp_path / "got" / "link").exists()
+
+
+def test_a_long_chain_of_links_does_not_lead_outside(tmp_path: Path) -> None:
+    """The longest path that the kernel resolves is passed on the way, where older Pythons stop to look."""
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    victim.mkdir()
+    (victim / "flag").write_text("kept")
+    with TemporaryFile() as packed:
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+
+            def add(name: str, kind: bytes, target: str = "") -> None:
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname, member.mode = kind, target, 0o755
+                archive.addfile(member, io.BytesIO())
+
+            path, steps = "", "abcdefghijklmnop"
+            for step in steps:
+                add(os.path.join(path, "d" * 247), tarfile.DIRTYPE)
+                add(os.path.join(path, step), tarfile.SYMTYPE, "d" * 247)
+                path = os.path.join(path, "d" * 247)
+            long = os.path.join(*steps, "l" * 254)
+            add(long, tarfile.SYMTYPE, "../" * len(steps))
+            add("escape", tarfile.SYMTYPE, f"{long}/../victim")
+            add("flag", tarfile.LNKTYPE, "escape/flag")
+            add("flag", tarfile.REGTYPE)
+            add("escape/flag", tarfile.REGTYPE)
+        with pytest.raises(ExecutionError):
+            cp._unpack(packed, str(out))
+    assert (victim / "flag").read_text() == "kept"
+
+
+def test_a_link_there_does_not_choose_a_name_here(task: str, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / ".bashrc").write_text("echo yes\n")
+    (tmp_path / "report").symlink_to(".bashrc")
+    copied(f"{task}:{tmp_path}/report", str(tmp_path / "home"))
+    assert os.listdir(tmp_path / "home") == ["report"]
+
+
+def test_a_program_stays_one(task: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    (tmp_path / "script").chmod(0o755)
+    copied(str(tmp_path / "script"), f"{task}:{tmp_path}/there")
+    copied(f"{task}:{tmp_path}/there", str(tmp_path / "back"))
+    assert (os.access(tmp_path / "there", os.X_OK), os.access(tmp_path / "back", os.X_OK)) == (True, True)
+
+
+def test_rubbish_instead_of_an_archive_is_said(task: str, tmp_path: Path) -> None:
+    (tmp_path / "tar").write_text("#!/bin/sh\necho rubbish\n")
+    (tmp_path / "tar").chmod(0o755)
+    hermetic("run", "--task", task, "--", f"PATH={tmp_path}:$PATH")
+    done = hermetic("cp", f"{task}:{tmp_path}", str(tmp_path / "got"))
+    assert done.returncode == 1
+    assert b"the archive from the environment is damaged" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ from hermetic.contract.endings import Lost, TimedOut
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 
 NOT_EXECUTABLE = 126  # the exit code of a program that may not be run
-HERE = ("local", "sandbox")  # kinds whose files are those of this machine
+# Kinds whose files are those of this machine, and the option that names the directory of a sample there.
+HERE = {"local": "cwd", "sandbox": "workspace"}
 
 
 class HermeticConfig(BaseModel, frozen=True):
@@ -57,10 +58,11 @@ class HermeticConfig(BaseModel, frozen=True):
 class HermeticSandbox(SandboxEnvironment):
     """An environment of Hermetic as a sample sees it."""
 
-    def __init__(self, environment: Environment, directory: str, user: str) -> None:
+    def __init__(self, environment: Environment, directory: str, user: str, own: str = "") -> None:
         super().__init__()
         self._environment = environment
         self._directory = directory
+        self._own = own  # a directory of this machine that was made for the sample
         self._user = user  # of all commands
 
     async def exec(
@@ -127,18 +129,19 @@ class HermeticSandbox(SandboxEnvironment):
         """Opens the environment of a sample."""
         chosen = config if isinstance(config, HermeticConfig) else HermeticConfig()
         options = chosen.opening()
-        directory = ""
-        if chosen.kind in HERE:
-            directory = tempfile.mkdtemp(prefix="hermetic-sample-")
-            options = {"workspace" if chosen.kind == "sandbox" else "cwd": directory, **options}
+        option = HERE.get(chosen.kind)
+        own = tempfile.mkdtemp(prefix="hermetic-sample-") if option is not None and option not in options else ""
+        if option is not None and own:
+            options[option] = own
+        environment = None
         try:
             environment = await hermetic.open(chosen.kind, **options)
+            report = await environment.run("pwd; user=$(id -un 2>/dev/null) || user=$(id -u); echo $user")
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            await _end(environment, own)
             raise
-        said = await environment.run("pwd; user=$(id -un 2>/dev/null) || user=$(id -u); echo $user")
-        where, _, user = said.output.strip().partition("\n")
-        return {"default": cls(environment, directory or where, user)}
+        directory, _, user = report.output.strip().partition("\n")
+        return {"default": cls(environment, directory, user, own)}
 
     @classmethod
     async def sample_cleanup(
@@ -150,11 +153,8 @@ class HermeticSandbox(SandboxEnvironment):
     ) -> None:
         """Ends the environments of a sample and all that runs in them."""
         for one in environments.values():
-            own = one.as_type(cls)
-            with contextlib.suppress(ExecutionError):
-                await own._environment.close(remove=True)
-            if own._environment.kind in HERE:
-                shutil.rmtree(own._directory, ignore_errors=True)
+            sandbox = one.as_type(cls)
+            await _end(sandbox._environment, sandbox._own)
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -163,3 +163,11 @@ class HermeticSandbox(SandboxEnvironment):
 
     def _path(self, path: str) -> str:
         return posixpath.join(self._directory, path)
+
+
+async def _end(environment: Environment | None, directory: str) -> None:
+    with contextlib.suppress(ExecutionError):
+        if environment is not None:
+            await environment.close(remove=True)
+    if directory:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -25,7 +25,7 @@ class HermeticConfig(BaseModel):
     options: dict[str, Any] = {}
     """Options of the kind, as for `hermetic.open`."""
     image: str = ""
-    """The option `image`, which runners of benchmarks set."""
+    """The option `image`."""
     cwd: str = ""
     env: dict[str, str] = {}
     timeout: int = 30

@@ -31,6 +31,7 @@ def _attach_arguments(parser: argparse.ArgumentParser) -> None:
 
 STDIN, STDOUT = 0, 1
 DETACH = b"\x1d"  # ctrl-]
+END_OF_INPUT = b"\x04"  # ctrl-d
 SHOWN_BYTES = 1 << 16  # of earlier output, so that a screen is drawn again
 
 
@@ -61,14 +62,22 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: li
 
 
 async def show_process(
-    environment: Environment, process: Process, interrupts: Interrupts, *, can_detach: bool = True
+    environment: Environment,
+    process: Process,
+    interrupts: Interrupts,
+    *,
+    can_detach: bool = True,
+    ends_input: bool = False,
 ) -> Ending | None:
-    """Shows the process on our terminal and forwards what is typed. Returns its ending, or None after a detach."""
+    """Shows the process on our terminal and forwards what is typed. Returns its ending, or None after a detach.
+
+    `ends_input`: the end of our input, where that is no terminal, is typed as ctrl-d.
+    """
     is_raw = process.info.pty and os.isatty(STDIN)
     with _raw_terminal(can_detach) if is_raw else nullcontext(), _restored_modes() as modes:
         if is_raw:
             await _follow_size(process)
-        is_over = await _follow(environment, process, interrupts, modes, can_detach)
+        is_over = await _follow(environment, process, interrupts, modes, DETACH if can_detach else b"", ends_input)
     return (await process.status()).ending if is_over else None
 
 
@@ -79,7 +88,12 @@ def detached(id: str) -> int:
 
 
 async def _follow(
-    environment: Environment, process: Process, interrupts: Interrupts, modes: TerminalModes, can_detach: bool
+    environment: Environment,
+    process: Process,
+    interrupts: Interrupts,
+    modes: TerminalModes,
+    detach: bytes,
+    ends_input: bool,
 ) -> bool:
     """True when the process has ended, False when the person detached."""
     has_terminal = process.info.pty
@@ -91,7 +105,7 @@ async def _follow(
 
     copy = LogCopy(environment, process.id, show, start)
     output = asyncio.create_task(copy.to_the_end())
-    typed = asyncio.create_task(_pass_on(process, has_terminal, DETACH if can_detach else b""))
+    typed = asyncio.create_task(_pass_on(process, has_terminal, detach, ends_input))
     try:
         await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
         if typed.done() and typed.result():
@@ -104,10 +118,12 @@ async def _follow(
         await asyncio.wait([output, typed])
 
 
-async def _pass_on(process: Process, has_terminal: bool, detach: bytes) -> bool:
+async def _pass_on(process: Process, has_terminal: bool, detach: bytes, ends_input: bool) -> bool:
     """Forwards typed input until its end; True when the detach key was pressed. Forwards a terminal's end of input."""
+    last = b"\n"
     with suppress(InputClosed):
         async for piece in pieces(STDIN):
+            last = piece[-1:]
             before, key, _ = piece.partition(detach) if detach and os.isatty(STDIN) else (piece, b"", b"")
             if before:
                 await _write(process, before)
@@ -115,6 +131,8 @@ async def _pass_on(process: Process, has_terminal: bool, detach: bytes) -> bool:
                 return True
         if os.isatty(STDIN) and not has_terminal:
             await process.close_input()
+        elif ends_input and not os.isatty(STDIN):
+            await process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)  # the first ends the line
     return False
 
 

@@ -5,6 +5,7 @@ import asyncio
 import os
 import posixpath
 import shlex
+import stat
 import tarfile
 import tempfile
 from typing import IO, NamedTuple
@@ -72,6 +73,8 @@ async def _copy_in(environment: Environment, source: str, target: str) -> None:
         target = posixpath.join(target, name)
     if not is_directory:
         await environment.upload(source, target)
+        if os.stat(source).st_mode & 0o111:
+            await environment.run(["chmod", "+x", target])
         return
     quoted = shlex.quote(target)
     with tempfile.TemporaryFile() as packed:
@@ -83,9 +86,11 @@ async def _copy_in(environment: Environment, source: str, target: str) -> None:
 
 async def _copy_out(environment: Environment, source: str, target: str) -> None:
     status = await environment.file_status(source)
-    target = _local_target(target, posixpath.basename(status.path))
+    target = _local_target(target, _name(source, status.path))
     if status.kind != "directory":
         await environment.download(source, target)
+        if status.mode & 0o111:
+            os.chmod(target, stat.S_IMODE(os.stat(target).st_mode) | 0o111)
         return
     with tempfile.TemporaryFile() as packed:
         process = await environment.start(["tar", "-cf", "-", "-C", status.path, "."], separate=True, stdin="null")
@@ -101,6 +106,16 @@ def _local(source: str) -> tuple[bool, str]:
     return os.path.isdir(source), os.path.basename(os.path.abspath(source))
 
 
+def _name(source: str, resolved: str) -> str:
+    """The name of a source as the user wrote it: a link inside must not choose the name of a file here."""
+    name = posixpath.basename(posixpath.normpath(source))
+    if name in ("", ".", ".."):
+        name = posixpath.basename(resolved)
+    if not name:
+        raise InvalidArgument("the whole root cannot be copied; name a file or directory", argument="source")
+    return name
+
+
 def _local_target(target: str, name: str) -> str:
     return os.path.join(target, name) if os.path.isdir(target) else target
 
@@ -109,9 +124,9 @@ async def _check(environment: Environment, process: Process, complaints: str) ->
     """Raises ExecutionError when the tar inside has failed."""
     ending = await process.wait()
     if ending.exit_code != 0:
-        said = (await environment.read_log(complaints)).data.decode(errors="replace")
+        complaint = (await environment.read_log(complaints)).data.decode(errors="replace")
         advice = "; there is no tar in this environment: copy single files" if ending.exit_code == 127 else ""
-        raise ExecutionError(f"tar {ending}: {one_line(said, MOST_COMPLAINT)}{advice}")
+        raise ExecutionError(f"tar {ending}: {one_line(complaint, MOST_COMPLAINT)}{advice}")
 
 
 def _pack(directory: str, packed: IO[bytes]) -> None:
@@ -126,9 +141,24 @@ def _unpack(packed: IO[bytes], directory: str) -> None:
     os.makedirs(directory, exist_ok=True)
     try:
         with tarfile.open(fileobj=packed, mode="r|") as archive:
-            archive.extractall(directory, filter="data")
+            archive.extractall(directory, filter=_inside)
     except tarfile.FilterError as error:
         raise ExecutionError(f"{error}; what came before it was copied") from None
+    except tarfile.TarError as error:
+        raise ExecutionError(f"the archive from the environment is damaged: {error}") from None
+
+
+def _inside(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
+    """Python's own filter, which also refuses members and targets of hard links below a link.
+
+    An archive of a tree has none, and older Pythons misjudge where a very long chain of links leads.
+    """
+    member = tarfile.data_filter(member, directory)
+    for path in (posixpath.dirname(member.name), *([posixpath.dirname(member.linkname)] if member.islnk() else [])):
+        parts = path.split("/")
+        if any(os.path.islink(os.path.join(directory, *parts[:count])) for count in range(1, len(parts) + 1)):
+            raise tarfile.OutsideDestinationError(member, path)
+    return member
 
 
 COMMANDS = {

@@ -58,7 +58,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
-    _add_place_options(parser)
+    _add_command_options(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="run it in the background and print its id")
     parser.add_argument("-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours")
     parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
@@ -69,14 +69,14 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _shell_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
-    _add_place_options(parser)
+    _add_command_options(parser)
     parser.add_argument("task", nargs="?", metavar="TASK", help="its environment, opened if it does not live")
     parser.set_defaults(
         command=["--", SHELL], tty=True, detach=False, timeout=None, separate=False, json=False, verbose=False
     )
 
 
-def _add_place_options(parser: argparse.ArgumentParser) -> None:
+def _add_command_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
     parser.add_argument(
         "-e",
@@ -139,14 +139,17 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         env=dict(map(_variable, arguments.variables)),
     )
     _check_together(arguments)
-    if arguments.detach and arguments.task is None:  # an environment without a task would end with us
+    is_new_task = arguments.detach and arguments.task is None
+    if is_new_task:  # an environment without a task would end with us
         arguments.task = f"run-{secrets.token_hex(3)}"
     chosen = choose(arguments)
     environment = await _open(arguments, chosen, wanted)
+    has_run = False
     try:
         code, notes = await _choose(arguments, environment, wanted, interrupts)
+        has_run = True
     finally:
-        await shielded(environment.close())
+        await shielded(environment.close(remove=is_new_task and not has_run))
     if arguments.verbose:
         left_out = chosen.settings.notes if chosen.settings is not None else ()
         sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in (*left_out, *notes))
@@ -244,7 +247,7 @@ async def run_on_terminal(environment: Environment, wanted: RunRequest, interrup
     can_detach = environment.task is not None
     try:
         async with asyncio.timeout(wanted.timeout):
-            ending = await attach.show_process(environment, process, interrupts, can_detach=can_detach)
+            ending = await attach.show_process(environment, process, interrupts, can_detach=can_detach, ends_input=True)
     except TimeoutError:
         await shielded(process.kill())
         ending = TimedOut(wanted.timeout or 0.0)

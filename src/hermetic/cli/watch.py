@@ -8,10 +8,11 @@ import msgspec
 
 from hermetic.cli.command import FAILED, Command
 from hermetic.cli.interrupts import run_interruptibly
-from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process
+from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process, find_record
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
-from hermetic.contract.process import ProcessEvent
+from hermetic.contract.process import ProcessEvent, ProcessInfo
+from hermetic.registry.records import Records, runtime_root
 
 NOT_ENDED = 124  # as after a timeout of `hermetic run`
 
@@ -55,12 +56,8 @@ async def _describe(within: str | None, name: str) -> object:
         try:
             found = await find_process(environments, name)
         except UnknownProcess:
-            for known in environments:
-                if name == known.record.task or known.record.id.startswith(name):
-                    return await _describe_environment(known)
-            raise EnvironmentUnavailable(
-                f"no environment or process {name!r} is known here; `hermetic envs` and `hermetic ps -a` list them"
-            ) from None
+            record = find_record(Records(runtime_root()), name)
+            return await _describe_environment(next(known for known in environments if known.record.id == record.id))
         process = await found.environment.process(found.info.id)
         status = await process.status()
         fields = msgspec.to_builtins(process.info)
@@ -98,17 +95,18 @@ async def _print_events(arguments: argparse.Namespace) -> int:
 async def _print_from(known: KnownEnvironment, events: AsyncIterator[ProcessEvent], as_json: bool) -> None:
     try:
         async for event in events:
-            if as_json:
-                line = msgspec.json.encode({"environment": known.name, **msgspec.to_builtins(event)}).decode()
-            else:
-                process = event.process
-                about = (
-                    "" if process is None else f"  {process.id}  {process.ending or process.state}  {process.command}"
-                )
-                line = one_line(f"{known.name}  {event.event}{about}")
-            print(line, flush=True)
+            _print_event(known, event.event, event.process, as_json)
     except EnvironmentUnavailable:
-        print(one_line(f"{known.name}  gone"), flush=True)
+        _print_event(known, "gone", None, as_json)
+
+
+def _print_event(known: KnownEnvironment, event: str, process: ProcessInfo | None, as_json: bool) -> None:
+    if as_json:
+        where = {"environment": known.record.id, "task": known.record.task}
+        print(msgspec.json.encode({**where, "event": event, "process": process}).decode(), flush=True)
+        return
+    about = "" if process is None else f"  {process.id}  {process.ending or process.state}  {process.command}"
+    print(one_line(f"{known.name}  {event}{about}"), flush=True)
 
 
 COMMANDS = {

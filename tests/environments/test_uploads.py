@@ -1,5 +1,6 @@
 """The portable runtime where it has to be uploaded: once, whole, in a private directory, and nothing of a failure."""
 
+import asyncio
 import importlib
 import os
 import re
@@ -201,6 +202,49 @@ async def test_a_runtime_that_does_not_run_there_is_taken_away(jail: Jail, monke
     with pytest.raises(EnvironmentUnavailable, match="does not run there: FATAL: kernel too old; use an"):
         await jail.open()
     assert jail.runtimes == []
+
+
+async def test_two_first_opens_share_one_upload(jail: Jail) -> None:
+    await asyncio.gather(works(jail), works(jail))
+    together = parts(jail)
+    shutil.rmtree(jail.runtimes[0])
+    await works(jail)
+    assert parts(jail) == 2 * together
+
+
+async def test_a_failed_upload_leaves_what_others_made(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    await works(jail)
+    (runtime,) = jail.runtimes
+    (runtime / "lib/libc.so.6").unlink()
+    fails = "sh -c 'exit 127'"
+    monkeypatch.setattr(upload, "INSTALL", upload.INSTALL.replace("./python/bin/python3", fails))
+    with pytest.raises(EnvironmentUnavailable, match="does not run there"):
+        await jail.open()
+    assert (runtime / "bin/bash").exists()
+    assert not list(runtime.glob(".part-*"))
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    plant = f'say() {{ echo "$@"; }}; ln -s {victim} "$HOME/.hermetic-probe-$$"'
+    done = subprocess.run(
+        ["sh", "-c", f"{plant}\n{upload.LOOK}"],
+        env={"HOME": str(tmp_path), "PATH": os.defpath}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert victim.read_text() == "kept"
+    assert f"base {tmp_path}/" not in done.stdout.splitlines()
+
+
+async def test_a_home_outside_ascii_is_passed_over(jail: Jail) -> None:
+    def elsewhere(words: Words) -> Words:
+        return ["/röt" if word == "/root" else word for word in words]
+
+    (jail.root / "röt").mkdir()
+    (jail.root / "tmp").mkdir()
+    with jail.around(elsewhere):
+        assert await works(jail) == "portable python and bash"
+    assert [path.parent for path in jail.runtimes] == [jail.root / "tmp"]
 
 
 async def test_a_path_of_another_user_is_passed_over(jail: Jail) -> None:

@@ -32,8 +32,10 @@ from hermetic.environments.runtime.store import (
     packed,
     portable,
     runtime_at,
+    runtime_cache,
     source_key,
 )
+from hermetic.registry.file_lock import locked
 
 log = logging.getLogger("hermetic")
 
@@ -51,9 +53,10 @@ say machine "$(uname -m)"
 say user "$(id -u)"
 umask 077
 for base in "${{HOME%/}}" /var/tmp /tmp; do
-    probe=$base/.hermetic-probe-$$
-    if printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 700 "$probe" && "$probe"; then say base "$base/"; fi
-    rm -f "$probe"
+    own=$base/.hermetic-probe-$$
+    mkdir "$own" || continue  # others may have planted a link there
+    if printf '#!/bin/sh\nexit 0\n' >"$own/probe" && chmod 700 "$own/probe" && "$own/probe"; then say base "$base/"; fi
+    rm -rf "$own"
 done 2>/dev/null
 for tool in {TOOLS}; do
     command -v "$tool" >/dev/null 2>&1 || say lacks "$tool"
@@ -63,7 +66,7 @@ done
 # With the checksums as input: whether the runtime is whole, else how much of it has arrived. Makes its directory.
 CHECK = """
 umask 077
-[ -d "$prefix" ] || mkdir "$prefix"
+[ -d "$prefix" ] || { mkdir "$prefix" && say made .; }
 if [ -L "$prefix" ] || [ ! -O "$prefix" ]; then say foreign "$prefix"; exit; fi
 chmod 700 "$prefix"
 cd "$prefix" || exit
@@ -89,8 +92,12 @@ elif mkdir "$new" && gzip -dc <"$part" | (cd "$new" && tar -xf -) && (cd "$new" 
 fi
 rm -rf "$new" "$part"
 """
+# Removes this upload's part, and the directory only if this upload made it and no other one uses it.
 REMOVE = """
-if [ -O "$prefix" ] && [ ! -L "$prefix" ]; then rm -rf "$prefix"; fi
+if [ ! -O "$prefix" ] || [ -L "$prefix" ]; then exit; fi
+rm -rf "$prefix/$part" "$prefix/$part.new"
+set -- "$prefix"/.part-*
+if [ "$made" ] && [ ! -e "$1" ]; then rm -rf "$prefix"; fi
 """
 
 
@@ -195,7 +202,7 @@ async def _look(ask: Ask, subject: str) -> Host:
             f"{subject} lacks {', '.join(said['lacks'])}: an upload needs sh {TOOLS}; {ADVICE}"
         )
     (machine,), (user,) = said["machine"], said["user"]
-    bases = tuple(base.removesuffix("/") for base in said.get("base", []) if re.fullmatch(r"[\w./+-]*", base))
+    bases = tuple(base.removesuffix("/") for base in said.get("base", []) if re.fullmatch(r"[\w./+-]*", base, re.ASCII))
     return Host(machine, user, bases)
 
 
@@ -253,21 +260,35 @@ class _Transfer:
         self._ask, self._cargo, self._size, self._subject = ask, cargo, size, subject
         self._runtime = cargo.runtime
         self._sums = "".join(f"{sha256}  {name}\n" for name, sha256 in cargo.sums.items()).encode()
-        # Another machine of the same user may upload at the same time.
-        self._part = f".part-{cargo.runtime.digest[:8]}-{uuid.getnode():x}"
+        # Processes with this cache wait for each other; other machines may upload at the same time.
+        cache = runtime_cache()
+        opener = hashlib.sha256(f"{uuid.getnode()} {cache} {subject}".encode()).hexdigest()[:16]
+        self._part = f".part-{cargo.runtime.digest[:8]}-{opener}"
+        self._lock = cache / f"{cargo.runtime.digest}-{opener}.lock"
+        self._made = False  # the directory there
 
     def __repr__(self) -> str:
         return f"<_Transfer of {self._runtime.prefix}>"
 
     async def run(self) -> None:
         """Sends what is missing. Raises EnvironmentUnavailable; Damaged if another try may help."""
+        if "whole" in await self._check():
+            return
+        async with locked(self._lock):
+            said = await self._check()
+            if "whole" not in said:
+                await self._send(said)
+
+    async def _check(self) -> dict[str, list[str]]:
         said = await self._do(CHECK, self._sums)
+        self._made |= "made" in said
         if "foreign" in said:
             raise Taken(self._runtime.prefix)
-        if "whole" in said:
-            return
-        if "broken" not in said:
+        if not said.keys() & {"whole", "broken"}:
             raise await self._failure("its directory cannot be made", said)
+        return said
+
+    async def _send(self, said: dict[str, list[str]]) -> None:
         data = await self._cargo.pack()
         arrived = int(said.get("arrived", ["0"])[-1])
         arrived = arrived if arrived <= len(data) else 0
@@ -293,7 +314,7 @@ class _Transfer:
         return _answers(await self._ask(text, given))
 
     async def _remove(self) -> None:
-        await self._do(REMOVE)
+        await self._do(REMOVE, made="yes" if self._made else "")
 
     async def _failure(self, what: str, said: dict[str, list[str]]) -> EnvironmentUnavailable:
         await self._remove()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import mcp_types
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -76,6 +77,13 @@ async def answer(client: Client, tool: str, arguments: dict[str, Any], **options
     assert isinstance(block, mcp_types.TextContent), block
     fields: dict[str, Any] = json.loads(block.text)
     return fields
+
+
+async def send_form(browser: httpx2.AsyncClient, page: httpx2.Response, secret: str) -> httpx2.Response:
+    """Sends the form of a page with the Origin that a browser sends under the page's own Referrer-Policy."""
+    url = page.url
+    origin = "null" if page.headers["referrer-policy"] == "no-referrer" else f"{url.scheme}://{url.netloc.decode()}"
+    return await browser.post(url, data={"secret": secret}, headers={"Origin": origin})
 
 
 async def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from hermetic.mcp.secret_page import SecretPages
 from hermetic.registry.records import runtime_root
-from tests.mcp.clients import ERAS, answer, connected, eventually
+from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
 from tests.scenarios.living import is_alive
 from tests.sizes import scale
 
@@ -96,6 +97,24 @@ async def test_a_client_that_stops_reading_is_left_when_it_closes() -> None:
         server.process.stdin.close()
         await eventually(lambda: server.process.returncode == 0)
         assert not is_alive(pid)
+
+
+async def test_a_client_whose_page_fails_to_close_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: SecretPages) -> None:
+        raise OSError("the page does not close")
+
+    monkeypatch.setattr(SecretPages, "close", fail)
+    pids: list[int] = []
+
+    async def leave() -> None:
+        async with in_process("legacy") as client:
+            started = await answer(client, "terminal", {"command": "sleep 1000", "background": True})
+            pids.append(started["pid"])
+
+    with pytest.raises(OSError, match="does not close"):
+        await leave()
+    [pid] = pids
+    assert not is_alive(pid)
 
 
 @pytest.mark.slow

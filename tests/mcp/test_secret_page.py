@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
-from hermetic.mcp.secret_page import Page, SecretPages
+from hermetic.mcp.secret_page import READ_SECONDS, Page, SecretPages
+from tests.mcp.clients import send_form
 
 
 @contextlib.asynccontextmanager
@@ -26,16 +28,21 @@ async def test_what_is_typed_arrives_and_the_page_is_gone() -> None:
         assert "For &lt;b&gt;x&lt;/b&gt;" in shown.text
         assert shown.headers["cache-control"] == "no-store"
         assert "default-src 'none'" in shown.headers["content-security-policy"]
-        assert "It is empty" in (await browser.post(opened.url, data={"secret": ""})).text
-        assert (await browser.post(opened.url, data={"secret": "pä ss&=+%"})).status_code == 200
+        assert "It is empty" in (await send_form(browser, shown, "")).text
+        assert (await send_form(browser, shown, "pä ss&=+%")).status_code == 200
         assert await opened.typed == "pä ss&=+%"
         assert (await browser.get(opened.url)).status_code == 404
-        assert (await browser.post(opened.url, data={"secret": "other"})).status_code == 404
+        assert (await send_form(browser, shown, "other")).status_code == 404
 
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [({"Host": "evil.example"}, 421), ({"Host": "localhost"}, 421), ({"Origin": "http://evil.example"}, 403)],
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "localhost"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
 )
 async def test_a_foreign_page_cannot_send_a_secret(headers: dict[str, str], status: int) -> None:
     async with page() as (opened, browser):
@@ -73,3 +80,28 @@ async def test_a_page_that_was_given_up_is_gone() -> None:
     async with httpx2.AsyncClient(trust_env=False) as browser:
         assert (await browser.get(opened.url)).status_code == 404
     await pages.close()
+
+
+async def test_pages_that_open_at_once_share_one_address() -> None:
+    pages = SecretPages()
+    try:
+        async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(trust_env=False) as browser:
+            opened = await asyncio.gather(*(stack.enter_async_context(pages.page(name)) for name in ("x", "y")))
+            assert len({one.url.rpartition("/")[0] for one in opened}) == 1
+            assert [(await browser.get(one.url)).status_code for one in opened] == [200, 200]
+    finally:
+        await pages.close()
+
+
+async def test_closing_waits_for_no_idle_connection() -> None:
+    pages = SecretPages()
+    async with pages.page("x") as opened:
+        port = int(opened.url.split(":")[2].split("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        started = time.monotonic()
+        await pages.close()
+        assert await reader.read() == b""
+        assert time.monotonic() - started < READ_SECONDS / 2
+        writer.close()
+        await writer.wait_closed()

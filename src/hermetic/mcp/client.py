@@ -67,7 +67,8 @@ class Client:
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
         self._task = given.task
         self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which it is not asked again
-        self._held: dict[str, contextlib.AsyncExitStack] = {}  # task → its environment, kept attached
+        self._held: set[str] = set()  # tasks whose environments are kept attached
+        self._attached = contextlib.AsyncExitStack()  # releases them
         self._is_ready = False
         self._settings = _settings(given, self.wait)
         self.toolbox = Toolbox(
@@ -96,13 +97,13 @@ class Client:
 
     async def close(self) -> None:
         """Ends the calls and the environments; those of a shared task live on by their lease."""
-        await self.calls.close()
-        for watch in self.watches.values():
-            watch.cancel()
-        await self._pages.close()
-        for held in self._held.values():
-            await held.aclose()
-        await self.toolbox.close()
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self.toolbox.close)
+            closing.push_async_callback(self._attached.aclose)
+            closing.push_async_callback(self._pages.close)
+            for watch in self.watches.values():
+                watch.cancel()
+            await self.calls.close()
 
     def is_open(self, task_id: str) -> bool:
         """Whether the task has an environment now."""
@@ -142,8 +143,8 @@ class Client:
             answer = json.loads(text)
             text = json.dumps({**answer, "notes": [*notes, *answer.get("notes", ())]})
         if task_id not in self._held and task_id in self.toolbox.fleet.tasks:
-            self._held[task_id] = held = contextlib.AsyncExitStack()
-            await held.enter_async_context(self.toolbox.fleet.use(task_id))  # attached: its lease does not run
+            self._held.add(task_id)
+            await self._attached.enter_async_context(self.toolbox.fleet.use(task_id))  # its lease does not run
         return text
 
     async def _approve(self, request: ApprovalRequest) -> Answer | Denial:

@@ -13,8 +13,9 @@ MOST = 1 << 16  # bytes of a request
 READ_SECONDS = 10.0  # for a browser to send its request
 FIELD = "secret"
 
+# Under the policy no-referrer a browser sends "Origin: null" with the page's own form.
 HEADERS = (
-    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: same-origin\r\n"
     "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
     "form-action 'self'; frame-ancestors 'none'\r\nConnection: close\r\n"
 )
@@ -36,12 +37,15 @@ class SecretPages:
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, asyncio.Future[str]]] = {}  # path → what for, the secret
         self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()
+        self._serving: set[asyncio.Task[None]] = set()  # one per connection
 
     @contextlib.asynccontextmanager
     async def page(self, purpose: str) -> AsyncIterator[Page]:
         """A page for the length of the block."""
-        if self._server is None:
-            self._server = await asyncio.start_server(self._serve, HOST, 0, limit=MOST)
+        async with self._starting:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._accept, HOST, 0, limit=MOST)
         path = f"/{secrets.token_urlsafe(24)}"
         typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open[path] = (purpose, typed)
@@ -52,28 +56,32 @@ class SecretPages:
             typed.cancel()
 
     async def close(self) -> None:
-        """Serves no page any more."""
+        """Serves no page any more. Open connections end: a browser may keep one without a request."""
         if self._server is not None:
             self._server.close()
-            await self._server.wait_closed()
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
 
     @property
     def _address(self) -> str:
         assert self._server is not None, "it was started"
         return f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        task.add_done_callback(lambda _: writer.close())  # also of a task that was cancelled before it began
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(*UNREADABLE):
-                async with asyncio.timeout(READ_SECONDS):
-                    status, body = await self._answer(reader)
-                page = (
-                    f"<!doctype html><meta charset=utf-8><title>Hermetic</title><style>{STYLE}</style>{body}".encode()
-                )
-                writer.write(f"HTTP/1.1 {status}\r\n{HEADERS}Content-Length: {len(page)}\r\n\r\n".encode() + page)
-                await writer.drain()
-        finally:
-            writer.close()
+        with contextlib.suppress(*UNREADABLE):
+            async with asyncio.timeout(READ_SECONDS):
+                status, body = await self._answer(reader)
+            page = f"<!doctype html><meta charset=utf-8><title>Hermetic</title><style>{STYLE}</style>{body}".encode()
+            writer.write(f"HTTP/1.1 {status}\r\n{HEADERS}Content-Length: {len(page)}\r\n\r\n".encode() + page)
+            await writer.drain()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, str]:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

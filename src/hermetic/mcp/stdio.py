@@ -18,6 +18,7 @@ else:
 
 PIECE = 1 << 16  # bytes of one read
 STDIN, STDOUT, STDERR = 0, 1, 2
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Wire:
@@ -93,7 +94,7 @@ def serve(options: "Callable[[], ServeOptions]") -> None:
 async def _serve(options: "Callable[[], ServeOptions]") -> None:
     wire, task = Wire(), asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     lines = wire.lines()
     with suppress(asyncio.CancelledError):  # a signal ends it as the end of input does
@@ -103,6 +104,7 @@ async def _serve(options: "Callable[[], ServeOptions]") -> None:
             await wire.write(greeted.line)
         given = await asyncio.to_thread(_load, options)
         await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # all is closed: a further signal does not fail the exit
 
 
 def _load(options: "Callable[[], ServeOptions]") -> "ServeOptions":

@@ -1,5 +1,6 @@
 """Approvals and secrets over MCP: asked through the client, in both protocol eras, and never through the model."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import mcp_types
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
-from tests.mcp.clients import ERAS, answer, connected
+from hermetic.mcp.calls import Calls
+from tests.mcp.clients import ERAS, answer, connected, eventually, in_process, send_form
 
 SECRET = "correct-horse-battery"
 
@@ -47,7 +49,7 @@ class User:
         async with httpx2.AsyncClient(trust_env=False) as browser:
             page = await browser.get(params.url)
             assert (page.status_code, "type=password" in page.text) == (200, True)
-            sent = await browser.post(params.url, data={"secret": SECRET})
+            sent = await send_form(browser, page, SECRET)
             assert sent.status_code == 200
             assert (await browser.get(params.url)).status_code == 404
         return ElicitResult(action="accept")
@@ -171,6 +173,73 @@ async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dic
         assert isinstance(over, mcp_types.CallToolResult)
     assert (tmp_path / "one").exists()
     assert (tmp_path / "two").exists()
+
+
+async def test_a_continuation_that_is_sent_twice_cancels_nothing(
+    tmp_path: Path, asks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermetic.mcp.server.UNCLAIMED", unclaimed := 5.0)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    code = (
+        "import time\nfrom hermetic_tools import terminal\n"
+        f"for name in ('one', 'two'): print(terminal(command='rm -rf {tmp_path}/' + name)['exit_code'])\n"
+        f"time.sleep({unclaimed + 1})\nprint('end')\n"
+    )
+    async with in_process("auto", elicitation_callback=User(), **asks) as client:
+
+        async def call(**more: Any) -> Any:
+            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
+
+        first = await call()
+        yes: dict[str, Any] = {"question": reply("once")}
+        again = {"request_state": first.request_state, "input_responses": yes}
+        second, same = await asyncio.gather(call(**again), call(**again))
+        assert second.request_state == same.request_state
+        async with asyncio.timeout(60):
+            last = await call(request_state=second.request_state, input_responses=yes)
+        assert json.loads(last.content[0].text)["output"] == "0\n0\nend\n"
+
+
+async def test_a_request_whose_call_was_cancelled_by_another_is_answered(tmp_path: Path, asks: dict[str, Any]) -> None:
+    (tmp_path / "one").mkdir()
+    code = (
+        "import time\nfrom hermetic_tools import terminal\n"
+        f"terminal(command='rm -rf {tmp_path}/one')\ntime.sleep(1000)\n"
+    )
+    async with in_process("auto", elicitation_callback=User(), **asks) as client:
+
+        async def call(**more: Any) -> Any:
+            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
+
+        first = await call()
+        yes: dict[str, Any] = {"question": reply("once")}
+        again = {"request_state": first.request_state, "input_responses": yes}
+        given_up, kept = (asyncio.create_task(call(**again)) for _ in range(2))
+        await eventually(lambda: not (tmp_path / "one").exists())
+        given_up.cancel()
+        async with asyncio.timeout(60):
+            over = await kept
+        assert "not open any more" in over.content[0].text
+
+
+async def test_a_call_that_the_client_does_not_continue_is_forgotten() -> None:
+    calls = Calls()
+
+    async def work() -> str:
+        call = calls.asking("mcp")
+        assert call is not None
+        await call.ask(ElicitRequestFormParams(message="x", requested_schema={"type": "object", "properties": {}}))
+        return "{}"
+
+    call = calls.start("terminal", {}, "mcp", work())
+    question = await call.next_question()
+    assert question is not None
+    state = call.suspend(question, 0.01)
+    assert calls.find(state, "terminal", {}) is call
+    await asyncio.wait([call.task])
+    await eventually(lambda: calls.find(state, "terminal", {}) is None)
+    await calls.close()
 
 
 async def test_a_repeated_request_with_a_foreign_state_starts_nothing(tmp_path: Path) -> None:

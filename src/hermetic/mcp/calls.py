@@ -72,16 +72,20 @@ class Call:
 
     def suspend(self, question: Question, seconds: float) -> str:
         """The state by which the client continues the call with its reply; without one the call is cancelled."""
+        self._claim()  # an equal request was suspended as well
         self._unclaimed = asyncio.get_running_loop().call_later(seconds, self.task.cancel)
         return f"{self.id}.{question.id}"
 
     def resume(self, state: str, reply: ElicitResult) -> None:
         """Hands over the reply to the question that the state names, if it is still open; to no other one."""
-        if self._unclaimed is not None:
-            self._unclaimed.cancel()
+        self._claim()
         for question in self._questions:
             if state == f"{self.id}.{question.id}":
                 question.settle(reply)
+
+    def _claim(self) -> None:
+        if self._unclaimed is not None:
+            self._unclaimed.cancel()
 
 
 class Calls:
@@ -94,6 +98,7 @@ class Calls:
         """Starts a call."""
         call = Call(name, arguments, task_id, work)
         self._running[call.id] = call
+        call.task.add_done_callback(lambda task: self.forget(call) if task.cancelled() else None)
         return call
 
     def find(self, state: str, name: str, arguments: Mapping[str, Any]) -> Call | None:
@@ -104,11 +109,6 @@ class Calls:
     def forget(self, call: Call) -> None:
         """The call's result was delivered."""
         self._running.pop(call.id, None)
-
-    def cancel(self, call: Call) -> None:
-        """Cancels a call. It ends its process tree in its own time; no answer waits for it."""
-        call.task.add_done_callback(lambda _: self.forget(call))
-        call.task.cancel()
 
     def asking(self, task_id: str) -> Call | None:
         """The call on whose behalf this code runs; else the newest running one of the task."""

@@ -121,7 +121,10 @@ class Handlers:
                     await _elicit(context, question)
                 text = await call.task
         except asyncio.CancelledError:
-            client.calls.cancel(call)
+            own = asyncio.current_task()
+            if call.task.cancelled() and own is not None and not own.cancelling():
+                return failure(OVER)
+            call.task.cancel()  # it ends its process tree in its own time; no answer waits for it
             raise
         except Exception:
             client.calls.forget(call)

@@ -119,7 +119,9 @@ def test_no_part_of_the_system_and_nothing_private_is_shared(path: str, tmp_path
 def test_the_records_and_settings_of_hermetic_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMETIC_RUNTIME_DIR", str(tmp_path / "run" / "hermetic"))
     monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "settings" / "config.toml"))
-    for path in ("run/hermetic", "run/hermetic/env_1", "run", "settings", "settings/profiles", "."):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for path in ("run/hermetic", "run/hermetic/env_1", "run", "settings", "settings/profiles", ".", "cache",
+                 "cache/hermetic/runtime"):  # fmt: skip
         with pytest.raises(ConfigError, match="no command may see"):
             options(host_cwd=str(tmp_path / path))
     assert options(host_cwd=str(tmp_path / "project")).host_cwd == str(tmp_path / "project")

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from hermetic.environments.runtime import build, store
 from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
 from hermetic.fleet import garbage
+from hermetic.registry import file_lock
 from hermetic.registry.records import Records, runtime_root
+from hermetic.tools.files.access import write_bounds
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import unavailable
 
@@ -206,6 +209,100 @@ def test_collecting_removes_what_is_unused(cache: Path) -> None:
     assert runtime.directory in asyncio.run(store.collect([]))
     asyncio.run(store.collect([]))
     assert not list(cache.iterdir())
+
+
+def test_the_same_content_built_again_leaves_the_one_in_use(cache: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    inode = Path(runtime.directory).stat().st_ino
+    for path in cache.glob("*.key"):
+        path.unlink()
+    assert asyncio.run(store.portable(lean=True)) == runtime
+    assert Path(runtime.directory).stat().st_ino == inode
+
+
+def test_a_damaged_runtime_stays_for_those_that_use_it(cache: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    Path(runtime.directory, "lib", "libc.so.6").unlink()
+    assert asyncio.run(store.portable(lean=True)) == runtime
+    (old,) = cache.glob(f"{runtime.digest}.old-*")
+    assert (old / "bin/bash").exists()
+    long_ago = time.time() - store.UNUSED_SECONDS - 60
+    os.utime(old, (long_ago, long_ago))
+    assert asyncio.run(store.collect([runtime.digest])) == []
+    assert asyncio.run(store.collect([])) == [str(old)]
+    assert asyncio.run(store.runtime_at(runtime.directory)) == runtime
+
+
+def test_a_forged_runtime_is_not_used(cache: Path) -> None:
+    """One with a manifest that fits its files, at the path of another."""
+    runtime = asyncio.run(store.portable(lean=True))
+    manifest = Path(runtime.directory, store.MANIFEST)
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    assert store.runtimes() == []
+    assert asyncio.run(store.portable(lean=True)) == runtime
+    assert not manifest.read_bytes().endswith(b"\n")
+
+
+def test_a_runtime_that_is_used_meanwhile_is_not_collected(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    used = cache / f"{runtime.digest}.used"
+    long_ago = time.time() - store.UNUSED_SECONDS - 60
+    os.utime(used, (long_ago, long_ago))
+    original = file_lock.locked_at_once
+
+    def late(path: Path) -> AbstractAsyncContextManager[bool]:
+        used.touch()
+        return original(path)
+
+    monkeypatch.setattr(store, "locked_at_once", late)
+    assert asyncio.run(store.collect([])) == []
+    assert Path(runtime.directory).is_dir()
+
+
+def test_a_copy_is_verified_by_itself(cache: Path, tmp_path: Path) -> None:
+    """Not by the last verification of a runtime with the same content."""
+    runtime = asyncio.run(store.portable(lean=True))
+    copy = tmp_path / "copy"
+    shutil.copytree(runtime.directory, copy)
+    library = copy / "lib/libc.so.6"
+    content = library.read_bytes()
+    library.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    later = time.time() + 60
+    os.utime(cache / f"{runtime.digest}.used", (later, later))
+    with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built"):
+        asyncio.run(store.runtime_at(str(copy)))
+
+
+def test_a_change_during_the_verification_is_seen_by_the_next(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = next(path for path in cache.iterdir() if path.is_dir())
+    library = directory / "lib/libc.so.6"
+    original = store._sha256
+
+    def changed(path: Path) -> str:
+        found = original(path)
+        if path == library:
+            content = library.read_bytes()
+            library.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_sha256", changed)
+        asyncio.run(store.runtime_at(str(directory)))
+    with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built"):
+        asyncio.run(store.runtime_at(str(directory)))
+
+
+def test_a_damaged_archive_is_packed_again(cache: Path) -> None:
+    runtime = asyncio.run(store.portable(lean=True))
+    path = asyncio.run(store.packed(runtime))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000])
+    assert asyncio.run(store.packed(runtime)).read_bytes() == whole
+
+
+def test_tools_do_not_write_to_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert f"{tmp_path}/hermetic/*" in write_bounds(None).deny
 
 
 def test_only_elf_files_are_rewritten(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import hermetic
+from hermetic.environments.runtime import store
 from hermetic.registry.host_process import ended
+from hermetic.registry.records import Records, runtime_root
 from tests.environments.sandboxes import (
     first_child_of,
     kept_of,
@@ -398,3 +400,16 @@ async def test_the_resident_can_run_on_the_portable_runtime(tmp_path: Path) -> N
         assert (info.runtime, info.bash) == ("portable python and bash", "/.hermetic/bin/bash")
         assert (await environment.run("bash -c 'echo $BASH'; : >out; ls -d /.hermetic")).output.endswith("/.hermetic\n")
         assert "Read-only" in (await environment.run(": >/.hermetic/new")).output
+        record = Records(runtime_root()).read(environment.id)
+        assert record is not None
+        assert record.place["runtime"] == (await store.portable()).digest  # which keeps it from being collected
+
+
+async def test_a_workspace_that_holds_the_portable_runtimes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("bwrap")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for path in (store.runtime_cache(), tmp_path):
+        with pytest.raises(hermetic.ConfigError, match="no command may see"):
+            await hermetic.open("sandbox", workspace=path)

@@ -212,7 +212,7 @@ class Sandbox(SocketBackend):
                 argv = _watched(kept, bwrap)
                 said = await start_resident(argv, given, seconds=START, afterwards="stays", passed=lock)
             kept = _with_processes(kept)
-            return _checked(said, kept, (*shown.notes, *limits.notes))
+            return _checked(said, kept, choice, (*shown.notes, *limits.notes))
         except BaseException as error:
             await _end(_with_processes(kept))
             if isinstance(error, EnvironmentUnavailable):
@@ -309,14 +309,14 @@ class Sandbox(SocketBackend):
         return starting_input(build_archive(), msgspec.msgpack.encode(config))
 
 
-def _checked(said: Started, kept: SandboxFiles, notes: tuple[str, ...]) -> Started:
+def _checked(said: Started, kept: SandboxFiles, choice: RuntimeChoice, notes: tuple[str, ...]) -> Started:
     """The resident's readiness with this host's path of the socket."""
     if said.socket != f"{INSIDE}/s":
         raise EnvironmentUnavailable(f"the resident listens at {said.socket}, not in {INSIDE}")
     return msgspec.structs.replace(
         said,
         socket=os.path.join(kept.directory, PLACE, "s"),
-        place={"kept": msgspec.json.encode(kept).decode()},
+        place={"kept": msgspec.json.encode(kept).decode(), **choice.place},
         notes=notes,
     )
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 
@@ -37,6 +37,25 @@ async def locked_at_once(path: Path) -> AsyncIterator[bool]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         os.close(fd)
+
+
+@contextmanager
+def locked_in_thread(path: Path) -> Iterator[None]:
+    """Holds the lock at `path`; for a thread, which it blocks."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not _is_same_file(fd, path):
+                continue  # its last holder has just removed it
+            try:
+                yield
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            return
+        finally:
+            os.close(fd)
 
 
 def hold_directory(directory: str) -> int:

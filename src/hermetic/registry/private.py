@@ -25,6 +25,15 @@ def make_private(path: Path, setting: str) -> Path:
     return path
 
 
+def cache_directory() -> Path | None:
+    """The directory for Hermetic in the user's cache, which need not exist; None without a home."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # neither HOME nor an entry in the user database
+        return None
+    return Path(base, "hermetic").absolute()
+
+
 def spool_base() -> Path | None:
     """A private directory on a disk for long output; None without a disk."""
     own = f"hermetic-{os.geteuid()}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
 from hermetic.environments.isolation.git_paths import indirections
+from hermetic.registry.private import cache_directory
 
 # Files that programs outside run or obey; a trailing slash marks a directory, for one that is missing.
 PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
@@ -78,7 +79,8 @@ def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool
         return "is the home directory, with all its secrets"
     if _is_system(path, is_writable=is_writable):
         return "belongs to the system"
-    private = [*(os.path.realpath(one) for one in private), *_private_of(path)]
+    cache = cache_directory()
+    private = [os.path.realpath(one) for one in (*private, *((cache,) if cache else ()))] + _private_of(path)
     if outer := next((one for one in private if lies_in(path, one)), None):
         return f"lies in {outer}, which no command may see" if path != outer else "is what no command may see"
     inner = next((one for one in (*homes(), *private) if lies_in(one, path)), None)

@@ -1,7 +1,8 @@
 """Portable runtimes in the user's cache: built once under a lock, named by their content, verified before use.
 
-Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of its last verification, and
-`DIGEST.tar.gz` is its archive. `KEY.key` holds the digest of what was built from certain programs.
+Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of the last verification of the
+directory that it names. `DIGEST.tar.gz` is its archive, and `DIGEST.tar.sha256` the checksum of that. `KEY.key` holds
+the digest of what was built from certain programs. `DIGEST.old-*` is a damaged runtime, which containers may still use.
 """
 
 import asyncio
@@ -16,16 +17,17 @@ import sys
 import sysconfig
 import tempfile
 import time
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.runtime.elf import Unsuitable
-from hermetic.registry.file_lock import locked, locked_at_once
-from hermetic.registry.private import make_private
+from hermetic.registry.file_lock import locked, locked_at_once, locked_in_thread
+from hermetic.registry.private import cache_directory, make_private
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -40,7 +42,9 @@ PREFIX = "/.hermetic"  # where environments see it
 BASH, PYTHON = "bin/bash", "python/bin/python3"
 MANIFEST = "runtime.json"
 LACKS = ".lacks"  # ends the name of a file on what an image lacks
-BUILDING = ".building-"  # begins the name of a directory that is being built
+BUILDING = ".building-"  # begins the name of a directory that is being built, or removed
+OLD = ".old-"  # in the name of a damaged runtime
+CLOCK_STEP = 0.05  # seconds by which the time of a change to a file may lag
 UNUSED_SECONDS = 7 * 24 * 3600.0  # after its last use, a runtime that no environment names is removed
 ADVICE = (
     "use an environment with python3 >= 3.8 and bash >= 4.4, or run `hermetic runtime build` on a machine like it, "
@@ -87,8 +91,13 @@ class Damaged(EnvironmentUnavailable):
 
 def runtime_cache() -> Path:
     """The directory of this user's runtimes. Raises ConfigError."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return make_private(Path(base, "hermetic", "runtime").absolute(), "XDG_CACHE_HOME")
+    base = cache_directory()
+    if base is None:
+        raise ConfigError(
+            "this user has no home directory for a cache; set XDG_CACHE_HOME to a directory of yours",
+            setting="XDG_CACHE_HOME",
+        )
+    return make_private(base / "runtime", "XDG_CACHE_HOME")
 
 
 async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
@@ -123,7 +132,7 @@ async def packed(runtime: Runtime) -> Path:
     base = runtime_cache()
     path = base / f"{runtime.digest}.tar.gz"
     async with locked(base / f"{runtime.digest}.lock"):
-        if not path.exists():
+        if not await asyncio.to_thread(_is_packed, path):
             await asyncio.to_thread(_pack, runtime.directory, path)
     return path
 
@@ -134,7 +143,7 @@ def runtimes() -> list[Runtime]:
     for path in sorted(runtime_cache().iterdir()):
         with contextlib.suppress(Damaged):
             if path.is_dir() and not path.name.startswith("."):
-                found.append(_verified(path, None))
+                found.append(_in_cache(path, None))
     return found
 
 
@@ -143,19 +152,33 @@ async def collect(in_use: Collection[str]) -> list[str]:
     base, removed = runtime_cache(), []
     for path in sorted(base.iterdir()):
         owner = path.name.removeprefix(BUILDING).partition(".")[0]  # names its lock
-        if path.name.startswith(BUILDING):
-            is_stray = True
-        elif path.suffix == LACKS or path.is_dir():
-            is_stray = owner not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS
-        else:
-            digest = path.read_text() if path.suffix == ".key" else owner
-            is_stray = path.suffix != ".lock" and not (base / digest).exists()
-        if is_stray:
+        if _is_stray(path, owner, in_use):
             async with locked_at_once(base / f"{owner}.lock") as is_ours:
-                if is_ours:
-                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                if is_ours and _is_stray(path, owner, in_use):  # it may have been used since
+                    _remove(path, base / f"{BUILDING}{owner}.{uuid.uuid4().hex}")
                     removed.append(str(path))
     return removed
+
+
+def _is_stray(path: Path, owner: str, in_use: Collection[str]) -> bool:
+    """Whether a file or directory of the cache may be removed."""
+    try:
+        if path.name.startswith(BUILDING):
+            return True
+        if path.suffix == LACKS or path.is_dir():
+            return owner not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS
+        digest = path.read_text() if path.suffix == ".key" else owner
+        return path.suffix != ".lock" and not (path.parent / digest).exists()
+    except FileNotFoundError:
+        return False
+
+
+def _remove(path: Path, aside: Path) -> None:
+    """Removes a file or directory. A directory is renamed first, so that no process finds a part of it."""
+    if path.is_dir():
+        shutil.rmtree(path.rename(aside), ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def source_key(lean: bool, prefix: str) -> str:
@@ -171,12 +194,20 @@ def source_key(lean: bool, prefix: str) -> str:
 def _find(base: Path, key: str) -> Runtime | None:
     """What was built for the key, if it is still there and whole."""
     try:
-        return _verified(base / (base / f"{key}.key").read_text(), base)
-    except FileNotFoundError:
+        return _in_cache(base / (base / f"{key}.key").read_text(), base)
+    except (FileNotFoundError, ValueError):
         return None
     except Damaged as error:
         log.warning("%s; it is built again", error)
         return None
+
+
+def _in_cache(directory: Path, base: Path | None) -> Runtime:
+    """The runtime in a directory of the cache, which is named by its content. Raises Damaged."""
+    found = _verified(directory, base)
+    if found.digest != directory.name:
+        raise Damaged(f"the portable runtime at {directory} is not the one of that name; {ADVICE}")
+    return found
 
 
 def _verified(directory: Path, base: Path | None, machine: str | None = None) -> Runtime:
@@ -194,7 +225,10 @@ def _verified(directory: Path, base: Path | None, machine: str | None = None) ->
         raise Damaged(f"the runtime at {directory} is for {manifest.machine}, not {machine}; {ADVICE}")
     digest = hashlib.sha256(text).hexdigest()
     used = None if base is None else base / f"{digest}.used"
-    last_use = 0.0 if used is None or not used.exists() else used.stat().st_mtime
+    now = time.time() - CLOCK_STEP
+    owner = f"{directory} {directory.stat().st_ino}"
+    is_owner = used is not None and used.exists() and used.read_bytes() == os.fsencode(owner)
+    last_use = used.stat().st_mtime if used is not None and is_owner else 0.0
     for name, (size, sha256) in manifest.files.items():
         path = directory / name
         try:
@@ -205,7 +239,9 @@ def _verified(directory: Path, base: Path | None, machine: str | None = None) ->
         if not is_same:
             raise Damaged(f"the portable runtime at {directory} is damaged: {name} is not as it was built; {ADVICE}")
     if used is not None:
-        used.touch()
+        if not is_owner:
+            used.write_bytes(os.fsencode(owner))
+        os.utime(used, (now, now))
     size = sum(size for size, _ in manifest.files.values())
     return Runtime(
         directory=str(directory), prefix=manifest.prefix, digest=digest, lean=manifest.lean, version=manifest.python,
@@ -229,17 +265,32 @@ def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
         (tree / MANIFEST).write_bytes(text)
         tree.chmod(0o755)
         (tree / MANIFEST).chmod(0o644)
-        target = base / hashlib.sha256(text).hexdigest()
-        if target.exists():  # damaged, or built at the same time by a process that was cancelled
-            target.rename(work / "old")
-        tree.rename(target)
-        (work / "key").write_text(target.name)
+        found = _install(tree, base / hashlib.sha256(text).hexdigest(), base)
+        (work / "key").write_text(found.digest)
         (work / "key").rename(base / f"{key}.key")
-        found = _verified(target, base)
         log.info("built the portable runtime in %.1f s: %.0f MB", time.monotonic() - began, found.size / 1e6)
         return found
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _install(tree: Path, target: Path, base: Path) -> Runtime:
+    """Moves a runtime to its place in the cache, unless it is there already: containers may be using that one."""
+    with locked_in_thread(base / f"{target.name}.lock"):
+        if target.exists():
+            with contextlib.suppress(Damaged):
+                return _in_cache(target, base)
+            old = target.rename(base / f"{target.name}{OLD}{uuid.uuid4().hex}")
+            os.utime(old)
+        tree.rename(target)
+        return _in_cache(target, base)
+
+
+def _is_packed(target: Path) -> bool:
+    try:
+        return target.with_suffix(".sha256").read_text() == _sha256(target)
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def _pack(directory: str, target: Path) -> None:
@@ -256,14 +307,16 @@ def _pack(directory: str, target: Path) -> None:
             archive.add(os.path.join(directory, name), name, filter=plain)
     part = target.with_suffix(".part")
     try:
-        part.write_bytes(gzip.compress(tar.getvalue(), mtime=0))
+        data = gzip.compress(tar.getvalue(), mtime=0)
+        part.write_bytes(data)
         part.rename(target)
+        target.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
     finally:
         part.unlink(missing_ok=True)
 
 
 def _last_use(path: Path) -> float:
-    used = path.with_suffix(".used")
+    used = path.with_name(f"{path.name}.used")
     return (used if used.exists() else path).stat().st_mtime
 
 

@@ -1,6 +1,7 @@
 """Which files the tools may read and write, and what a toolbox remembers of them."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
@@ -9,6 +10,7 @@ from weakref import WeakKeyDictionary
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.files import Bounds
 from hermetic.contract.limits import REMEMBERED_FILES
+from hermetic.registry.private import cache_directory
 from hermetic.registry.records import real_runtime_path
 from hermetic.session.arguments import encode_path
 from hermetic.session.environment import Environment
@@ -40,8 +42,9 @@ def write_bounds(root: str | None) -> Bounds:
 
 
 def _records() -> tuple[str, ...]:
-    """Records of environments, with their tokens."""
-    return "/run/user/*/hermetic/*", f"{real_runtime_path()}/*"
+    """Records of environments, with their tokens, and the programs that environments get."""
+    cache = cache_directory()
+    return "/run/user/*/hermetic/*", f"{real_runtime_path()}/*", *((f"{os.path.realpath(cache)}/*",) if cache else ())
 
 
 async def check_unopened(paths: Sequence[str], bounds: Bounds, place: Environment | PolicyContext) -> list[str]:

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -98,7 +99,10 @@ async def _locked(path: Path) -> int:
 
 
 async def wait_for_lock(fd: int) -> None:
-    """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it."""
+    """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it.
+
+    The thread is not one of asyncio's pool: waiters would occupy those, and the holder of the lock may need one.
+    """
     own = os.dup(fd)
 
     def wait() -> None:
@@ -107,7 +111,11 @@ async def wait_for_lock(fd: int) -> None:
         finally:
             os.close(own)
 
-    await asyncio.to_thread(wait)
+    thread = ThreadPoolExecutor(1, "hermetic-lock")
+    try:
+        await asyncio.get_running_loop().run_in_executor(thread, wait)
+    finally:
+        thread.shutdown(wait=False)
 
 
 def _is_same_file(fd: int, path: Path) -> bool:

@@ -17,13 +17,16 @@ from pathlib import Path
 import pytest
 
 from hermetic.cli.dispatch import main
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.fleet import Removed
 from hermetic.environments.runtime import build, store
+from hermetic.environments.runtime.choice import PYTHON, RuntimeChoice
 from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
+from hermetic.environments.starting import StartFailed
 from hermetic.fleet import garbage
 from hermetic.registry import file_lock
+from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records, runtime_root
 from hermetic.tools.files.access import write_bounds
 from tests.environments.ordinary_user import OrdinaryUser
@@ -95,7 +98,8 @@ def test_libraries_of_the_image_are_not_loaded(tmp_path: Path) -> None:
 def test_the_whole_standard_library_is_there(tmp_path: Path) -> None:
     runtime = asyncio.run(store.portable())
     code = (
-        "import asyncio, decimal, hashlib, sqlite3, ssl, unittest, urllib.request, xml.etree.ElementTree; print('ok')"
+        "import asyncio, decimal, hashlib, sqlite3, ssl, unittest, urllib.request, xml.etree.ElementTree, zoneinfo\n"
+        "print('ok')"
     )
     assert inside(runtime, tmp_path, runtime.python, "-I", "-c", code) == "ok"
 
@@ -187,6 +191,74 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ):
         asyncio.run(store.portable(lean=True))
     assert not list(store.runtime_cache().iterdir())
+
+
+def test_a_full_disk_of_a_program_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "COMPILE", "import sys; sys.exit('[Errno 28] No space left on device')")
+    with pytest.raises(EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE"):
+        asyncio.run(store.portable(lean=True))
+    assert not list(store.runtime_cache().iterdir())
+
+
+def test_an_archive_on_a_full_disk_is_explained(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    runtime = asyncio.run(store.portable(lean=True))
+    monkeypatch.setattr(store, "_pack", full)
+    with pytest.raises(EnvironmentUnavailable, match="No space left on device; free 60 MB there"):
+        asyncio.run(store.packed(runtime))
+
+
+def test_a_cache_where_no_program_runs_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        unavailable("only root can mount")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec,mode=700", "tmpfs", tmp_path], check=True)
+    try:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with pytest.raises(EnvironmentUnavailable, match=r"\(noexec\): set XDG_CACHE_HOME to another directory"):
+            asyncio.run(store.portable(lean=True))
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_user_without_a_home_is_told_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HERMETIC_SPOOL_DIR", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigError, match="set XDG_CACHE_HOME"):
+        store.runtime_cache()
+    assert spool_base() in (None, Path(f"/var/tmp/hermetic-{os.geteuid()}"))
+    assert RuntimeChoice("auto", "image").lacks == set()
+
+
+def test_a_note_on_an_image_that_cannot_be_read_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    choice = RuntimeChoice("auto", "image")
+    choice.lacks = {PYTHON}
+    choice.remember()
+    assert RuntimeChoice("auto", "image").lacks == {PYTHON}
+    (note,) = store.runtime_cache().glob(f"*{store.LACKS}")
+    note.write_bytes(b"\xff\xfe")
+    assert RuntimeChoice("auto", "image").lacks == set()
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "learns"),
+    [
+        ('exec: "python3": executable file not found in $PATH', 255, True),
+        ("", 127, True),
+        ('exec: "docker-init": executable file not found in $PATH', 127, False),
+        ('exec: "fuse2fs": executable file not found in $PATH', 255, False),
+    ],
+)
+def test_only_a_missing_python_counts_as_one(stderr: str, code: int, learns: bool) -> None:
+    choice = RuntimeChoice("auto", f"image of {stderr}")
+    assert choice.learn(StartFailed("it ended", stderr, exit_code=code)) is learns
 
 
 def test_a_runtime_that_fails_its_test_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

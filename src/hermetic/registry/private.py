@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from hermetic.contract.errors import ConfigError
@@ -45,7 +46,10 @@ def spool_base() -> Path | None:
                 setting="HERMETIC_SPOOL_DIR",
             )
         return path
-    for path in (Path("/var/tmp", own), Path.home() / ".cache" / "hermetic"):
+    candidates = [Path("/var/tmp", own)]
+    with suppress(RuntimeError):  # no home
+        candidates.append(Path.home() / ".cache" / "hermetic")
+    for path in candidates:
         if not is_in_memory(path) and _can_be_private(path):
             return path
     return None

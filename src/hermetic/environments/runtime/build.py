@@ -9,6 +9,7 @@ The tree is made for one absolute path, its prefix:
     python/bin/python3    finds python/lib/python3.N by itself, also with -I -S
 """
 
+import errno
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from hermetic.environments.runtime.elf import Elf, Unsuitable, elf_files
 
-VERSION = 1  # of the builder: another one builds anew
+VERSION = 2  # of the builder: another one builds anew
 DEAD = "/.hermetic"  # begins paths that lead nowhere
 OLDEST_BASH = (4, 4)
 STEP_SECONDS = 120.0  # for one program of the build
@@ -31,7 +32,7 @@ BESIDE_LIBC = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
 # Parts of the standard library that no script in an environment can use, or that need a screen.
 LEFT_OUT = re.compile(
     r"(test|tests|idlelib|tkinter|turtledemo|turtle\.py|ensurepip|lib2to3|venv|pydoc_data|distutils|(site|dist)-packages"
-    r"|__pycache__|config-.*|_sysconfigdata.*|(_tkinter|_test|_xx|xx|_ctypes_test|_dbm|_gdbm|nis|ossaudiodev|readline)\b.*)"
+    r"|__pycache__|config-.*|(_tkinter|_test|_xx|xx|_ctypes_test|_dbm|_gdbm|nis|ossaudiodev|readline)\b.*)"
 )
 # What uploads hold, with all that these import: the resident's modules, and those of most scripts.
 LEAN = """
@@ -50,6 +51,7 @@ for module in list(sys.modules.values()):
     if getattr(module, "__file__", None):
         print(module.__file__)
 """
+WHOLE = ("zoneinfo",)  # imported by the check of the whole standard library; it needs the data of sysconfig
 COMPILE = """\
 import compileall, py_compile, sys
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -61,6 +63,8 @@ sys.exit(not compileall.compile_dir(source, ddir=name, **options))
 CHECK = """\
 import sys, ctypes, fcntl, json, select, socket, struct, subprocess, zlib
 assert sys.prefix.startswith(sys.argv[1]), sys.prefix
+for name in sys.argv[2:]:
+    __import__(name)
 said = subprocess.run([sys.argv[1] + "/bin/bash", "-c", 'x=\\u00e4; echo "${BASH_VERSINFO[*]:0:2}" "${#x}"'],
                       env={"LC_ALL": "C.UTF-8"}, stdout=subprocess.PIPE, check=True).stdout
 print("runtime", *said.decode().split())
@@ -104,7 +108,7 @@ def build(root: Path, *, prefix: str, lean: bool) -> str:
     _copy(Path(loader), tree / "ld.so")
     _copy_locale(tree / "locl")
     _rewrite(tree, prefix)
-    _check(root, prefix)
+    _check(root, prefix, () if lean else WHOLE)
     return sys.version.split()[0]
 
 
@@ -175,7 +179,7 @@ def _rewrite(tree: Path, prefix: str) -> None:
         elf.save()
 
 
-def _check(root: Path, prefix: str) -> None:
+def _check(root: Path, prefix: str, modules: Sequence[str]) -> None:
     """Runs both programs in the root that holds nothing else, where this user can enter one. Raises Unsuitable."""
     chroot = ("chroot", str(root))
     entering = [chroot, ("unshare", "--user", "--map-root-user", *chroot), ("bwrap", "--bind", str(root), "/")]
@@ -185,14 +189,14 @@ def _check(root: Path, prefix: str) -> None:
             _run([*probe, "true"])
         except Unsuitable:
             continue
-        said = _run([*enter, f"{prefix}/python/bin/python3", "-I", "-S", "-c", CHECK, prefix]).split()
+        said = _run([*enter, f"{prefix}/python/bin/python3", "-I", "-S", "-c", CHECK, prefix, *modules]).split()
         if said[:1] != ["runtime"] or tuple(map(int, said[1:3])) < OLDEST_BASH:
             raise Unsuitable(f"bash {'.'.join(said[1:3])} is too old; install {'.'.join(map(str, OLDEST_BASH))}")
         return
 
 
 def _run(argv: Sequence[str | Path], *, may_fail: bool = False) -> str:
-    """The output of a program. Raises Unsuitable."""
+    """The output of a program. Raises Unsuitable; OSError if the disk is full."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
         done = subprocess.run(
@@ -201,6 +205,8 @@ def _run(argv: Sequence[str | Path], *, may_fail: bool = False) -> str:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise Unsuitable(f"{argv[0]} failed: {error}") from error
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode and not may_fail:
         raise Unsuitable(f"{argv[0]} failed: {(done.stderr or done.stdout).strip()[-1000:]}")
     return done.stdout

@@ -62,7 +62,9 @@ class RuntimeChoice:
         Raises EnvironmentUnavailable if the runtime may not be used.
         """
         lacks = _LACKS.get(error.error, set())
-        if error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE) or NOT_FOUND in error.stderr:
+        not_found = [line for line in error.stderr.splitlines() if NOT_FOUND in line]
+        is_missing = error.exit_code in (NOT_FOUND_CODE, NO_PYTHON_CODE)
+        if any("python3" in line for line in not_found) or (is_missing and not not_found):
             lacks = {PYTHON}
         if lacks <= self.lacks:
             return False
@@ -98,7 +100,7 @@ class RuntimeChoice:
         self.lacks, self.runtime, self.identity = set(), None, ""
 
     def _recall(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             if self._memory is not None and time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
                 self.identity, *lacks = self._memory.read_text().splitlines() or [""]
                 self.lacks |= {PYTHON, BASH, NO_BASH}.intersection(lacks if self.identity else ())

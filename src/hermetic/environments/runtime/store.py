@@ -7,6 +7,7 @@ the digest of what was built from certain programs. `DIGEST.old-*` is a damaged 
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import io
 import logging
@@ -18,7 +19,7 @@ import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,19 +107,29 @@ async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
     Raises EnvironmentUnavailable.
     """
     base = runtime_cache()
-    try:
+    with _explained(base):
         key = source_key(lean, prefix)
         if found := await asyncio.to_thread(_find, base, key):
             return found
         log.info("building the portable runtime, once for this Python and bash")
         async with locked(base / f"{key}.lock"):
             return await asyncio.to_thread(lambda: _find(base, key) or _build(base, key, lean, prefix))
+
+
+@contextlib.contextmanager
+def _explained(base: Path) -> Iterator[None]:
+    """Raises EnvironmentUnavailable, with advice, for what fails in the cache."""
+    try:
+        yield
     except Unsuitable as error:
-        raise EnvironmentUnavailable(f"no portable runtime can be built here: {error}; {ADVICE}") from error
+        is_noexec = os.statvfs(base).f_flag & os.ST_NOEXEC
+        advice = f"no program runs in {base} (noexec): set XDG_CACHE_HOME to another directory" if is_noexec else ADVICE
+        raise EnvironmentUnavailable(f"no portable runtime can be built here: {error}; {advice}") from error
     except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise EnvironmentUnavailable(
-            f"the portable runtime cannot be written to {base}: {error.strerror or error}; free 60 MB there, or set "
-            "XDG_CACHE_HOME to another directory"
+            f"the portable runtime cannot be written to {base}: {error.strerror or error}; "
+            f"{'free 60 MB there, or ' if is_full else ''}set XDG_CACHE_HOME to another directory"
         ) from error
 
 
@@ -131,9 +142,10 @@ async def packed(runtime: Runtime) -> Path:
     """The runtime as a .tar.gz, whose names are relative to its prefix. Raises EnvironmentUnavailable."""
     base = runtime_cache()
     path = base / f"{runtime.digest}.tar.gz"
-    async with locked(base / f"{runtime.digest}.lock"):
-        if not await asyncio.to_thread(_is_packed, path):
-            await asyncio.to_thread(_pack, runtime.directory, path)
+    with _explained(base):
+        async with locked(base / f"{runtime.digest}.lock"):
+            if not await asyncio.to_thread(_is_packed, path):
+                await asyncio.to_thread(_pack, runtime.directory, path)
     return path
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx2
 import mcp_types
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from hermetic.cli.mcp import COMMANDS
-from hermetic.config import load
+from hermetic.cli.mcp import COMMANDS, serve_options
 from hermetic.mcp.client import ServeOptions
 from hermetic.mcp.server import Handlers
 from tests.sizes import is_full
@@ -54,7 +54,7 @@ async def in_process(
     era: str, *arguments: str, variables: Mapping[str, str] = {}, **options: Any
 ) -> AsyncIterator[Client]:
     """A client of a server in this process."""
-    handlers = Handlers(serve_options(arguments, variables))
+    handlers = Handlers(options_of(arguments, variables))
     try:
         async with Client(handlers.server(), mode=era, **options) as client:
             yield client
@@ -62,12 +62,15 @@ async def in_process(
         await handlers.close()
 
 
-def serve_options(arguments: Sequence[str], variables: Mapping[str, str]) -> ServeOptions:
+def options_of(arguments: Sequence[str], variables: Mapping[str, str]) -> ServeOptions:
     """What the command line makes of these arguments."""
     parser = argparse.ArgumentParser()
     COMMANDS["mcp"].declare(parser)
     given = parser.parse_args(arguments)
-    return ServeOptions(settings=load(environ={**os.environ, **variables}), task=given.task, wait=given.wait)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return serve_options(given)
 
 
 async def answer(client: Client, tool: str, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:

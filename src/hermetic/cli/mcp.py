@@ -74,11 +74,12 @@ def _mcp(arguments: argparse.Namespace) -> int:
     if "XDG_RUNTIME_DIR" not in os.environ and os.path.isdir(session):
         os.environ["XDG_RUNTIME_DIR"] = session  # many clients withhold it; a terminal has it
     log_progress()
-    stdio.serve(lambda: _options(arguments))
+    stdio.serve(lambda: serve_options(arguments))
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> "client.ServeOptions":
+def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
+    """What the command line says of every client. Raises ConfigError."""
     settings, options = config.load(current_directory(), kind=arguments.env), given_options(arguments)
     with option_errors():
         catalog.find(settings.environment.kind)({**settings.options, **options})  # a wrong one is reported now

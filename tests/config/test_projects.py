@@ -42,7 +42,7 @@ OPTIONS = {
 }
 REFUSED = {
     "environment.profile": '"/"', "environment.home": '"real"', "environment.credential_files": '["a"]',
-    "code_execution.passthrough": '["A"]', "sudo.password": '"x"', "approvals.answers": '"queue"',
+    "code_execution.passthrough": '["A"]', "sudo.password": '"x"', "sudo.timeout": "1", "approvals.answers": '"queue"',
     "approvals.timeout": "1", "approvals.wait": "false", "approvals.file": '"/x"', "approvals.log": '"/x"',
 }  # fmt: skip
 

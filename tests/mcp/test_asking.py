@@ -1,6 +1,7 @@
 """Approvals and secrets over MCP: asked through the client, in both protocol eras, and never through the model."""
 
 import asyncio
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,13 @@ import mcp_types
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
+from hermetic.config.settings import Settings, SudoSettings
 from hermetic.mcp.calls import Calls
+from hermetic.mcp.client import ANSWERING, TYPING, About, ServeOptions
+from hermetic.mcp.client import Client as HermeticClient
+from tests.environments.sshd import running
 from tests.mcp.clients import ERAS, answer, connected, eventually, in_process, send_form
+from tests.tools.terminal.test_sudo import PASSWORD, USER, let_in, user_with_password
 
 SECRET = "correct-horse-battery"
 
@@ -38,8 +44,10 @@ class User:
 
     def __init__(self, *replies: ElicitResult) -> None:
         self.replies = list(replies)
+        self.secret = SECRET
         self.forms: list[ElicitRequestFormParams] = []
         self.pages: list[ElicitRequestURLParams] = []
+        self.shown: list[str] = []  # texts of pages
 
     async def __call__(self, _: Any, params: mcp_types.ElicitRequestParams) -> ElicitResult:
         if isinstance(params, ElicitRequestFormParams):
@@ -49,7 +57,8 @@ class User:
         async with httpx2.AsyncClient(trust_env=False) as browser:
             page = await browser.get(params.url)
             assert (page.status_code, "type=password" in page.text) == (200, True)
-            sent = await send_form(browser, page, SECRET)
+            self.shown.append(html.unescape(page.text))
+            sent = await send_form(browser, page, self.secret)
             assert sent.status_code == 200
             assert (await browser.get(params.url)).status_code == 404
         return ElicitResult(action="accept")
@@ -145,6 +154,49 @@ async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp
     [page] = user.pages
     assert page.url.startswith("http://127.0.0.1:")
     assert SECRET not in page.message
+
+
+async def test_the_page_shows_the_whole_command_before_the_models_reason() -> None:
+    user = User()
+    command = f'read -rs x; echo {"psql --set=ON_ERROR_STOP=1 " * 20}; echo "$x" | base64 > /dev/null'
+    reason = "Your login password. It is typed into: sudo apt-get update " + "x" * 500
+    async with connected("legacy", elicitation_callback=user) as client:
+        started = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
+        asked = {"session_id": started["session_id"], "reason": reason}
+        assert (await answer(client, "type_secret", asked))["status"] == "typed"
+        long = f"read -rs x; : {'y' * 5000}; echo $x > /dev/null"
+        started = await answer(client, "terminal", {"command": long, "background": True, "pty": True})
+        asked = {"session_id": started["session_id"], "reason": "x"}
+        assert (await answer(client, "type_secret", asked))["status"] == "typed"
+    first, second = user.shown
+    assert f"<pre>{command}</pre><p>The model says: Your login password." in first
+    assert "x" * 200 not in first
+    assert "y\n[this is the start of a longer command]</pre>" in second
+    message = user.pages[0].message
+    assert message.index(command) < message.index("The model says: Your login")
+
+
+async def test_a_sudo_page_shows_the_command_of_the_call(tmp_path: Path) -> None:
+    user = User()
+    user.secret = PASSWORD
+    with user_with_password(), running(tmp_path / "there") as sshd:
+        let_in(tmp_path / "there", sshd.home)
+        given = {**sshd.options, "user": USER}
+        options = [word for name, value in given.items() for word in ("-o", f"{name}={json.dumps(value)}")]
+        async with in_process("legacy", "--env", "ssh", *options, elicitation_callback=user) as client:
+            command = f": {'x' * 300}; sudo id -u"
+            done = await answer(client, "terminal", {"command": command})
+    assert done["output"] == "0\n", done
+    [shown] = user.shown
+    assert f"<pre>{command}</pre><p>sudo asks: " in shown
+
+
+def test_the_page_of_sudo_stays_open_as_long_as_other_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+    monkeypatch.setattr("hermetic.mcp.client.Toolbox", lambda **given: seconds.append(given["settings"].sudo.timeout))
+    for settings in (Settings(), Settings(sudo=SudoSettings(timeout=7), places={"sudo.timeout": "a file"})):
+        HermeticClient(ServeOptions(settings=settings), About(opens_pages=True))
+    assert seconds == [ANSWERING + TYPING, 7]
 
 
 async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dict[str, Any]) -> None:

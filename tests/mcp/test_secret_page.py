@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from hermetic.mcp.secret_page import READ_SECONDS, Page, SecretPages
+from hermetic.mcp.secret_page import READ_SECONDS, Page, Purpose, SecretPages
 from tests.mcp.clients import send_form
+
+PURPOSE = Purpose("cat <b>x</b>\n\u202ey", "For <i>x</i>")
 
 
 @contextlib.asynccontextmanager
-async def page(purpose: str = "For <b>x</b>") -> AsyncIterator[tuple[Page, httpx2.AsyncClient]]:
+async def page() -> AsyncIterator[tuple[Page, httpx2.AsyncClient]]:
     pages = SecretPages()
     try:
-        async with pages.page(purpose) as opened, httpx2.AsyncClient(trust_env=False) as browser:
+        async with pages.page(PURPOSE) as opened, httpx2.AsyncClient(trust_env=False) as browser:
             yield opened, browser
     finally:
         await pages.close()
@@ -25,7 +27,7 @@ async def page(purpose: str = "For <b>x</b>") -> AsyncIterator[tuple[Page, httpx
 async def test_what_is_typed_arrives_and_the_page_is_gone() -> None:
     async with page() as (opened, browser):
         shown = await browser.get(opened.url)
-        assert "For &lt;b&gt;x&lt;/b&gt;" in shown.text
+        assert "<pre>cat &lt;b&gt;x&lt;/b&gt;\n\\u202ey</pre><p>For &lt;i&gt;x&lt;/i&gt;</p>" in shown.text
         assert shown.headers["cache-control"] == "no-store"
         assert "default-src 'none'" in shown.headers["content-security-policy"]
         assert "It is empty" in (await send_form(browser, shown, "")).text
@@ -75,7 +77,7 @@ async def test_rubbish_is_answered_by_closing() -> None:
 
 async def test_a_page_that_was_given_up_is_gone() -> None:
     pages = SecretPages()
-    async with pages.page("x") as opened:
+    async with pages.page(Purpose("x", "")) as opened:
         pass
     async with httpx2.AsyncClient(trust_env=False) as browser:
         assert (await browser.get(opened.url)).status_code == 404
@@ -86,7 +88,9 @@ async def test_pages_that_open_at_once_share_one_address() -> None:
     pages = SecretPages()
     try:
         async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(trust_env=False) as browser:
-            opened = await asyncio.gather(*(stack.enter_async_context(pages.page(name)) for name in ("x", "y")))
+            opened = await asyncio.gather(
+                *(stack.enter_async_context(pages.page(Purpose(name, ""))) for name in ("x", "y"))
+            )
             assert len({one.url.rpartition("/")[0] for one in opened}) == 1
             assert [(await browser.get(one.url)).status_code for one in opened] == [200, 200]
     finally:
@@ -95,7 +99,7 @@ async def test_pages_that_open_at_once_share_one_address() -> None:
 
 async def test_closing_waits_for_no_idle_connection() -> None:
     pages = SecretPages()
-    async with pages.page("x") as opened:
+    async with pages.page(Purpose("x", "")) as opened:
         port = int(opened.url.split(":")[2].split("/")[0])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\n")

@@ -195,7 +195,7 @@ _RULES = (
         "only you set it",
         lambda asked: False,
         """environment.profile environment.home environment.credential_files code_execution.passthrough
-        sudo.password approvals.answers approvals.timeout approvals.wait approvals.file approvals.log
+        sudo.password sudo.timeout approvals.answers approvals.timeout approvals.wait approvals.file approvals.log
         environments.local.cwd environments.local.env environments.ssh.cwd environments.ssh.env
         environments.ssh.setup environments.*.config environments.*.credential_files environments.*.extra_args
         environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd

@@ -66,9 +66,10 @@ class SudoSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How sudo gets its password."""
 
     password: str | None = None  # None: from a person; empty: an empty password is tried
+    timeout: Seconds = limits.PASSWORD  # for a person to enter it
 
     def __repr__(self) -> str:
-        return f"SudoSettings(password={'None' if self.password is None else 'hidden'})"
+        return f"SudoSettings(password={'None' if self.password is None else 'hidden'}, timeout={self.timeout})"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

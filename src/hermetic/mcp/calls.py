@@ -1,6 +1,7 @@
 """A tool call that runs on its own, and the questions that it has for the user meanwhile."""
 
 import asyncio
+import json
 import secrets
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
@@ -41,6 +42,12 @@ class Call:
         finally:
             _CURRENT.reset(token)
         self.task.add_done_callback(lambda _: self._changed.set())
+
+    @property
+    def command(self) -> str:
+        """What it runs, in words for the user."""
+        given = self.arguments.get("command") or self.arguments.get("code")
+        return str(given) if given else f"{self.name} {json.dumps(self.arguments)}"
 
     def __repr__(self) -> str:
         return f"<Call of {self.name}{', done' if self.task.done() else ''}>"
@@ -115,8 +122,12 @@ class Calls:
         current = _CURRENT.get()
         if current is not None and not current.task.done():
             return current
-        running = [call for call in self._running.values() if call.task_id == task_id and not call.task.done()]
+        running = self.running(task_id)
         return running[-1] if running else None
+
+    def running(self, task_id: str) -> list[Call]:
+        """The running calls of a task, the newest last."""
+        return [call for call in self._running.values() if call.task_id == task_id and not call.task.done()]
 
     async def close(self) -> None:
         """Cancels all of them; returns when what they started has ended."""

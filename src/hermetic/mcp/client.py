@@ -18,10 +18,11 @@ from hermetic.config import Settings
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
 from hermetic.contract.limits import LEASE
 from hermetic.contract.notice import Notice
+from hermetic.contract.printable import one_line
 from hermetic.mcp.calls import Call, Calls
 from hermetic.mcp.clients import longest_wait
 from hermetic.mcp.questions import DISMISSED, approval_answer, approval_form
-from hermetic.mcp.secret_page import SecretPages
+from hermetic.mcp.secret_page import Purpose, SecretPages
 from hermetic.mcp.secret_tool import secret_tool
 from hermetic.redaction.redactor import Redactor
 from hermetic.toolbox import Toolbox
@@ -30,6 +31,11 @@ DENIED = 600.0  # seconds: during which a denied request is not asked again
 DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
 ANSWERING = 300.0  # seconds: for a user to answer the client's dialogue, unless the settings say another time
 TYPING = 300.0  # seconds: for a user to type a secret on its page
+SHOWN = 1000  # characters of a command in the client's dialogue; the page shows the whole
+MESSAGE = """\
+This command gets a secret: {command}
+{note}
+Type it on this page of your own machine, which shows the whole command. The model does not see it."""
 MESSAGES = 100  # progress messages of scripts that wait to be reported; older ones are dropped
 TASK = "mcp"  # name of the environment of a client that names none
 
@@ -160,16 +166,22 @@ class Client:
         return answer
 
     async def _ask_password(self, prompt: str, task_id: str) -> str | None:
-        return await self._ask_secret(f"A command runs sudo, which asks: {prompt}", task_id)
+        """The password for a sudo of the task. All that runs there is shown: any of it may have started that sudo."""
+        commands = [call.command for call in self.calls.running(task_id)]
+        for process in (await self.look({"action": "list"}, task_id)).get("processes", ()):
+            if process["status"] == "running" and not any(known.startswith(process["command"]) for known in commands):
+                commands.append(process["command"])
+        note = f"sudo asks: {one_line(prompt)} Later commands of this task may use the password too."
+        return await self._ask_secret(Purpose("\n\n".join(commands), note), task_id)
 
-    async def _ask_secret(self, purpose: str, task_id: str) -> str | None:
+    async def _ask_secret(self, purpose: Purpose, task_id: str) -> str | None:
         """What the user types on a page; None without a call through which the client could show it."""
         call = self.calls.asking(task_id)
         if call is None:
             return None
         async with self._pages.page(purpose) as page:
             reply = await call.ask(ElicitRequestURLParams(
-                message=f"{purpose}\nType it on this page of your own machine. The model does not see it.",
+                message=MESSAGE.format(command=one_line(purpose.command, SHOWN), note=purpose.note),
                 url=page.url, elicitation_id=secrets.token_hex(8),
             ))  # fmt: skip
             if reply.action != "accept":
@@ -217,7 +229,9 @@ def _settings(given: ServeOptions, wait: float | None) -> Settings:
         settings = replace(settings, environment=replace(settings.environment, across_processes=False))
     approvals = settings.approvals
     answering = approvals.timeout if "approvals.timeout" in settings.places else ANSWERING
-    # The user is asked through the client, never on a terminal that the client may use itself.
+    if "sudo.timeout" not in settings.places:
+        settings = replace(settings, sudo=replace(settings.sudo, timeout=ANSWERING + TYPING))
+    # The user answers through the client, never on a terminal that the client may use itself.
     return replace(settings, approvals=replace(approvals, answers="nobody", wait=True, timeout=answering))
 
 

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from hermetic.contract.printable import escaped
+
 HOST = "127.0.0.1"
 MOST = 1 << 16  # bytes of a request
 READ_SECONDS = 10.0  # for a browser to send its request
@@ -21,7 +23,17 @@ HEADERS = (
 )
 # A request that cannot be read gets no answer.
 UNREADABLE = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-STYLE = "body{font:16px system-ui;max-width:36em;margin:4em auto;padding:0 1em}input,button{font:inherit;padding:.4em}"
+STYLE = (
+    "body{font:16px system-ui;max-width:36em;margin:4em auto;padding:0 1em}input,button{font:inherit;padding:.4em}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;padding:.6em}"
+)
+
+
+class Purpose(NamedTuple):
+    """What a secret is for: the command that gets it, apart from what others say of it."""
+
+    command: str
+    note: str  # one line, with words of a model or a program
 
 
 class Page(NamedTuple):
@@ -35,13 +47,13 @@ class SecretPages:
     """Pages with an address that only their reader knows. Each takes one secret and is gone."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[str, asyncio.Future[str]]] = {}  # path → what for, the secret
+        self._open: dict[str, tuple[Purpose, asyncio.Future[str]]] = {}  # path → what for, the secret
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
         self._serving: set[asyncio.Task[None]] = set()  # one per connection
 
     @contextlib.asynccontextmanager
-    async def page(self, purpose: str) -> AsyncIterator[Page]:
+    async def page(self, purpose: Purpose) -> AsyncIterator[Page]:
         """A page for the length of the block."""
         async with self._starting:
             if self._server is None:
@@ -108,9 +120,10 @@ class SecretPages:
         return "200 OK", "<p>Thank you. You can close this page.</p>"
 
 
-def _form(purpose: str, problem: str = "") -> str:
+def _form(purpose: Purpose, problem: str = "") -> str:
     return (
-        f"<h1>A secret is needed</h1><p>{html.escape(purpose)}</p><p><strong>{html.escape(problem)}</strong></p>"
+        f"<h1>A secret is needed</h1><p>This command gets it:</p><pre>{html.escape(escaped(purpose.command))}</pre>"
+        f"<p>{html.escape(purpose.note)}</p><p><strong>{html.escape(problem)}</strong></p>"
         f"<form method=post><input type=password name={FIELD} autofocus autocomplete=off aria-label=Secret> "
         "<button>Send</button></form><p>It goes to the program that waits for it, and to no model.</p>"
     )

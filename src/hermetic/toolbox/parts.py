@@ -101,7 +101,7 @@ class Parts:
         )
         self._gate = None if policy == "off" else PolicyGate(self.approvals)
         password = chosen.sudo.password if sudo_password is None else sudo_password
-        self.sudo = SudoAnswers(Passwords(password, ask_password), self._learn)
+        self.sudo = SudoAnswers(Passwords(password, ask_password, chosen.sudo.timeout), self._learn)
         self._activity = on_activity
         webhooks = [] if webhook is None else [Webhook(webhook)]
         self.notices = Notices(self._show, webhooks if on_notice is None else [on_notice, *webhooks])

@@ -170,6 +170,13 @@ async def test_a_plain_function_that_waits_for_a_person_leaves_the_event_loop_fr
     assert await asking == PASSWORD
 
 
+async def test_a_person_has_the_time_that_the_settings_say() -> None:
+    async def ask(prompt: str, task: str) -> str | None:
+        return await asyncio.Future()
+
+    assert await asyncio.wait_for(Passwords(ask=ask, seconds=0.01).get("t", ""), 30) is None
+
+
 @pytest.mark.parametrize("how", [{}, {"background": True}, {"stdin": "guess\n"}, {"pty": True}], ids=str)
 async def test_sudo_that_reads_a_password_from_its_input_needs_an_approval(tmp_path: Path, how: dict[str, Any]) -> None:
     box = Toolbox(options={"login": False, "cwd": str(tmp_path)})

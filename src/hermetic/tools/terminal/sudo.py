@@ -48,9 +48,10 @@ def sudo_hint(output: str, *, is_answered: bool) -> str | None:
 class Passwords:
     """Passwords by task: from the settings, else given before, else asked for."""
 
-    def __init__(self, fixed: str | None = None, ask: AskPassword | None = None) -> None:
+    def __init__(self, fixed: str | None = None, ask: AskPassword | None = None, seconds: float = PASSWORD) -> None:
         self._fixed = fixed  # may be empty: then that is tried
         self._ask = ask
+        self._seconds = seconds  # for `ask` to answer
         self._cache: dict[str, str] = {}  # by task
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class Passwords:
             return self._fixed
         if task not in self._cache and self._ask is not None:
             try:
-                async with asyncio.timeout(PASSWORD):
+                async with asyncio.timeout(self._seconds):
                     given = await answer_of(self._ask, prompt, task)
             except Exception as error:  # of the caller's own function: sudo goes without
                 _log.warning("nobody gave a password for task %s: %r", task, error)

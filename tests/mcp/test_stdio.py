@@ -12,7 +12,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 import hermetic
 from hermetic.mcp.connection import serve
 from hermetic.mcp.greeting import greeting
-from tests.mcp.clients import ERAS, answer, connected, eventually, serve_options
+from tests.mcp.clients import ERAS, answer, connected, eventually, options_of
 from tests.scenarios.living import is_alive
 
 LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "patch", "search_files"}
@@ -110,7 +110,7 @@ async def test_the_early_reply_is_the_one_that_the_sdk_gives(method: str, versio
         return
         yield b""
 
-    await serve(serve_options((), {}), line, no_more(), write)
+    await serve(options_of((), {}), line, no_more(), write)
     assert json.loads(early.line) == json.loads(written[0])
 
 
@@ -139,6 +139,6 @@ async def test_the_early_reply_is_written_once() -> None:
         yield ping
         await eventually(lambda: bool(written))
 
-    await serve(serve_options((), {}), line, more(), write, replied=7)
+    await serve(options_of((), {}), line, more(), write, replied=7)
     [reply] = written
     assert json.loads(reply) == {"jsonrpc": "2.0", "id": 7, "result": {}}

@@ -160,10 +160,11 @@ async def test_commands_of_one_session_run_side_by_side(shell: Session) -> None:
 
 
 async def test_a_command_beside_another_can_end_its_shell(shell: Session) -> None:
-    await shell.run("v=1")
-    slow = asyncio.create_task(shell.run("sleep 0.4; v=2; echo slow"))
+    await shell.run("v=1; go=$(mktemp -u)")
+    slow = asyncio.create_task(shell.run('until [ -e "$go" ]; do sleep 0.05; done; rm "$go"; v=2; echo slow'))
     beside = await asyncio.gather(shell.run("exit 3"), shell.run("kill -9 $BASHPID"), shell.run("v=9"))
     assert [result.exit_code for result in beside] == [3, 137, 0]
+    await shell.run('touch "$go"')
     assert (await slow).output == "slow\n"
     assert (await shell.run("echo $v")).output == "2\n"
 

@@ -17,7 +17,7 @@ def completed(line: str) -> list[str]:
 
 
 def test_bash_completes_commands_and_options() -> None:
-    assert completed("hermetic ru") == ["run"]
+    assert completed("hermetic wai") == ["wait"]
     assert completed("hermetic logs --f") == ["--follow"]
     assert "--image" in completed("hermetic run --")
 

@@ -156,7 +156,8 @@ async def test_what_the_image_preloads_is_left_to_its_own_programs(
 async def test_an_engine_that_cannot_mount_it_is_an_error_that_says_what_to_do(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RuntimeChoice, "mounts", [Mount("/nowhere/on/this/machine", "/.hermetic")])
+    wrong = [Mount("/nowhere/on/this/machine", "/.hermetic")]
+    monkeypatch.setattr(RuntimeChoice, "mounts", property(lambda choice: wrong if choice.lacks else []))
     with pytest.raises(
         EnvironmentUnavailable, match="cannot be mounted or does not run there; use an environment with"
     ):

@@ -20,7 +20,7 @@ from hermetic.cli.dispatch import main
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.fleet import Removed
 from hermetic.environments.runtime import build, store
-from hermetic.environments.runtime.choice import PYTHON, RuntimeChoice
+from hermetic.environments.runtime.choice import MEMORY, PYTHON, RuntimeChoice
 from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
 from hermetic.environments.starting import StartFailed
@@ -236,13 +236,12 @@ def test_a_user_without_a_home_is_told_the_setting(monkeypatch: pytest.MonkeyPat
     assert RuntimeChoice("auto", "image").lacks == set()
 
 
-def test_a_note_on_an_image_that_cannot_be_read_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_note_on_an_image_that_cannot_be_read_is_ignored() -> None:
     choice = RuntimeChoice("auto", "image")
     choice.lacks = {PYTHON}
     choice.remember()
     assert RuntimeChoice("auto", "image").lacks == {PYTHON}
-    (note,) = store.runtime_cache().glob(f"*{store.LACKS}")
+    (note,) = (runtime_root() / MEMORY).iterdir()
     note.write_bytes(b"\xff\xfe")
     assert RuntimeChoice("auto", "image").lacks == set()
 
@@ -272,13 +271,11 @@ def test_a_runtime_that_fails_its_test_is_not_kept(tmp_path: Path, monkeypatch: 
 def test_collecting_removes_what_is_unused(cache: Path) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     (cache / ".building-0123.abc").mkdir()
-    (cache / "0123.lacks").write_text("bash")
     assert asyncio.run(store.collect([])) == [str(cache / ".building-0123.abc")]
     long_ago = time.time() - store.UNUSED_SECONDS - 60
-    for path in (cache / f"{runtime.digest}.used", cache / "0123.lacks"):
-        os.utime(path, (long_ago, long_ago))
-    assert asyncio.run(store.collect(["0123", runtime.digest])) == []
-    assert runtime.directory in asyncio.run(store.collect([]))
+    os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
+    assert asyncio.run(store.collect([runtime.digest])) == []
+    assert asyncio.run(store.collect([])) == [runtime.directory]
     asyncio.run(store.collect([]))
     assert not list(cache.iterdir())
 

@@ -159,7 +159,7 @@ async def test_the_next_environment_there_takes_back_what_a_killed_one_left(last
         async with lasting.open() as env:
             pid, began = resident_of(env), time.monotonic()
             asked = asyncio.ensure_future(env._files.change(moved(changes, lasting.here, lasting.inside), None))
-            await asyncio.wait([asked], timeout=longest * (turn + 0.5) / turns if longest else None)
+            await asyncio.wait([asked], timeout=longest * turn / turns if longest else None)
             longest = longest or time.monotonic() - began
             os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(hermetic.ExecutionError):

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
-from hermetic.environments.runtime.store import ADVICE, LACKS, Runtime, portable, runtime_at, runtime_cache
+from hermetic.environments.runtime.store import ADVICE, Runtime, portable, runtime_at
 from hermetic.environments.starting import StartFailed
 from hermetic.link.archive import NO_PYTHON_CODE
+from hermetic.registry.records import runtime_root
 
 PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"  # what an image can lack; NO_BASH: any bash at all
 # Of an engine whose container has no such program. Apptainer has one exit code for everything.
 NOT_FOUND_CODE, NOT_FOUND = 127, "executable file not found in $PATH"
 _LACKS = {"NoPython": {PYTHON}, "NoBash": {BASH, NO_BASH}, "OldBash": {BASH}}  # by the resident's error
+MEMORY = ".lacks"  # a directory beside the records; a file in it names what an image lacks
 REMEMBERED_SECONDS = 24 * 3600.0  # an image of the same name may change
 BIN_BASH = "/bin/bash"  # where scripts expect it
 
@@ -44,7 +46,7 @@ class RuntimeChoice:
         self.identity = ""  # of the image whose lacks are remembered
         self._memory: Path | None = None
         with contextlib.suppress(ConfigError):  # no directory for it
-            self._memory = runtime_cache() / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}{LACKS}"
+            self._memory = runtime_root() / MEMORY / hashlib.sha256(image.encode()).hexdigest()[:32]
         if wanted == "auto":
             self._recall()
 
@@ -93,6 +95,10 @@ class RuntimeChoice:
         """Notes what the image lacks, after a start that succeeded."""
         if self.is_new and self._memory is not None:
             with contextlib.suppress(OSError):
+                self._memory.parent.mkdir(mode=0o700, exist_ok=True)
+                for path in self._memory.parent.iterdir():
+                    if not _is_fresh(path):
+                        path.unlink()
                 self._memory.write_text("\n".join((identity, *sorted(self.lacks))))
 
     def forget(self) -> None:
@@ -101,7 +107,7 @@ class RuntimeChoice:
 
     def _recall(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            if self._memory is not None and time.time() - self._memory.stat().st_mtime < REMEMBERED_SECONDS:
+            if self._memory is not None and _is_fresh(self._memory):
                 self.identity, *lacks = self._memory.read_text().splitlines() or [""]
                 self.lacks |= {PYTHON, BASH, NO_BASH}.intersection(lacks if self.identity else ())
 
@@ -138,3 +144,7 @@ class RuntimeChoice:
     def place(self) -> dict[str, str]:
         """Fields of a record: `hermetic gc` keeps the runtime while it is named there."""
         return {} if self.runtime is None else {"runtime": self.runtime.digest, "python": self.python}
+
+
+def _is_fresh(memory: Path) -> bool:
+    return time.time() - memory.stat().st_mtime < REMEMBERED_SECONDS

@@ -42,7 +42,6 @@ else:
 PREFIX = "/.hermetic"  # where environments see it
 BASH, PYTHON = "bin/bash", "python/bin/python3"
 MANIFEST = "runtime.json"
-LACKS = ".lacks"  # ends the name of a file on what an image lacks
 BUILDING = ".building-"  # begins the name of a directory that is being built, or removed
 OLD = ".old-"  # in the name of a damaged runtime
 CLOCK_STEP = 0.05  # seconds by which the time of a change to a file may lag
@@ -167,8 +166,9 @@ async def collect(in_use: Collection[str]) -> list[str]:
         if _is_stray(path, owner, in_use):
             async with locked_at_once(base / f"{owner}.lock") as is_ours:
                 if is_ours and _is_stray(path, owner, in_use):  # it may have been used since
+                    if path.is_dir():
+                        removed.append(str(path))
                     _remove(path, base / f"{BUILDING}{owner}.{uuid.uuid4().hex}")
-                    removed.append(str(path))
     return removed
 
 
@@ -177,7 +177,7 @@ def _is_stray(path: Path, owner: str, in_use: Collection[str]) -> bool:
     try:
         if path.name.startswith(BUILDING):
             return True
-        if path.suffix == LACKS or path.is_dir():
+        if path.is_dir():
             return owner not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS
         digest = path.read_text() if path.suffix == ".key" else owner
         return path.suffix != ".lock" and not (path.parent / digest).exists()

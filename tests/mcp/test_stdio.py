@@ -13,6 +13,7 @@ import hermetic
 from hermetic.mcp.connection import serve
 from hermetic.mcp.greeting import greeting
 from tests.mcp.clients import ERAS, answer, connected, eventually, options_of
+from tests.mcp.test_leaving import HELLO, started
 from tests.scenarios.living import is_alive
 
 LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "patch", "search_files"}
@@ -69,6 +70,18 @@ async def test_clients_and_their_tasks_share_nothing() -> None:
             seen = await answer(client, "terminal", {"command": "echo ${mine-nothing}; jobs"}, **options)
             assert seen["output"] == "nothing\n"
         assert (await answer(one, "terminal", {"command": "echo $mine"}))["output"] == "1\n"
+
+
+async def test_a_task_that_is_null_or_empty_is_the_usual_one() -> None:
+    async with started() as server:
+        await server.request("initialize", HELLO)
+        for meta in ({}, {"hermetic/task": None}, {"hermetic/task": ""}):
+            call = {"name": "terminal", "arguments": {"command": "n=x$n; echo $n"}, "_meta": meta}
+            result = await server.request("tools/call", call)
+        assert json.loads(result["content"][0]["text"])["output"] == "xxx\n"
+        assert server.process.stdin is not None
+        server.process.stdin.close()
+        assert await asyncio.wait_for(server.process.wait(), 60) == 0
 
 
 async def test_a_named_task_outlives_its_client() -> None:

@@ -219,8 +219,8 @@ def _reply(params: CallToolRequestParams) -> ElicitResult:
 
 def _task(context: Context) -> str:
     """The environment that a call names among its client's; "" is the usual one."""
-    name = (context.meta or {}).get(TASK_META, "")
-    return str(name)
+    name = (context.meta or {}).get(TASK_META)
+    return "" if name is None else str(name)
 
 
 async def _elicit(context: Context, question: Question) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,9 @@ import mcp_types
 import pytest
 from mcp import Client, MCPError
 
-from hermetic.mcp import progress
+from hermetic.mcp import progress, resources
+from hermetic.mcp.client import Client as HermeticClient
+from hermetic.registry.records import runtime_root
 from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
 
 
@@ -148,6 +151,61 @@ async def test_a_file_is_a_resource_and_a_protected_one_is_not(era: str, tmp_pat
         ):
             with pytest.raises(MCPError):
                 await client.read_resource(missing)
+
+
+async def test_a_file_that_read_file_does_not_show_is_no_resource(tmp_path: Path) -> None:
+    secret = b"key=AKIA" + b"IOSFODNN7" + b"EXAMPLQ\n\0\n"
+    for name in ("key.txt", "key.zip", "key.png"):
+        (tmp_path / name).write_bytes(secret)
+    (tmp_path / "huge.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(resources.MOST_IMAGE))
+    async with connected("auto") as client:
+        for name in ("key.txt", "key.zip", "key.png"):
+            with pytest.raises(MCPError, match="is a binary file, not text"):
+                await client.read_resource(f"hermetic://files{tmp_path}/{name}")
+        with pytest.raises(MCPError, match="the most is"):
+            await client.read_resource(f"hermetic://files{tmp_path}/huge.png")
+
+
+async def test_an_image_that_is_replaced_before_it_is_read_is_no_resource(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (picture := tmp_path / "dot.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(100))
+    protected, plain = tmp_path / ".env", tmp_path / "plain"
+    protected.write_bytes(picture.read_bytes())
+    plain.write_bytes(b"secret\0")
+    read_file, targets = HermeticClient.read_file, [protected, plain]
+
+    async def read_then_replace(self: HermeticClient, *given: Any) -> dict[str, Any]:
+        answer = await read_file(self, *given)
+        picture.unlink()
+        picture.symlink_to(targets.pop(0))
+        return answer
+
+    monkeypatch.setattr(HermeticClient, "read_file", read_then_replace)
+    async with in_process("auto") as client:
+        with pytest.raises(MCPError):
+            await client.read_resource(f"hermetic://files{picture}")
+        picture.unlink()
+        picture.write_bytes(protected.read_bytes())
+        with pytest.raises(MCPError):
+            await client.read_resource(f"hermetic://files{picture}")
+    assert targets == []
+
+
+async def test_a_resource_of_another_task_opens_no_environment(tmp_path: Path) -> None:
+    def opened() -> list[str]:
+        return [name for name in os.listdir(runtime_root()) if not name.startswith(".")]
+
+    (tmp_path / "notes.txt").write_text("one")
+    uri = f"hermetic://files{tmp_path}/notes.txt"
+    async with connected("auto") as client:
+        with pytest.raises(MCPError, match="no environment is open for the task 'anything'"):
+            await client.read_resource(f"{uri}?task=anything")
+        assert opened() == []
+        await answer(client, "terminal", {"command": "true"}, meta={"hermetic/task": "anything"})
+        assert text(await client.read_resource(f"{uri}?task=anything")) == "one"
+        assert len(opened()) == 1
+        assert text(await client.read_resource(uri)) == "one"
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")

@@ -14,10 +14,12 @@ from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextReso
 
 from hermetic.contract.errors import ExecutionError
 from hermetic.mcp.client import Client
+from hermetic.tools.files.access import read_bounds
+from hermetic.tools.files.read import image_type
 
 SCHEME = "hermetic"
 MOST = 1 << 20  # bytes: most of a log or a text file in one resource; of a log the end
-MOST_BINARY = 4 << 20  # bytes: largest image or binary file
+MOST_IMAGE = 4 << 20  # bytes: largest image
 PAUSE = 1.0  # seconds: between two looks for a change
 _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
 
@@ -87,7 +89,7 @@ async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceC
 
 
 async def _log(client: Client, address: Address) -> str:
-    task = client.task_id(address.task)
+    task = _open_task(client, address)
     about = {"action": "poll", "session_id": address.name}
     total = (await _looked(client, about, task))["cursor"]
     at = max(0, total - MOST)
@@ -101,6 +103,14 @@ async def _log(client: Client, address: Address) -> str:
     return "".join(pieces)
 
 
+def _open_task(client: Client, address: Address) -> str:
+    """The task of an address: one that is open, or the usual one, which a read may open. Raises NoResource."""
+    task = client.task_id(address.task)
+    if address.task and not client.is_open(task):
+        raise NoResource(f"no environment is open for the task {address.task!r}")
+    return task
+
+
 async def _looked(client: Client, arguments: Mapping[str, Any], task: str) -> dict[str, Any]:
     answer = await client.look(arguments, task)
     if answer.get("error") or "cursor" not in answer:
@@ -109,11 +119,11 @@ async def _looked(client: Client, arguments: Mapping[str, Any], task: str) -> di
 
 
 async def _file(client: Client, address: Address, uri: str) -> TextResourceContents | BlobResourceContents:
-    task, lines, offset, size = client.task_id(address.task), [], 1, 0
+    task, lines, offset, size = _open_task(client, address), [], 1, 0
     while offset:
         answer = await client.read_file(address.name, offset, task)
-        if answer.get("is_binary"):
-            return await _binary(client, address, uri, answer.get("mime_type") or "application/octet-stream")
+        if answer.get("is_image"):
+            return await _image(client, address, uri)
         if answer.get("error"):
             raise NoResource(str(answer["error"]))
         content = _NUMBER.sub("", str(answer["content"]))
@@ -125,15 +135,18 @@ async def _file(client: Client, address: Address, uri: str) -> TextResourceConte
     return TextResourceContents(uri=uri, mime_type="text/plain", text="\n".join(lines))
 
 
-async def _binary(client: Client, address: Address, uri: str, media_type: str) -> BlobResourceContents:
-    """A file that is no text, and that read_file would show if it were."""
+async def _image(client: Client, address: Address, uri: str) -> BlobResourceContents:
+    """An image, within the bounds of read_file. The file may have been replaced since that tool saw it."""
+    bounds = read_bounds()
     try:
         async with client.toolbox.fleet.use(client.task_id(address.task)) as environment:
-            if (status := await environment.file_status(address.name)).size > MOST_BINARY:
-                raise NoResource(f"{address.name} has {status.size} bytes, the most is {MOST_BINARY}")
-            data = await environment.read_bytes(address.name)
+            if (size := (await environment.file_status(address.name, bounds=bounds)).size) > MOST_IMAGE:
+                raise NoResource(f"{address.name} has {size} bytes, the most is {MOST_IMAGE}")
+            data = (await environment.read_content(address.name, bounds=bounds)).data
     except (OSError, ExecutionError) as error:
         raise NoResource(str(error)) from None
+    if (media_type := image_type(data)) is None:
+        raise NoResource(f"{address.name} is no image any more")
     return BlobResourceContents(uri=uri, mime_type=media_type, blob=base64.b64encode(data).decode())
 
 

@@ -81,6 +81,11 @@ class WriteJudge:
             await self._task.interruptible(self._task.gate.write(self._task.id, new, environment))
 
 
+def read_bounds() -> Bounds:
+    """Excludes credentials, variables of processes, and the records of environments."""
+    return Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, *_records(), "~/.config/hermetic/*"))
+
+
 class FileMemory:
     """Locks on files, who read and wrote them, and repeated calls: one for each toolbox, bounded."""
 
@@ -95,8 +100,8 @@ class FileMemory:
 
     @cached_property
     def read_bounds(self) -> Bounds:
-        """Excludes credentials, variables of processes, and the records of environments."""
-        return Bounds(deny=(*CREDENTIALS, *PROCESSES, *VARIABLES, *_records(), "~/.config/hermetic/*"))
+        """Limits of reading."""
+        return read_bounds()
 
     def system_of(self, environment: Environment) -> str:
         """The environment's file system: the same for environments that see the same files."""

@@ -156,11 +156,15 @@ def _fitting(lines: list[str], most: int) -> list[str]:
     return lines[: max(1, sum(end <= most for end in ends))]
 
 
-def _binary(page: FilePage, path: str) -> Fields:
-    head = page.head
-    image = next((kind for start, kind in _IMAGES.items() if head.startswith(start)), None)
+def image_type(head: bytes) -> str | None:
+    """The media type of an image that starts with these bytes; None for other files."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        image = "image/webp"
+        return "image/webp"
+    return next((kind for start, kind in _IMAGES.items() if head.startswith(start)), None)
+
+
+def _binary(page: FilePage, path: str) -> Fields:
+    image = image_type(page.head)
     what = f"an image ({image})" if image else "a binary file"
     answer = {
         "content": "",

@@ -9,6 +9,8 @@ from typing import Any
 import httpx2
 import mcp_types
 import pytest
+from mcp import Client as MCPClient
+from mcp.client.stdio import stdio_client
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 from hermetic.config.settings import Settings, SudoSettings
@@ -16,7 +18,7 @@ from hermetic.mcp.calls import Calls
 from hermetic.mcp.client import ANSWERING, TYPING, About, ServeOptions
 from hermetic.mcp.client import Client as HermeticClient
 from tests.environments.sshd import running
-from tests.mcp.clients import ERAS, answer, connected, eventually, in_process, send_form
+from tests.mcp.clients import ERAS, answer, connected, eventually, in_process, send_form, server
 from tests.tools.terminal.test_sudo import PASSWORD, USER, let_in, user_with_password
 
 SECRET = "correct-horse-battery"
@@ -139,21 +141,35 @@ async def test_a_script_is_asked_about_in_its_middle_and_runs_once(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp_path: Path) -> None:
-    user, seen = User(), tmp_path / "seen"
-    async with connected(era, elicitation_callback=user) as client:
+    user, seen, messages = User(), tmp_path / "seen", tmp_path / "messages"
+    given = server()
+    given.args = ["-c", f'"$0" "$@" | tee {messages}', given.command, *given.args]
+    given.command = "bash"
+
+    async def watch(_: float, __: float | None, ___: str | None) -> None:
+        (tmp_path / "go").touch()
+
+    options: dict[str, Any] = {"mode": era, "elicitation_callback": user}
+    async with MCPClient(stdio_client(given), **options) as client:
         command = f"read -rs -p 'Password: ' x; echo; echo \"$x\" > {seen}; echo got $x"
+        command += f"; until [ -e {tmp_path}/go ]; do sleep 0.05; echo still $x; done"
         started = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
         id = started["session_id"]
         typed = await answer(client, "type_secret", {"session_id": id, "reason": "The database asks."})
         assert typed["status"] == "typed", typed
-        ended = await answer(client, "process", {"action": "wait", "session_id": id})
+        ended = await answer(client, "process", {"action": "wait", "session_id": id}, progress_callback=watch)
         assert ended["exit_code"] == 0
         log = await answer(client, "process", {"action": "log", "session_id": id})
+        assert "got" in log["output"], log
+        await client.read_resource(f"hermetic://logs/{id}")
     assert seen.read_text().strip() == SECRET
-    assert SECRET not in json.dumps([typed, ended, log, started])
     [page] = user.pages
     assert page.url.startswith("http://127.0.0.1:")
-    assert SECRET not in page.message
+    written = messages.read_text()
+    assert page.url in written
+    assert "notifications/progress" in written
+    assert written.count("got ") >= 2  # the log as an answer and as a resource
+    assert SECRET not in written
 
 
 async def test_the_page_shows_the_whole_command_before_the_models_reason() -> None:

@@ -93,7 +93,7 @@ def _print_config(arguments: argparse.Namespace) -> int:
             command += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
     for option in arguments.options:
         command += ["-o", option]
-    found = clients.configuration(arguments.print_config, command, {})
+    found = clients.configuration(arguments.print_config, command)
     print(found.text)
     sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
     return 0

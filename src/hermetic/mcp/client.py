@@ -27,8 +27,8 @@ from hermetic.mcp.secret_tool import secret_tool
 from hermetic.redaction.redactor import Redactor
 from hermetic.toolbox import Toolbox
 
-DENIED = 600.0  # seconds: during which a denied request is not asked again
-DENIED_BEFORE = "they denied the same a short time ago, and were not asked again"
+DENIED = 600.0  # seconds: during which a denied request is denied again without a question
+DENIED_BEFORE = "they denied the same a short time ago; this time there was no question"
 ANSWERING = 300.0  # seconds: for a user to answer the client's dialogue, unless the settings say another time
 TYPING = 300.0  # seconds: for a user to type a secret on its page
 SHOWN = 1000  # characters of a command in the client's dialogue; the page shows the whole
@@ -72,16 +72,19 @@ class Client:
         self._pages = SecretPages()
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
         self._task = given.task
-        self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which it is not asked again
+        self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which there is no question
         self._held: set[str] = set()  # tasks whose environments are kept attached
         self._attached = contextlib.AsyncExitStack()  # releases them
         self._is_ready = False
         self._settings = _settings(given, self.wait)
         self.toolbox = Toolbox(
-            settings=self._settings, options=_options(given), on_notice=self._keep_notice,
+            settings=self._settings,
+            options=_options(given),
+            on_notice=self._keep_notice,
             approver=self._approve if about.takes_forms else None,
-            ask_password=self._ask_password if about.opens_pages else None, on_progress=self._keep_message,
-        )  # fmt: skip
+            ask_password=self._ask_password if about.opens_pages else None,
+            on_progress=self._keep_message,
+        )
 
     async def ready(self) -> Toolbox:
         """The toolbox, with the tools that only a client has."""
@@ -180,10 +183,13 @@ class Client:
         if call is None:
             return None
         async with self._pages.page(purpose) as page:
-            reply = await call.ask(ElicitRequestURLParams(
-                message=MESSAGE.format(command=one_line(purpose.command, SHOWN), note=purpose.note),
-                url=page.url, elicitation_id=secrets.token_hex(8),
-            ))  # fmt: skip
+            reply = await call.ask(
+                ElicitRequestURLParams(
+                    message=MESSAGE.format(command=one_line(purpose.command, SHOWN), note=purpose.note),
+                    url=page.url,
+                    elicitation_id=secrets.token_hex(8),
+                )
+            )
             if reply.action != "accept":
                 return None
             with contextlib.suppress(TimeoutError):
@@ -222,9 +228,14 @@ def _settings(given: ServeOptions, wait: float | None) -> Settings:
     replace = msgspec.structs.replace
     if wait is not None:
         terminal = settings.terminal
-        settings = replace(settings, terminal=replace(
-            terminal, timeout=min(terminal.timeout, wait), longest_timeout=min(terminal.longest_timeout, wait),
-        ))  # fmt: skip
+        settings = replace(
+            settings,
+            terminal=replace(
+                terminal,
+                timeout=min(terminal.timeout, wait),
+                longest_timeout=min(terminal.longest_timeout, wait),
+            ),
+        )
     if given.task is None:
         settings = replace(settings, environment=replace(settings.environment, across_processes=False))
     approvals = settings.approvals

@@ -30,37 +30,34 @@ class Configuration(NamedTuple):
     text: str
 
 
-def configuration(client: str, command: Sequence[str], variables: Mapping[str, str]) -> Configuration:
-    """The configuration that starts `command`, with these variables, as an MCP server. KeyError for another client."""
-    return CONFIGURATIONS[client](list(command), dict(variables))
+def configuration(client: str, command: Sequence[str]) -> Configuration:
+    """The configuration that starts `command` as an MCP server. KeyError for another client."""
+    return CONFIGURATIONS[client](list(command))
 
 
-def _claude_code(command: list[str], variables: dict[str, str]) -> Configuration:
-    return Configuration(".mcp.json in the project", _servers("mcpServers", _entry(command, variables)))
+def _claude_code(command: list[str]) -> Configuration:
+    return Configuration(".mcp.json in the project", _servers("mcpServers", _entry(command)))
 
 
-def _cursor(command: list[str], variables: dict[str, str]) -> Configuration:
-    entry = _entry(_in_workspace(command), variables)
+def _cursor(command: list[str]) -> Configuration:
+    entry = _entry(_in_workspace(command))
     return Configuration("~/.cursor/mcp.json", _servers("mcpServers", {"type": "stdio", **entry}))
 
 
-def _vs_code(command: list[str], variables: dict[str, str]) -> Configuration:
-    entry = _entry(_in_workspace(command), variables)
+def _vs_code(command: list[str]) -> Configuration:
+    entry = _entry(_in_workspace(command))
     return Configuration(".vscode/mcp.json", _servers("servers", {"type": "stdio", **entry}))
 
 
-def _gemini(command: list[str], variables: dict[str, str]) -> Configuration:
-    entry = {**_entry(command, variables), "timeout": 600_000}
+def _gemini(command: list[str]) -> Configuration:
+    entry = {**_entry(command), "timeout": 600_000}
     return Configuration("~/.gemini/settings.json", _servers("mcpServers", entry))
 
 
-def _codex(command: list[str], variables: dict[str, str]) -> Configuration:
+def _codex(command: list[str]) -> Configuration:
     program, *arguments = command if "--wait" in command else [*command, "--wait", f"{LONG_WAIT:g}"]
     lines = ["[mcp_servers.hermetic]", f"command = {_toml(program)}", f"args = {_toml(arguments)}"]
     lines.append("tool_timeout_sec = 600")
-    if variables:
-        pairs = ", ".join(f"{_toml(name)} = {_toml(value)}" for name, value in variables.items())
-        lines.append(f"env = {{ {pairs} }}")
     return Configuration("~/.codex/config.toml", "\n".join(lines))
 
 
@@ -69,9 +66,8 @@ def _in_workspace(command: list[str]) -> list[str]:
     return command if "--directory" in command else [*command, "--directory", "${workspaceFolder}"]
 
 
-def _entry(command: list[str], variables: dict[str, str]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
-    return {**entry, "env": variables} if variables else entry
+def _entry(command: list[str]) -> dict[str, Any]:
+    return {"command": command[0], "args": command[1:]}
 
 
 def _servers(key: str, entry: dict[str, Any]) -> str:

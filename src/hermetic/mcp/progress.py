@@ -71,10 +71,12 @@ class _Output:
         answer = await self._look({"action": "list"})
         command = str(self._call.arguments.get("command", ""))[:CUT]
         found = [
-            one for one in answer.get("processes", ())
-            if one["origin"] == "foreground" and one["status"] == "running"
+            one
+            for one in answer.get("processes", ())
+            if one["origin"] == "foreground"
+            and one["status"] == "running"
             and (one["command"] == command or self._call.name == "execute_code")
-        ]  # fmt: skip
+        ]
         return found[-1]["session_id"] if found else None
 
     async def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:

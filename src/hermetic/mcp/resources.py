@@ -25,15 +25,19 @@ _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
 
 TEMPLATES = [
     ResourceTemplate(
-        name="log", title="Output of a process", uri_template="hermetic://logs/{session_id}{?task}",
+        name="log",
+        title="Output of a process",
+        uri_template="hermetic://logs/{session_id}{?task}",
         description="The end of the output of a command or process, by the session_id or log of an answer.",
         mime_type="text/plain",
     ),
     ResourceTemplate(
-        name="file", title="A file of the environment", uri_template="hermetic://files/{+path}{?task}",
+        name="file",
+        title="A file of the environment",
+        uri_template="hermetic://files/{+path}{?task}",
         description="A file by its whole path. What read_file does not show is not readable here.",
     ),
-]  # fmt: skip
+]
 
 
 Version = tuple[str, object]
@@ -73,11 +77,14 @@ async def listed(client: Client, task: str = "") -> list[Resource]:
     answer = await client.look({"action": "list"}, client.task_id(task))
     return [
         Resource(
-            uri=log_uri(one["session_id"], task), name=one["session_id"], title=one["command"][:80],
-            description=f"{one['status']}, {one['origin']}", mime_type="text/plain",
+            uri=log_uri(one["session_id"], task),
+            name=one["session_id"],
+            title=one["command"][:80],
+            description=f"{one['status']}, {one['origin']}",
+            mime_type="text/plain",
         )
         for one in answer.get("processes", ())
-    ]  # fmt: skip
+    ]
 
 
 async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceContents:

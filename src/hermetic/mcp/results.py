@@ -41,8 +41,8 @@ def tool_result(text: str, answer: Fields, notices: Sequence[Notice]) -> CallToo
         images = [file for file in files if _is_image(file)]
         content = [ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images]
         text = json.dumps({**answer, "files": [_without_data(file) if file in images else file for file in files]})
-    told: list[ContentBlock] = [TextContent(text=notice.text) for notice in notices]
-    return CallToolResult(content=[TextContent(text=text), *content, *told], is_error=bool(answer.get("error")))
+    content += [TextContent(text=notice.text) for notice in notices]
+    return CallToolResult(content=[TextContent(text=text), *content], is_error=bool(answer.get("error")))
 
 
 def failure(message: str) -> CallToolResult:

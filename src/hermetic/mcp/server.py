@@ -72,12 +72,18 @@ class Handlers:
     def server(self) -> Server[Any]:
         """A server with these handlers; a transport runs it."""
         return Server(
-            NAME, version=VERSION, instructions=INSTRUCTIONS, on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool, on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates, on_read_resource=self._read_resource,
-            on_subscribe_resource=self._subscribe, on_unsubscribe_resource=self._unsubscribe,
+            NAME,
+            version=VERSION,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._listen,
-        )  # fmt: skip
+        )
 
     async def close(self) -> None:
         """Ends all calls, and the environments that belong to clients alone."""
@@ -90,8 +96,9 @@ class Handlers:
             capabilities, params = context.session.client_capabilities, context.session.client_params
             about = About(
                 name=params.client_info.name if params is not None else "",
-                takes_forms=takes_forms(capabilities), opens_pages=opens_pages(capabilities),
-            )  # fmt: skip
+                takes_forms=takes_forms(capabilities),
+                opens_pages=opens_pages(capabilities),
+            )
             self._clients[key] = Client(self._given, about)
         return self._clients[key]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermetic
+from hermetic.environments.runtime.choice import MEMORY
 from hermetic.environments.watchdog import Watchdog
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
@@ -29,7 +30,7 @@ class Apptainers:
     def left(self) -> list[str]:
         """What lies in the scratch and runtime directories that belongs to an environment."""
         found = [path for path in (self.scratch, runtime_root()) if path.exists()]
-        return [str(entry) for path in found for entry in path.iterdir() if entry.name != ".apptainer"]
+        return [str(entry) for path in found for entry in path.iterdir() if entry.name not in (".apptainer", MEMORY)]
 
 
 def watchdog_of(environment: hermetic.Environment) -> Watchdog:

@@ -112,6 +112,7 @@ async def compare(box: Box, task: str, said: list[list[str]]) -> None:
     await notices_of(box, now)
     listed = await box.process("list", task=task)
     # At most one start was under way when it died; it is there as a whole or not at all.
+    assert "count" in listed, listed
     assert len(started) <= listed["count"] <= asked <= len(started) + 1
     async with box.toolbox.fleet.use(task) as environment:
         there = {info.id for info in await environment.processes() if info.kind == "process"}

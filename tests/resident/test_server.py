@@ -78,7 +78,8 @@ class Requests:
         stream.close()
 
 server = Server(loop, sys.argv[1], b"t", Requests().serve)
-server.on_count = loop.stop
+left = server.left
+server.left = lambda client: (left(client), loop.stop())
 stream = socket.socket(socket.AF_UNIX)
 stream.connect(sys.argv[1])
 stream.sendall(pack_frame(REQUEST, 1, {"op": "hello"}))

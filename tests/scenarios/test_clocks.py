@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import hermetic
+from hermetic.environments.unix_socket import is_listened_in
 from hermetic.registry.host_process import ended as gone
+from hermetic.registry.records import runtime_root
 from tests.scenarios.living import with_argument
 
 OPENER = """
@@ -60,3 +62,11 @@ async def test_an_attached_caller_stops_both_clocks() -> None:
         assert done == set()
     async with asyncio.timeout(30):
         await ended
+
+
+async def test_looking_for_a_listener_does_not_prolong_the_lease() -> None:
+    async with hermetic.open("local", task=f"looked-at-{os.getpid()}", lease=1.0, login=False) as env:
+        directory = runtime_root() / env.id
+    async with asyncio.timeout(30):
+        while await is_listened_in(directory):  # noqa: ASYNC110 (looking is what is tested)
+            await asyncio.sleep(0.05)

@@ -16,7 +16,7 @@ from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
-from hermetic.contract.limits import TASK_LENGTH
+from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
 from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
 from hermetic.environments.starting import MOST_STDERR
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 else:
     gates = Lazy("hermetic.approvals.gate")
 
-REWRITTEN = 7.0  # seconds; a resident checks every 5 s that its record exists, and writes it again
+# Seconds: a resident writes a lost record again within 5, and one whose opener was killed before the record ends.
+REWRITTEN = FIRST_CLIENT + 5.0
 PAUSE = 0.1
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

@@ -46,6 +46,7 @@ TERM_AGAIN = 0.02  # seconds: before TERM is repeated to a tree without a handle
 KILL_CHECK = 0.1  # seconds: between two checks of a killed tree when no event arrives
 KILL = 10.0  # seconds: until a killed process that the kernel does not release counts as a survivor
 LEASE = 300.0  # seconds: lifetime with no client attached and nothing running
+FIRST_CLIENT = 15.0  # seconds: lifetime before the first client, whose opener may have been killed
 UNATTENDED = 86400.0  # seconds: lifetime with no client attached while something runs
 LOGIN = 30.0  # seconds: most for the user's profile when a session starts
 

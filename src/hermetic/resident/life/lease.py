@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..limits import GRACE
+from ..limits import FIRST_CLIENT, GRACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 
 class Life:
-    """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any case."""
+    """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any case.
+
+    Without a first client the resident ends sooner: its opener was killed before it was known to any other program.
+    """
 
     ending = False
     timer: Timer | None = None
     strayed = 0.0  # seconds in which only background jobs of a session have run
     is_running: bool | None = None
+    had_client = False
 
     def __init__(self, resident: Resident, weak: list[str], guardian: int | None, config: Fields) -> None:
         self.resident, self.loop = resident, resident.loop
@@ -60,13 +64,14 @@ class Life:
             self.timer.cancel()
             self.timer = None
         if self.is_attended():
-            self.arrival = 0.0
+            self.had_client = True
             return
         if self.ending:
             return
         self.strayed = 0.0
         self.is_running = bool(self.resident.running())
-        left = self.unattended if self.is_running else max(self.lease, self.arrival)
+        left = self.lease if self.had_client else max(min(self.lease, FIRST_CLIENT), self.arrival)
+        left = self.unattended if self.is_running else left
         self.timer = self.loop.call_later(left, self._run_out)
 
     def _run_out(self) -> None:

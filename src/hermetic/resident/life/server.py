@@ -46,8 +46,9 @@ class Server:
 
     def left(self, client: Client) -> None:
         self.clients.discard(client)
-        self.attached -= client.greeted
-        self.on_count()
+        if client.greeted:  # a connection that only looks for a listener does not prolong the lease
+            self.attached -= 1
+            self.on_count()
 
     def close(self) -> None:
         for client in list(self.clients):

@@ -7,13 +7,12 @@ import random
 import subprocess
 from pathlib import Path
 
-from hermetic.policy.commands.catalog import all_judges
-from hermetic.policy.evaluator import Evaluator
 from hermetic.policy.marks import is_known, literal_globs
-from hermetic.policy.reader import Reader, Unreadable
 from hermetic.policy.shell import Shell
-from hermetic.policy.syntax import Lit, Seq, Simple, Var, Word
-from hermetic.policy.words import Folder
+from hermetic.policy.shell.evaluator import Evaluator
+from hermetic.policy.shell.expansion import Folder
+from hermetic.policy.shell.reader import Reader, Unreadable
+from hermetic.policy.shell.syntax import Lit, Seq, Simple, Var, Word
 
 PRELUDE = (
     "a=rm; b='x y'; c='/usr/local/lib'; e=''; n=7; arr=(one 'two three' four); declare -A map=([k]=v [q]=w); "
@@ -119,7 +118,7 @@ SAFE_NAMES = {"a", "b", "c", "e", "n", "t", "arr", "HOME"}
 
 def fields_of(words: list[str]) -> list[list[str]]:
     """The fields of each of the words, folded by the policy; the prelude is evaluated first."""
-    evaluator = Evaluator(all_judges())
+    evaluator = Evaluator()
     shell = Shell(None, "/nowhere", "/nowhere")
     shell.complete = True
     evaluator.run(Reader(PRELUDE).read(), shell, None)

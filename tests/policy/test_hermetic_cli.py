@@ -12,7 +12,7 @@ from hermetic.cli.dispatch import COMMANDS
 from hermetic.config.settings import Settings
 from hermetic.policy import assess
 from hermetic.policy.assess import examine_python
-from hermetic.policy.commands.hermetic_cli import _ACTS, _LOOKS, _RUNS
+from hermetic.policy.hermetic_cli import _ACTS, _LOOKS, _RUNS
 from hermetic.registry.records import runtime_path
 from hermetic.toolbox import Toolbox
 
@@ -56,6 +56,8 @@ DOES = [
     "shell other <<< 'rm -rf ~/work'",
     "cp other:/etc/passwd .",
     "mcp",
+    "serve",
+    "serve token --scope admin",
     "run --task other -- ls",
     "run --env docker --image x -o 'volumes=[\"/:/host\"]' -- ls",
     "code - <<< 'import shutil; shutil.rmtree(\"/srv/app\")'",

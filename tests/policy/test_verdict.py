@@ -121,3 +121,13 @@ def test_a_container_without_network_lowers_what_would_need_it() -> None:
 @pytest.mark.parametrize("shared", ["/var/run/docker.sock", "/run", "/"])
 def test_an_engine_socket_inside_makes_a_container_no_shelter(shared: str) -> None:
     assert assess("rm -rf /usr", isolation=place(shared)).label == "dangerous"
+
+
+def test_a_function_that_many_commands_meet_is_judged_anew_each_time() -> None:
+    state = ShellState(functions={"clean": 'for one in "$@"; do local at=/; rm -rf "$at$one"; done'})
+    commands = ("clean etc", "clean tmp/x", "clean() { echo; }; clean etc", "clean etc")
+    first = [assess(command, state=state) for command in commands]
+    assert [assess(command, state=state) for command in commands] == first
+    assert first[0] == first[3] != first[2]
+    other = ShellState(functions={"clean": 'echo "$@"'})
+    assert assess("clean etc", state=other).label == "safe"

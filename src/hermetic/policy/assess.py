@@ -3,56 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
+from hermetic.policy.programs.table import rule
 
 from .acts import Act
 from .budget import MAX_STEPS, Overflow
 from .call import Call
 from .circumstances import around_of
-from .commands.catalog import all_judges
-from .commands.environment import judge_variable
-from .commands.interpreters import judge_python
 from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .effects import delete, write
-from .evaluator import Evaluator
-from .grammar import is_doubtful
+from .extension import Extension
 from .marks import shown, to_bytes_text, unknown_like
+from .programs.texts import judge_python
 from .protected import PROTECTED_WRITE, protect
-from .reader import Reader, Unreadable
-from .rules import Finding, Rule
+from .rules import Finding
 from .shell import Shell
-from .traps import keep, signal_name
+from .shell.evaluator import Evaluator
+from .shell.judging import Step
+from .shell.reader import Reader, Unreadable
+from .shell.syntax import Seq
+from .shell.traps import keep, signal_name
+from .variables import judge_variable
 
 MAX_CHARACTERS = 128_000
 MAX_NESTED = 400
 MAX_PARTS = 200
+MAX_KEPT = 4096  # characters of a function's definition that is kept as it was read
 
-UNREADABLE = Rule(
-    name="unreadable",
-    category="opaque-code",
-    severity=7,
-    effects=("executes unseen code",),
-    catches=("echo 'open", "( ls", "if true; then ls", "ls | | cat"),
-    spares=("echo 'closed'",),
-)
-TOO_LARGE = Rule(name="too-large", category="opaque-code", severity=7, effects=("executes unseen code",))
-NOT_JUDGED = Rule(name="not-judged", category="opaque-code", severity=7, effects=("executes unseen code",))
-DOUBTFUL = Rule(
-    name="doubtful-syntax",
-    category="dynamic-code",
-    label="caution",
-    severity=2,
-    catches=("exec 3<>notes.txt",),
-    spares=("echo hi",),
-)
-RULES = (UNREADABLE, DOUBTFUL, PROTECTED_WRITE)
-
-_JUDGES = all_judges()
+UNREADABLE = rule("unreadable")
+TOO_LARGE = rule("too-large")
+NOT_JUDGED = rule("not-judged")
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +50,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     stdin: str | None = None  # its whole input
     env: Mapping[str, str] = {}  # variables for it alone
+    extension: Extension | None = None  # rows of the user and the project
     context: Mapping[str, str] | None = None  # variables of its session that are part of every act; None: nobody knows
 
 
@@ -93,8 +80,13 @@ def assess(
     return examine_command(command, around).verdict
 
 
-def examine_command(command: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS) -> Examined:
-    """What a shell text would do. Raises Overflow where fewer steps than MAX_STEPS are allowed and do not suffice."""
+def examine_command(
+    command: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS, judged: list[Step] | None = None
+) -> Examined:
+    """What a shell text would do. Raises Overflow where fewer steps than MAX_STEPS are allowed and do not suffice.
+
+    `judged` gets the programs that were judged.
+    """
     size = len(command)
     if size > MAX_CHARACTERS:
         return _too_large(command, around)
@@ -108,8 +100,9 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN, most_ste
     if _nested(text) > MAX_NESTED:
         found.append(Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200]))
         return Examined(verdict_of(found, command, around.isolation))
-    shell, evaluator = _shell(around), Evaluator(_JUDGES, most_steps)
+    shell, evaluator = _shell(around), Evaluator(most_steps)
     _prepare(evaluator, shell, around.state)
+    evaluator.extension, evaluator.judged = around.extension, judged
 
     def walk() -> None:
         reader = Reader(text)
@@ -122,10 +115,6 @@ def examine_command(command: str, around: Surroundings = NOTHING_KNOWN, most_ste
     found += evaluator.findings
     if problem is not None:
         found.append(problem)
-    elif is_doubtful(command):
-        found.append(
-            Finding(DOUBTFUL, "is written in a way another reader of shell does not understand", 0, size, command[:200])
-        )
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
 
 
@@ -190,7 +179,8 @@ def _examine_call(
     argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None], most_steps: int = MAX_STEPS
 ) -> Examined:
     """By the judge of one program, with no shell text around it."""
-    evaluator, shell = Evaluator(_JUDGES, most_steps), _shell(around)
+    evaluator, shell = Evaluator(most_steps), _shell(around)
+    evaluator.extension = around.extension
     evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
     problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
     found = [*evaluator.findings, *([problem] if problem else [])]
@@ -276,12 +266,21 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
             text = "{ " + text + "\n}"
         source = text if "()" in text.split("{", 1)[0] else f"{name} () {text}"
         try:
-            evaluator.run(Reader(source, (0, 0)).read(), shell, None)
+            read = _read_again if len(source) <= MAX_KEPT else _read
+            evaluator.run(read(source), shell, None)
         except (Unreadable, Overflow):  # whatever it does, nobody has seen it
             evaluator.findings.clear()
-            evaluator.run(Reader(f'{name} () {{ eval "$__unreadable"; }}', (0, 0)).read(), shell, None)
+            evaluator.run(_read(f'{name} () {{ eval "$__unreadable"; }}'), shell, None)
     for name, code in state.traps.items():
         keep(shell, to_bytes_text(code), [signal_name(name)])
+
+
+def _read(source: str) -> Seq:
+    """The definition of a function."""
+    return Reader(source, (0, 0)).read()
+
+
+_read_again = lru_cache(maxsize=32)(_read)  # each command of a session meets the same ones; evaluating changes none
 
 
 def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:

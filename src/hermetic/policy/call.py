@@ -7,7 +7,9 @@ from typing import Protocol
 
 from .acts import Deed, Scope
 from .marks import LOCAL, shown
+from .options import Options, parse_options
 from .paths import Place, classify, resolve
+from .programs.table import TABLE, Row
 from .rules import Rule
 from .shell import Shell
 
@@ -38,14 +40,7 @@ class Machine(Protocol):
 class Call:
     """A program with its folded arguments, its standard input as far as known, and the shell around it."""
 
-    def __init__(
-        self,
-        argv: list[str],
-        shell: Shell,
-        stdin: str | None,
-        env: dict[str, str],
-        machine: Machine,
-    ) -> None:
+    def __init__(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str], machine: Machine) -> None:
         self.argv = argv
         self.name = program_name(argv[0])
         self.args = argv[1:]
@@ -54,15 +49,36 @@ class Call:
         self.env = env
         self.machine = machine
         self._shown: str | None = None
+        self._options: Options | None = None
 
-    def report(self, rule: Rule, reason: str, path: str | None = None) -> None:
+    @property
+    def row(self) -> Row:
+        """What is known of the program."""
+        return TABLE.row(self.name)
+
+    @property
+    def options(self) -> Options:
+        """Its options and operands, as its row says to read them."""
+        if self._options is None:
+            row = self.row
+            self._options = parse_options(
+                self.args, row.short, row.long, stop_early=row.early, single_dash_long=row.dash, glued=row.glued
+            )
+        return self._options
+
+    def report(self, rule: Rule | str, reason: str, path: str | None = None) -> None:
         """Record that a rule applies to this program."""
+        rule = self.rule(rule) if isinstance(rule, str) else rule
         self.machine.report(rule, reason, self.text(), path, self.shell, self)
+
+    def rule(self, name: str) -> Rule:
+        """A rule by its name."""
+        return TABLE.rules[name]
 
     def text(self) -> str:
         """The command as a person should see it."""
         if self._shown is None:
-            joined = " ".join(_quoted(arg) for arg in self.argv[:60])
+            joined = " ".join(_quoted(word) for word in self.argv[:60])
             self._shown = joined if len(joined) <= 400 else joined[:400] + "…"
         return self._shown
 
@@ -89,7 +105,7 @@ class Call:
         """The same call in another directory; itself without one."""
         if not directory:
             return self
-        other = self.again(self.argv)
+        other = self.named(self.name, self.args)
         other.shell = self.shell.fork()
         other.shell.cwd = resolve(directory, self.shell)
         return other
@@ -97,6 +113,16 @@ class Call:
     def again(self, argv: list[str]) -> Call:
         """The same circumstances with other arguments."""
         return Call(argv, self.shell, self.stdin, self.env, self.machine)
+
+    def named(self, name: str, args: list[str]) -> Call:
+        """The same call judged by another row; findings keep its words."""
+        other = self.again(self.argv)
+        other.name, other.args = name, args
+        return other
+
+    def of_verb(self, program: str, verb: str, args: list[str]) -> Call:
+        """A verb of a program, judged by the row `PROGRAM-VERB`; findings name it as it is written, `PROGRAM VERB`."""
+        return self.again([program, verb, *args]).named(f"{program}-{verb}", args)
 
 
 def program_name(word: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 
 from hermetic.contract.verdict import Source
+from hermetic.policy.tables import regex
 
 from .call import Call
 from .marks import UNSET, is_known, shown
@@ -18,7 +18,7 @@ from .shell import Shell, Value
 
 # Variables by which the same words reach another account, cluster, database, repository or program. They count whoever
 # has set them, and also where they are not exported.
-_CONTEXT = re.compile(
+_CONTEXT = regex(
     r"LD_|DYLD_|GIT_|SSH_(?!CONNECTION$|CLIENT$|TTY$)|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_"
     r"|COMPOSE_|PODMAN_|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_"
     r"|HEROKU_|FLY_|NPM_|npm_|YARN_|PIP_|UV_|CARGO_|GEM_|BUNDLE_|MAVEN_|TWINE_|GH_|GITHUB_|GITLAB_|HTTPS?_PROXY"
@@ -26,7 +26,7 @@ _CONTEXT = re.compile(
     r"|DIGITALOCEAN_|HCLOUD_|CDPATH$|GLOBIGNORE$"
 )
 # Variables that say how things look, and where a shell has been. Any other one may change what a program does.
-_HARMLESS = re.compile(
+_HARMLESS = regex(
     r"LANG|LANGUAGE|LC_\w+|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|LS_COLORS|COLUMNS|LINES|PWD|OLDPWD|SHLVL|_"
     r"|PS[0-4]|HIST\w+|HOSTNAME|SSH_(CONNECTION|CLIENT|TTY)"
 )

@@ -5,41 +5,23 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from .rules import Rule
+from hermetic.policy.programs.table import rule
+from hermetic.policy.tables import regex
 
-DECEPTIVE = Rule(
-    name="deceptive-text",
-    category="deceptive-text",
-    severity=8,
-    catches=(
-        "echo \u202ehi",
-        "ls \x1b[2K",
-        "r\u200bm x",
-        "ls ||\u00a0true",
-        "\uff52\uff4d -rf x",
-        "echo a\rb",
-        "cat .\u2215x",
-    ),
-    spares=(
-        "echo 'caf\u00e9'",
-        "git commit -m '\U0001f469\u200d\U0001f4bb'",
-        "echo '\u043f\u0440\u0438\u0432\u0435\u0442'",
-    ),
-)
-RULES = (DECEPTIVE,)
+DECEPTIVE = rule("deceptive-text")
 
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
-_INVISIBLE = re.compile(
+_BIDI = regex("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
+_INVISIBLE = regex(
     "[\u200b\u2060-\u2064\ufeff\u00ad\u180e\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\U000e0000-\U000e007f]"
 )
-_JOINER = re.compile("(?:^|[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?:[\x00-\x7f]|$)")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\x80-\x9f]")
-_RETURN = re.compile("\r(?!\n)")
-_SPACE = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085]")
+_JOINER = regex("(?:^|[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?:[\x00-\x7f]|$)")
+_CONTROL = regex("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\x80-\x9f]")
+_RETURN = regex("\r(?!\n)")
+_SPACE = regex("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085]")
 # Signs that look like a slash, a bar, a semicolon or a colon.
-_LOOKALIKE = re.compile("[\u2044\u2215\u29f8\u2223\u037e\u02d0\ua789\u01c0]")
-_WIDE_LETTER = re.compile("[\uff01-\uff5e]")
-_MIXED = re.compile(r"[A-Za-z][\u0370-\u03ff\u0400-\u04ff]|[\u0370-\u03ff\u0400-\u04ff][A-Za-z]")
+_LOOKALIKE = regex("[\u2044\u2215\u29f8\u2223\u037e\u02d0\ua789\u01c0]")
+_WIDE_LETTER = regex("[\uff01-\uff5e]")
+_MIXED = regex(r"[A-Za-z][\u0370-\u03ff\u0400-\u04ff]|[\u0370-\u03ff\u0400-\u04ff][A-Za-z]")
 
 
 def deception_in(text: str) -> tuple[str, int] | None:

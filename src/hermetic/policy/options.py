@@ -41,8 +41,10 @@ def parse_options(
     *,
     stop_early: bool = False,
     single_dash_long: bool = False,
+    glued: str = "",
 ) -> Options:
-    """Options and operands. `short` are letters, `long` names that take a value.
+    """Options and operands. `short` are letters, `long` names that take a value; `glued` letters that take the rest of
+    their word alone.
 
     With `stop_early` everything after the first operand is an operand, as for wrappers.
     """
@@ -65,7 +67,7 @@ def parse_options(
             else:
                 given.append((name, None))
         elif arg.startswith("-") and len(arg) > 1:
-            at = _letters(arg, args, at, short, given)
+            at = _letters(arg, args, at, short, glued, given)
         elif stop_early:
             operands += args[at - 1 :]
             break
@@ -74,16 +76,14 @@ def parse_options(
     return Options(given, operands)
 
 
-def _letters(arg: str, args: list[str], at: int, short: str, given: list[tuple[str, str | None]]) -> int:
+def _letters(arg: str, args: list[str], at: int, short: str, glued: str, given: list[tuple[str, str | None]]) -> int:
     for place, letter in enumerate(arg[1:], 1):
-        if letter in short:
-            if place + 1 < len(arg):
-                given.append((letter, arg[place + 1 :]))
-            elif at < len(args):
-                given.append((letter, args[at]))
-                at += 1
-            else:
-                given.append((letter, None))
+        rest = arg[place + 1 :]
+        if letter in glued or (glued and rest.startswith(".")):
+            given.append((letter, rest))
             return at
+        if letter in short:
+            given.append((letter, rest or (args[at] if at < len(args) else None)))
+            return at + (not rest and at < len(args))
         given.append((letter, None))
     return at

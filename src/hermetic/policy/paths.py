@@ -5,213 +5,35 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from hermetic.policy.tables import names
+from hermetic.policy.tables import regex
 
-from .globs import could_match
 from .marks import DEVICE, GLOBS, NUMBER, UNKNOWN, has_glob, is_known
+from .programs.table import TABLE
 from .shell import Shell
+from .shell.globs import could_match
 
+# fmt: off
 Place = Literal[
-    "null",
-    "network",
-    "disk",
-    "device",
-    "kernel",
-    "root",
-    "system",
-    "log",
-    "temp",
-    "home",
-    "startup",
-    "history",
-    "cache",
-    "user",
-    "workspace root",
-    "git",
-    "hook",
-    "workspace",
-    "env file",
-    "elsewhere",
-    "sibling",
-    "unknown",
+    "null", "network", "disk", "device", "kernel", "root", "system", "log", "temp", "home",
+    "startup", "history", "cache", "user", "workspace root", "git", "hook", "workspace",
+    "env file", "elsewhere", "sibling", "unknown",
 ]
+# fmt: on
 
 ROOT_HOME = "/root"
-TOP = names(
-    """
-etc usr bin sbin lib lib64 lib32 boot var home root opt srv proc sys dev run mnt media tmp System Library
-Applications Users private Volumes nix snap data efi
-"""
-)
-_SYSTEM = frozenset(
-    names(
-        """
-etc usr bin sbin lib lib64 lib32 libx32 boot var root run System Library Applications nix snap efi private
-lost+found Windows
-"""
-    )
-)
-_DISK = re.compile(
+TOP = TABLE.words("top")
+_SYSTEM = frozenset(TABLE.words("system"))
+_DISK = regex(
     r"/dev/(sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk|md\d|md/|dm-|mapper/|loop\d|disk/|disk\d|rdisk|sr\d|nbd|zd\d|zvol"
     r"|pmem|ram\d|vg|lv|root$|block/|mtd|sd$|fd0|st\d|bcache|drbd|rbd|dasd|ubi|cciss|ida)"
 )
-_NULL = re.compile(
+_NULL = regex(
     r"/dev/(null|zero|full|tty\w*|stdin|stdout|stderr|fd/\d+|random|urandom|pts/\w+|ptmx|console)"
     r"$|/proc/(self|\$\$|\d+)/fd/\d+$"
 )
-_STARTUP = names(
-    """
-.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout
-.kshrc .cshrc .tcshrc .login .inputrc .vimrc .gvimrc .exrc .nanorc .emacs .emacs.d .vim .tmux.conf .screenrc
-.gitconfig .ssh .gnupg .aws .kube .docker .azure .netrc .pgpass .npmrc .pypirc .pip .git-credentials .my.cnf
-.psqlrc .sqliterc .pythonrc .pythonstartup .irbrc .pryrc .rprofile .Rprofile .gdbinit .lldbinit .wgetrc .curlrc
-.hgrc .condarc .gemrc .yarnrc .yarnrc.yml .xinitrc .xprofile .xsession .xsessionrc .Xresources .pam_environment
-.forward .rhosts .shosts .k5login .mailcap .lesskey .lessfilter .envrc .direnvrc .config/autostart
-.config/systemd .config/environment.d .config/fish .config/pip .config/git .config/nvim .config/gh
-.config/gcloud .config/direnv .config/containers .config/upstart .config/plasma-workspace .config/zsh
-.config/powershell .config/bash .config/htop .config/rclone .local/share/systemd .local/share/applications
-.local/share/keyrings .local/share/dbus-1 .local/share/nautilus/scripts .local/lib .cargo/config
-.cargo/config.toml .cargo/env .cargo/credentials .cargo/credentials.toml .m2/settings.xml .gradle/init.gradle
-.gradle/init.d .gradle/gradle.properties .bundle/config .ansible.cfg .terraformrc
-.ipython/profile_default/startup .jupyter .config/ipython .oh-my-zsh .sdkmanrc .asdfrc .vscode/extensions
-.config/Code .config/Cursor .cursor .claude .claude.json .codex .hermes .config/hermetic .mcp.json
-Library/LaunchAgents Library/LaunchDaemons .crontab .atom .config/i3 .config/sway .config/hypr .config/kitty
-.config/alacritty .config/starship.toml .config/mimeapps.list .config/user-dirs.dirs .config/hub
-.ssh2 .perltidyrc .re.pl .config/bat .ripgreprc .config/yarn .config/helm .config/k9s .git-templates .githooks
-.config/husky .huskyrc .muttrc .procmailrc .config/procps .dput.cf .rpmmacros .subversion .config/openbox
-.fluxbox .config/neofetch
-"""
-)
-_HISTORY = names(
-    """
-.bash_history .zsh_history .sh_history .history .python_history .mysql_history .psql_history .node_repl_history
-.lesshst .viminfo .local/share/fish/fish_history .rediscli_history .ash_history
-"""
-)
-_CACHE = names(
-    """
-.cache .npm .gradle/caches .cargo/registry .m2/repository .local/share/Trash .yarn/cache Library/Caches
-.pnpm-store .ccache .nuget/packages go/pkg/mod .bun/install/cache .cargo/git .thumbnails .ivy2/cache .sbt/boot
-.hypothesis .pytest_cache
-"""
-)
-_SECRETS = (
-    ".ssh/id_rsa",
-    ".ssh/id_ed25519",
-    ".ssh/id_ecdsa",
-    ".ssh/id_dsa",
-    ".ssh/identity",
-    ".ssh",
-    ".aws/credentials",
-    ".aws",
-    ".aws/config",
-    ".gnupg",
-    ".gnupg/private-keys-v1.d",
-    ".gnupg/secring.gpg",
-    ".kube/config",
-    ".kube",
-    ".docker/config.json",
-    ".netrc",
-    "_netrc",
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    ".git-credentials",
-    ".config/gh/hosts.yml",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".config/gcloud",
-    ".config/gcloud/credentials.db",
-    ".config/gcloud/application_default_credentials.json",
-    ".config/git/credentials",
-    ".azure",
-    ".azure/accessTokens.json",
-    ".azure/msal_token_cache.json",
-    ".config/rclone/rclone.conf",
-    ".config/doctl/config.yaml",
-    ".config/heroku",
-    ".pypirc",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".terraform.d/credentials.tfrc.json",
-    ".terraformrc",
-    ".vault-token",
-    ".config/op",
-    ".password-store",
-    ".local/share/keyrings",
-    "Library/Keychains",
-    ".mozilla",
-    ".thunderbird",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    "Library/Application Support/Google/Chrome",
-    ".bitcoin",
-    ".ethereum",
-    ".electrum",
-    ".config/solana",
-    ".config/Signal",
-    ".config/Slack",
-    ".config/discord",
-    ".s3cfg",
-    ".boto",
-    ".config/openstack",
-    ".fly",
-    ".config/netlify",
-    ".netlify",
-    ".vercel",
-    ".local/share/com.vercel.cli",
-    ".config/stripe",
-    ".config/ngrok",
-    ".ngrok2",
-    ".databrickscfg",
-    ".snowsql/config",
-    ".huggingface/token",
-    ".cache/huggingface/token",
-    ".kaggle/kaggle.json",
-    ".config/pypoetry/auth.toml",
-    ".m2/settings.xml",
-    ".m2/settings-security.xml",
-    ".config/age",
-    ".config/sops",
-    ".age",
-    ".authinfo",
-    ".authinfo.gpg",
-    ".smbcredentials",
-    ".config/remmina",
-    ".config/filezilla",
-    ".config/linode-cli",
-    ".oci/config",
-    ".aliyun/config.json",
-    ".hcloud",
-    ".config/hcloud",
-    ".config/scw",
-    ".ibmcloud",
-    ".bluemix",
-    ".config/argocd",
-    ".config/helm/registry",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".claude.json",
-    ".config/anthropic",
-    ".config/openai",
-    ".wallet",
-    ".config/keepassxc",
-    ".krb5cc",
-    ".config/joplin",
-    ".config/containers/auth.json",
-    ".docker/contexts",
-    ".composer/auth.json",
-    ".config/composer/auth.json",
-    ".gradle/gradle.properties",
-    ".config/github-copilot",
-    ".cursor/auth.json",
-    ".local/share/kwalletd",
-    ".pki",
-)
-_SECRET_SYSTEM = re.compile(
+_STARTUP, _HISTORY, _CACHE = map(TABLE.words, ("startup", "history", "cache"))
+_SECRETS = (*TABLE.words("secrets"), "Library/Application Support/Google/Chrome")
+_SECRET_SYSTEM = regex(
     r"/etc/(shadow|gshadow|master\.passwd|sudoers|sudoers\.d|krb5\.keytab|ssl/private|ssh/ssh_host_\w+_key$|security/opasswd"
     r"|wireguard|openvpn|ppp/\w+-secrets|letsencrypt|pki/tls/private|kubernetes|rancher|NetworkManager/system-connections"
     r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
@@ -219,17 +41,17 @@ _SECRET_SYSTEM = re.compile(
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
 )
 _RECORDS = ("/tmp/hermetic-0", "/tmp/hermetic-1000", "/run/user/0/hermetic", "/run/user/1000/hermetic")  # of some users
-_OUR_RECORDS = re.compile(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
-_KEYS = names("id_rsa id_ed25519 id_ecdsa .netrc .pgpass .git-credentials credentials.json server.key cert.pem")
-_SECRET_NAMES = re.compile(
+_OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
+_KEYS = TABLE.words("keys")
+_SECRET_NAMES = regex(
     r"(^|/)(id_(rsa|dsa|ecdsa|ed25519)(_\w+)?|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|ovpn)"
     r"|wallet\.dat|\.?credentials(\.json|\.yml|\.yaml)?|\.netrc|\.pgpass|\.git-credentials|\.htpasswd|secrets?\.(ya?ml|json|toml|env))$"
 )
-_ENV_FILE = re.compile(
+_ENV_FILE = regex(
     r"(^|/)\.env(\.(?!example|sample|template|dist|test\b)[\w.-]+)?$|(^|/)\.envrc$|(^|/)\.npmrc$|"
     r"(^|/)\.pypirc$"
 )
-_PUBLIC_SSH = re.compile(r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$")
+_PUBLIC_SSH = regex(r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$")
 
 
 def resolve(path: str, shell: Shell) -> str:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from hermetic.policy.programs.table import rule
+from hermetic.policy.tables import regex
 
 from .call import Call
 from .marks import shown
 from .paths import follow, is_records, is_secret, resolve
-from .rules import Rule
 
-PROTECTED_WRITE = Rule(
-    name="write-protected",
-    category="protected-path",
-    severity=8,
-    effects=("writes", "changes shared state"),
-    catches=(
-        "echo x >> hermetic.toml",
-        "rm ~/.local/state/hermetic/approvals.toml",
-        "cp a ~/.config/hermetic/config.toml",
-    ),
-    spares=("cat hermetic.toml", "echo hermetic.toml"),
-)
-_SOCKETS = re.compile(r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$")
-_OURS = re.compile(r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)")
+PROTECTED_WRITE = rule("write-protected")
+_SOCKETS = regex(r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$")
+_OURS = regex(r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)")
 
 
 def protect(call: Call, path: str) -> None:

@@ -1,0 +1,296 @@
+"""Calls whose meaning is procedural, by the name that `hook` in calls.toml gives."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.effects import delete, write
+from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
+from hermetic.policy.network import check_address
+from hermetic.policy.programs.hooks.servers import check_served
+from hermetic.policy.tables import names
+
+from .calls import Invocation
+from .evaluation import Evaluation
+from .values import UNKNOWN, Name, Obj, Value, is_text, items_of, marks_of, text_of
+
+_MODE = re.compile(r"[wax]\w*\+?\w*|r\w*\+\w*|[>+]{1,3}<?|\+<")
+_CLOUD_DELETE = re.compile(
+    r"(delete|terminate|destroy|drop|purge)(?!One\b)\w*|remove_\w+|flushall|flushdb|flushAll|batch_delete|empty"
+    r"|(Delete|Terminate)\w*Command"
+)
+_SQL_METHODS = names(
+    """
+execute executemany executescript sql query text do exec raw prepare unsafe
+"""
+)
+_STAR = "\ue010"
+_LIBRARY_LIKE = {
+    **dict.fromkeys(("unlink", "remove", "rmdir", "unlinkat"), "rm"),
+    "rename": "mv",
+    "renameat": "mv",
+    "link": "ln",
+    "symlink": "ln",
+    "chmod": "chmod",
+    "chown": "chown",
+}
+_LIBRARY_WRITES = ("truncate", "creat", "open", "open64", "fopen", "mknod", "mkfifo")
+_KERNEL = re.compile(
+    r"exec\w*|reboot|kill|killpg|syscall|mount|umount2?|set(re|e)?[ug]id|ptrace|init_module|delete_module|swapoff|"
+    r"sethostname|settimeofday|fork|vfork|clone|posix_spawnp?|dlopen|ioctl|chroot|pivot_root|unshare|setns"
+)
+
+
+def _mounts(volumes: Value) -> list[tuple[str, str]]:
+    """The paths of the host that a container is given, and where it sees them."""
+    if isinstance(volumes, dict):
+        return [(path, "/host") for path in volumes if path.startswith(("/", "~"))]
+    texts = [text_of(one) for one in volumes] if isinstance(volumes, list) else []
+    return [(text.partition(":")[0], text.partition(":")[2]) for text in texts if text.startswith(("/", "~"))]
+
+
+class Hooks(Evaluation):
+    """The hooks of calls.toml: `hook = "kill"` is `hook_kill` here."""
+
+    def hook_open(self, made: Invocation) -> Value:
+        """A file opened for reading or writing; in Perl and Ruby it may be a command."""
+        args = made.args
+        if self.language == "perl" and made.name in ("open", "sysopen"):
+            found = self._open_perl([text_of(arg) for arg in args[1:]])
+            if args and isinstance(args[0], Name):
+                self.names[args[0]] = found
+            return found
+        if made.owner is not None and made.owner.path is not None:
+            args = [made.owner.path, *args]
+        path = text_of(args[0] if args else made.keywords.get("file", made.keywords.get("name", "")))
+        mode = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
+        if made.name == "os.open":
+            mode = "r" if isinstance(mode, Name) and mode.endswith("O_RDONLY") else "w"
+        if path.startswith("|") and self.language == "ruby":
+            self.shell(path[1:])
+            return Obj("output", text=LOCAL)
+        if not isinstance(mode, str) or _MODE.match(mode.partition(":")[0]):
+            write(self.call, self.home(path))
+            return Obj("file", self.home(path), FILE)
+        return Obj("file", None, self.call.input() if path.isdigit() else self.read(path))
+
+    def _open_perl(self, words: list[str]) -> Value:
+        mode, path = (words[0].strip(), words[1]) if len(words) > 1 else ("", words[0].strip() if words else "")
+        if not mode and (glued := re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)):
+            mode, path = glued[1] or glued[4], glued[2] or glued[3] or ""
+        if "|" in mode:
+            self.shell(path if len(words) < 3 else " ".join([path, *words[2:]]))
+            return Obj("output", text=LOCAL)
+        if path.startswith("&"):
+            return Obj("file", None, FILE)
+        if ">" in mode or mode.startswith("+"):
+            write(self.call, self.home(path))
+            return Obj("file", self.home(path), FILE)
+        return Obj("file", None, self.read(path) if path else FILE)
+
+    def hook_program(self, made: Invocation) -> Value:
+        """`sh.rm("-rf", "x")`: the function's name is the program."""
+        if made.args:
+            self.call.run([made.name.partition(".")[2], *map(text_of, made.args)], stdin="")
+        return Obj("output", text=LOCAL)
+
+    def hook_kill(self, made: Invocation) -> Value:
+        """A signal to a process; all of them by -1 or by a list of /proc."""
+        numbers = [text_of(arg) for arg in made.args]
+        if "-1" in numbers:
+            self.call.run(["kill", "-9", "--", "-1"])
+        elif made.args and isinstance(made.args[0], int) and self.language == "python":
+            self.call.run(["kill", "-9", "--", str(made.args[0])])
+        elif self.lists_processes:
+            self.call.run(["kill", "-9", PIDS])
+        return None
+
+    def hook_processes(self, made: Invocation) -> Value:
+        """All processes of the machine."""
+        return [Obj("processes")]
+
+    def hook_kill_each(self, made: Invocation) -> Value:
+        """A signal to one of all processes; to each of them where no condition chooses."""
+        if not self.conditional:
+            self.call.run(["kill", "-9", PIDS])
+        return None
+
+    def hook_identity(self, made: Invocation) -> Value:
+        """The process becomes another user."""
+        if made.args and made.args[0] == 0:
+            self.report("run-unknown", "takes the identity of another user")
+        return None
+
+    def hook_unpickle(self, made: Invocation) -> Value:
+        """An object is loaded; one that the text made itself, or that a local file holds, is not new code."""
+        first = made.args[0] if made.args else UNKNOWN
+        if isinstance(first, Obj):
+            made_here = first.call.endswith(("dumps", "dump", "getvalue"))
+            if made_here or (FILE in first.text and NET not in first.text):
+                return UNKNOWN
+        self.report("run-unknown", "loads an object that may run code")
+        return UNKNOWN
+
+    def hook_load(self, made: Invocation) -> Value:
+        """A module or file by its name; an address is code of another machine."""
+        first = made.args[0] if made.args else None
+        text = text_of(first) if is_text(first) else ""
+        if NET in marks_of(first) or re.match(r"(https?|ftp|data):", text):
+            self.report("run-download", "runs code that an address names")
+        elif text and is_plain(text):
+            return Name(text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises"))
+        elif self.language == "python":
+            self.report("run-unknown", "imports a module whose made.name is hidden")
+        return UNKNOWN
+
+    def hook_library(self, made: Invocation) -> Value:
+        """C libraries by ctypes or cffi: the functions that the os module would show."""
+        function = made.name.rpartition(".")[2]
+        given = [text_of(arg) for arg in made.args]
+        first = given[0] if given else ""
+        if first.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")) and made.owner is None:
+            self.report("run-decoded", f"loads a library from a directory open to all: {first}")
+        if made.owner is None or not given:
+            return Obj("ctypes" if function not in ("sizeof", "c_int", "c_char_p") else "?")
+        if function in ("system", "popen"):
+            self.shell(first)
+        elif function in _LIBRARY_WRITES and (function[:1] not in "of" or len(given) > 1):
+            write(self.call, first)
+        elif (program := _LIBRARY_LIKE.get(function)) == "rm":
+            delete(self.call, first, recursive=False)
+        elif program and len(given) > 1:
+            mode = format(int(given[1]), "o") if given[1].isdigit() else "777"
+            words = {"chmod": [mode, first], "chown": ["nobody", first]}.get(program, given[:2])
+            self.call.run([program, *words])
+        elif _KERNEL.fullmatch(function) and function != "dlopen":
+            self.report("run-unknown", "calls the kernel directly")
+        return Obj("ctypes") if function in ("LoadLibrary", "dlopen") else UNKNOWN
+
+    def hook_fileinput(self, made: Invocation) -> Value:
+        """`fileinput.input(files, inplace=True)` rewrites the files."""
+        for value in [*made.args, made.keywords.get("files")] if made.keywords.get("inplace") else ():
+            for path in value if isinstance(value, list) else [value] if value is not None else []:
+                write(self.call, text_of(path))
+        return UNKNOWN
+
+    def hook_socket(self, made: Invocation) -> Value:
+        """A method of a connection, or a function that is given one."""
+        method = made.name.rpartition(".")[2]
+        if made.owner is None and not any(isinstance(one, Obj) and "socket" in one.call for one in made.args):
+            if (
+                made.args
+                and isinstance(made.args[0], Obj)
+                and made.args[0].call == "file"
+                and made.args[0].path
+                and len(made.args) > 1
+            ):
+                self.remember(made.args[0].path, text_of(made.args[1]))  # fwrite to a file
+            return Obj("socket" if made.name.startswith("socket") else made.name, text=marks_of(made.args))
+        self.socket = self.network = True
+        for value in made.args if method in ("connect", "connect_ex", "sendto") else ():
+            pair = value[0] if isinstance(value, list) and value else value
+            if is_text(pair):
+                check_address(self.call, text_of(pair))
+        if SECRET in marks_of(made.args) and re.match(r"send|write|puts|print|end|fwrite|fputs|socket_", method):
+            self.report_sent()
+        return Obj("net" if method == "makefile" else "socket", text=NET)
+
+    def hook_duplicate(self, made: Invocation) -> Value:
+        """A file descriptor put in place of another; a socket in place of standard input is a shell's."""
+        if self.socket:
+            self.report("reverse-shell", "connects a shell to another machine")
+        return None
+
+    def hook_serve(self, made: Invocation) -> Value:
+        """A server of the current directory."""
+        check_served(self.call, ".")
+        return None
+
+    def hook_cloud(self, made: Invocation) -> Value:
+        """A client of a cloud or database: its deleting methods, and SQL."""
+        method = made.name.rpartition(".")[2]
+        if made.keywords.get("privileged") is True or made.keywords.get("pid_mode") == "host":
+            self.report("run-unknown", "starts a container with all rights on the host")
+        for source, target in _mounts(made.keywords.get("volumes")):
+            self.call.run(["docker", "run", "-v", f"{source}:{target}", "image"])
+        if method in _SQL_METHODS:
+            self.statements(made.args, local=False)
+        if _CLOUD_DELETE.fullmatch(method):
+            self.report("cloud-destroys", f"deletes shared resources: {method}")
+        return Obj(made.name)
+
+    def hook_sqlite(self, made: Invocation) -> Value:
+        """A database in a file; in the workspace or in memory its content is the agent's own."""
+        path = text_of(made.args[0]) if made.args else ":memory:"
+        local = path == ":memory:" or self.call.place(path)[1] in ("workspace", "temp", "null")
+        return Obj("sqlite" if local else "sqlite-outside")
+
+    def hook_variable(self, made: Invocation) -> Value:
+        """An environment variable; all of them without a name."""
+        return self.variable(made.args[0]) if made.args else Obj("environ", text=SECRET)
+
+    def hook_input(self, made: Invocation) -> Value:
+        """Standard input."""
+        return Obj("stdin", text=INPUT if self.call.stdin is None else self.call.stdin)
+
+    def hook_listing(self, made: Invocation) -> Value:
+        """The names in a directory, or those that a pattern matches."""
+        first = text_of(made.args[0]) if made.args else "."
+        last = made.name.rpartition(".")[2]
+        if made.owner is not None and made.owner.path is not None:
+            pattern = first.replace("*", _STAR).rpartition("/")[2] if made.args else _STAR
+            return [Obj("Path", f"{made.owner.path.rstrip('/')}/{pattern}")]
+        self.lists_processes = self.lists_processes or first.startswith("/proc")
+        if "glob" in last or last == "[]":
+            return [text_of(one).replace("*", _STAR).replace("?", "\ue011") for one in items_of(made.args) if one]
+        if last == "walk":
+            return [[first, [_STAR], [_STAR]]]
+        return [Obj("Path", first.rstrip("/") + "/" + _STAR)] if last == "scandir" else [_STAR]
+
+    def hook_local_sql(self, made: Invocation) -> Value:
+        """SQL in a database file of the workspace."""
+        self.statements(made.args[:1], local=True)
+        return Obj("sqlite")
+
+    def hook_printed(self, made: Invocation) -> Value:
+        """Text that is printed to a file."""
+        target = made.keywords.get("file", made.args[0] if made.args and self.language == "perl" else None)
+        if isinstance(target, Obj) and target.path is not None:
+            self.remember(target.path, " ".join(map(text_of, made.args)) + "\n")
+        return None
+
+    def hook_change_directory(self, made: Invocation) -> Value:
+        """Another current directory."""
+        path = self.home(text_of(made.args[0])) if made.args else self.call.shell.home
+        self.call.shell.cwd = path if path.startswith("/") else f"{self.call.shell.cwd}/{path}"
+        return None
+
+    def hook_getattr(self, made: Invocation) -> Value:
+        """An attribute by its name."""
+        base, key = [*made.args, None, None][:2]
+        if is_text(key) and is_plain(text_of(key)):
+            return self.attribute(base, text_of(key))
+        hiding = ("os", "subprocess", "shutil", "builtins", "__builtins__")
+        if isinstance(base, Name) and base.split(".")[0] in hiding:
+            self.report("run-unknown", "picks what to run by a hidden made.name")
+        return UNKNOWN
+
+    def hook_namespace(self, made: Invocation) -> Value:
+        """The names of a module, or of the text."""
+        return Obj(made.name, str(made.args[0]) if made.args and isinstance(made.args[0], Name) else None)
+
+    def hook_operator(self, made: Invocation) -> Value:
+        """operator.call calls; attrgetter and methodcaller give functions that take an attribute and call it."""
+        if not made.args:
+            return UNKNOWN
+        if made.name.endswith("call"):
+            return self.invoke(made.args[0], made.args[1:], made.keywords)
+        path, rest = text_of(made.args[0]).split("."), made.args[1:]
+
+        def take(given: list[Value], _: dict[str, Value]) -> Value:
+            found = given[0] if given else UNKNOWN
+            for attr in path:
+                found = self.attribute(found, attr)
+            return self.invoke(found, rest, made.keywords) if made.name.endswith("methodcaller") else found
+
+        return take

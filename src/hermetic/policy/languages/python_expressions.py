@@ -1,0 +1,324 @@
+"""Expressions of a Python text: names are followed and constants computed.
+
+A node without a method of its own is visited by its children, so that no part of a text is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable
+
+from hermetic.policy.budget import joined
+from hermetic.policy.call import Call
+from hermetic.policy.marks import UNSET
+from hermetic.policy.tables import names
+
+from .folds import add, percent
+from .hooks import Hooks
+from .values import (
+    MAX_ITEMS,
+    UNKNOWN,
+    Class,
+    Instance,
+    Name,
+    Obj,
+    OneOf,
+    Value,
+    bounded,
+    choices,
+    count_items,
+    element_of,
+    is_endless,
+    is_text,
+    is_too_long,
+    marks_of,
+    one_of,
+    text_of,
+)
+
+MAX_NODES = 12_000
+MAX_REPEATED = 10_000  # characters of a text times a number
+# Modules that other modules import; reached through those, they are the same.
+SHARED = frozenset(names("os posix subprocess shutil sys builtins importlib pty ctypes pathlib"))
+KNOWN = {
+    "sys.executable": "/usr/bin/python3",
+    "os.sep": "/",
+    "os.path.sep": "/",
+    "os.curdir": ".",
+}
+_NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitXor: operator.xor,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+}
+
+
+class TooLarge(Exception):
+    """A text with more nodes than a check may look at."""
+
+
+class Expressions(Hooks):
+    """Evaluates expressions; statements are visited by the subclass."""
+
+    looks_only = frozenset(
+        names(
+            """
+print repr str type id callable hash isinstance issubclass hasattr help dir bool len vars getattr
+setattr delattr cast TypeVar NewType super create_autospec wraps update_wrapper signature
+getsource getdoc getfile exec eval compile
+"""
+        )
+    )
+
+    def __init__(self, call: Call, depth: int, *, is_brief: bool = False) -> None:
+        super().__init__(call, "python", depth)
+        self.is_brief = is_brief  # a loop over numbers takes one round, with an unknown number
+        self.methods: dict[str, list[Name]] = {}  # by name alone, of all classes
+        self.nodes = 0
+
+    def visit(self, node: ast.AST | None) -> Value:
+        """The value of a node, as far as it can be known; UNKNOWN for a statement."""
+        if node is None:
+            return None
+        self.nodes += 1
+        self.call.machine.spend(self.nodes % 2)
+        if self.nodes > MAX_NODES:
+            raise TooLarge
+        method: Callable[[ast.AST], Value] | None = getattr(self, "_" + type(node).__name__.lower(), None)
+        if method is not None:
+            return self.sized(method(node))
+        children = [self.visit(child) for child in ast.iter_child_nodes(node)]
+        return Obj("?", text=marks_of(children))
+
+    def sized(self, value: Value) -> Value:
+        """The value, or an unknown one where it has grown beyond what is looked at."""
+        if isinstance(value, list | dict | OneOf):
+            count = count_items(value)
+            self.call.machine.spend(count // 16)
+            return value if count <= MAX_ITEMS else Obj("list", text=UNSET)
+        return value if not is_too_long(value) else Obj("?", text=marks_of(value))
+
+    def block(self, body: Iterable[ast.AST]) -> None:
+        """Visit nodes in order."""
+        for statement in body:
+            self.visit(statement)
+
+    def rounds_of(self, values: list[Value], most: int) -> list[Value]:
+        """The items that a loop is evaluated for."""
+        numbers = len(values) > 1 and all(isinstance(value, int) for value in values)
+        return [UNKNOWN] if self.is_brief and numbers else bounded(values, most)
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """An assignment."""
+        if isinstance(target, ast.Name):
+            self.names[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            for at, one in enumerate(target.elts):
+                known = isinstance(value, list) and at < len(value)
+                self.assign(one, value[at] if known else element_of(value))  # type: ignore[index]
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, [value])
+        elif isinstance(target, ast.Subscript):
+            key = self.visit(target.slice)
+            for base in choices(self.visit(target.value)):
+                if isinstance(base, dict):
+                    base[key if isinstance(key, str) else f"?{len(base)}"] = value
+                elif isinstance(base, list):
+                    base.append(value)
+        elif isinstance(target, ast.Attribute):
+            self.assign_attribute(self.visit(target.value), target.attr, value)
+
+    # --- names and attributes
+    def _constant(self, node: ast.Constant) -> Value:
+        return node.value if not isinstance(node.value, complex) else UNKNOWN
+
+    def _name(self, node: ast.Name) -> Value:
+        return self.names[node.id] if node.id in self.names else Name(node.id)
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        return self.attribute(self.visit(node.value), node.attr)
+
+    def attribute(self, base: Value, attr: str) -> Value:
+        found = super().attribute(base, attr)
+        if isinstance(base, Obj):
+            shared = [Name(attr.lstrip("_"))] if attr.lstrip("_") in SHARED else []
+            return one_of([found, *shared, *(self.method(one, base) for one in self.methods.get(attr, ()))])
+        return found
+
+    def method(self, function: Name, owner: Value) -> Value:
+        """A function of the text with the object it is called on."""
+        return lambda args, keywords: self.own(function, [owner, *args], keywords)
+
+    def member(self, base: Class | Instance, attr: str) -> Value:
+        found = (base.kind if isinstance(base, Instance) else base).find(attr)
+        values = self.assigned(attr)
+        for one in choices(found) if found is not None else []:
+            is_own = isinstance(one, Name) and one.startswith("def:")
+            values.append(self.method(Name(one), base) if is_own and isinstance(base, Instance) else one)
+        return one_of(values) if values else Obj(f"object.{attr}")
+
+    def of_module(self, base: Name, attr: str) -> Value:
+        full = f"{base}.{attr}"
+        if full in KNOWN:
+            return KNOWN[full]
+        if full in ("sys.stdin", "sys.argv"):
+            return Obj("stdin" if attr == "stdin" else full, text=self.call.input() if attr == "stdin" else UNSET)
+        if base in ("posix", "nt"):
+            return super().of_module(Name("os"), attr)
+        if attr.lstrip("_") in SHARED:
+            return one_of([Name(attr.lstrip("_")), *self.assigned(attr)])
+        if base.startswith("__builtins__") or base == "builtins":
+            return Name(attr)
+        return super().of_module(base, attr)
+
+    def item(self, base: Value, key: Value) -> Value:
+        if isinstance(base, Obj) and base.call in ("vars", "globals", "locals") and isinstance(key, str):
+            return self.attribute(Name(base.path), key) if base.path else self.names.get(key, Name(key))
+        if isinstance(base, Name) and isinstance(key, str):
+            if base.endswith("__dict__"):
+                return self.attribute(Name(base.removesuffix(".__dict__")), key)
+            if base == "sys.modules" or base.startswith("__builtins__"):
+                return Name(key)
+        return super().item(base, key)
+
+    # --- literals
+    def _list(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
+        return self.spread(node.elts)
+
+    _tuple = _set = _list
+
+    def spread(self, nodes: list[ast.expr]) -> list[Value]:
+        """The values of expressions, starred ones by their items."""
+        out: list[Value] = []
+        for item in nodes:
+            value = self.visit(item)
+            if isinstance(item, ast.Starred):
+                out += value if isinstance(value, list) else [element_of(value)]
+            else:
+                out.append(value)
+        return out
+
+    def _dict(self, node: ast.Dict) -> Value:
+        found: dict[str, Value] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            name, value = self.visit(key), self.visit(item)
+            if key is None and isinstance(value, dict):
+                found.update(value)
+            else:
+                found[name if isinstance(name, str) else f"?{len(found)}"] = value
+        return found
+
+    def _joinedstr(self, node: ast.JoinedStr) -> Value:
+        return joined([text_of(self.visit(part)) for part in node.values])
+
+    def _formattedvalue(self, node: ast.FormattedValue) -> Value:
+        self.visit(node.format_spec)
+        return text_of(self.visit(node.value))
+
+    # --- operators
+    def _binop(self, node: ast.BinOp) -> Value:
+        return self.binary(self.visit(node.left), self.visit(node.right), node.op)
+
+    def binary(self, left: Value, right: Value, op: ast.operator) -> Value:
+        """The result of a binary operator."""
+        if isinstance(left, OneOf):
+            return one_of(self.binary(one, right, op) for one in left.values)
+        if isinstance(right, OneOf):
+            return one_of(self.binary(left, one, op) for one in right.values)
+        if isinstance(left, Obj) and left.call == "Path" and isinstance(op, ast.Div):
+            return Obj("Path", joined(((left.path or "").rstrip("/"), "/", text_of(right))))
+        if isinstance(left, int) and isinstance(right, int):
+            action = _NUMBERS.get(type(op))
+            is_small = abs(left) < 2**63 and abs(right) < 2**63
+            return action(left, right) if action and is_small else UNKNOWN
+        if isinstance(op, ast.Add):
+            return add(left, right)
+        if isinstance(op, ast.Mult) and isinstance(left, str | bytes) and isinstance(right, int):
+            is_short = len(left) * right < MAX_REPEATED
+            return left * right if is_short else Obj("?", text=marks_of(left))
+        if isinstance(op, ast.Mod) and is_text(left):
+            return percent(str(left), right)
+        return Obj("?", text=marks_of(left) + marks_of(right))
+
+    def _unaryop(self, node: ast.UnaryOp) -> Value:
+        value = self.visit(node.operand)
+        return -value if isinstance(node.op, ast.USub) and isinstance(value, int) else UNKNOWN
+
+    def _ifexp(self, node: ast.IfExp) -> Value:
+        self.visit(node.test)
+        return self.perhaps([node.body, node.orelse])
+
+    def _boolop(self, node: ast.BoolOp) -> Value:
+        return self.perhaps(node.values)
+
+    def perhaps(self, nodes: list[ast.expr]) -> Value:
+        """One of the values of expressions of which some are not evaluated."""
+        self.conditional += 1
+        found = one_of([self.visit(node) for node in nodes])
+        self.conditional -= 1
+        return found
+
+    def _namedexpr(self, node: ast.NamedExpr) -> Value:
+        value = self.visit(node.value)
+        self.assign(node.target, value)
+        return value
+
+    def _starred(self, node: ast.Starred | ast.Await) -> Value:
+        return self.visit(node.value)
+
+    _await = _starred
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        base = self.visit(node.value)
+        is_slice = isinstance(node.slice, ast.Slice)
+        key = self._slice_of(node.slice) if is_slice else self.visit(node.slice)  # type: ignore[arg-type]
+        return one_of(self.item(one, key) for one in choices(base))
+
+    def _slice_of(self, node: ast.Slice) -> slice | None:
+        parts = [self.visit(part) for part in (node.lower, node.upper, node.step)]
+        is_known = all(part is None or isinstance(part, int) for part in parts)
+        return slice(*parts) if is_known else None
+
+    def _listcomp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+        first = node.generators[0]
+        values = self.visit(first.iter)
+        items = self.rounds_of(values, 64) if isinstance(values, list) else [element_of(values)]
+        endless = is_endless(values)
+        self.loop += endless
+        self.endless += endless
+        filters = any(one.ifs for one in node.generators)
+        self.conditional += filters
+        out: list[Value] = []
+        for item in items:
+            self.assign(first.target, item)
+            self.block(first.ifs)
+            for other in node.generators[1:]:
+                inner = self.visit(other.iter)
+                known = isinstance(inner, list) and inner
+                self.assign(other.target, one_of(inner) if known else element_of(inner))  # type: ignore[arg-type]
+                self.block(other.ifs)
+            if isinstance(node, ast.DictComp):
+                self.visit(node.key)
+            out.append(self.visit(node.value if isinstance(node, ast.DictComp) else node.elt))
+        self.conditional -= filters
+        self.loop -= endless
+        self.endless -= endless
+        return out if isinstance(values, list) else Obj("list", text=marks_of(out))
+
+    _setcomp = _generatorexp = _dictcomp = _listcomp
+
+    def _call(self, node: ast.Call) -> Value:
+        function = self.visit(node.func)
+        args = self.spread(node.args)
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.visit(keyword.value)
+            if keyword.arg is None and isinstance(value, dict):
+                keywords.update(value)
+            else:
+                keywords[keyword.arg or "**"] = value
+        return self.invoke(function, args, keywords)

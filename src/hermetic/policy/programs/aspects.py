@@ -1,0 +1,174 @@
+"""Side aspects of programs, judged beside their row or hook: where they write, what they carry, run and bring here."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code
+from hermetic.policy.effects import write
+from hermetic.policy.marks import LOCAL, NET, UNSET, is_known, is_plain, shown, unknown_like
+from hermetic.policy.network import land
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.tables import names, regex
+
+from .generic import is_worth_trying
+from .interpret import report_first
+from .table import TABLE, Row
+from .texts import judge_text
+
+_GUARDED = names("root system disk startup kernel device hook log history elsewhere home")
+_LOOKS = frozenset(
+    names("-I --info -l --list -c --contents show search --version --help diff lint validate config version cp logs")
+)
+
+
+def judge_aspects(call: Call, row: Row) -> None:
+    """Report what a call does beside its main purpose."""
+    if row.verbs:
+        words = parse_options(call.args, "nCcH", ("namespace", "context", "profile", "region", "project")).operands
+        if any(is_wholly_unseen(verb) for verb in words[: row.verbs]):
+            call.report("run-unknown", f"does something with {call.name} that cannot be known beforehand")
+    for check in row.checks:
+        report_first(call, (check,))
+    if row.output or row.outputs:
+        _outputs(call, row)
+    if row.has("fetches"):
+        _fetches(call)
+    if row.has("carries") and not any(arg in ("--help", "--version") for arg in call.args):
+        _carries(call)
+    if row.has("recipes") and call.shell.files:
+        _recipes(call)
+    if row.has("compiles"):
+        _sources(call)
+    takes = row.picks or row.has("loads")
+    if takes and (call.shell.files or call.shell.fetched) and not _LOOKS.intersection(call.args[:2]):
+        _downloads(call, row)
+
+
+def _outputs(call: Call, row: Row) -> None:
+    """Report what the program would overwrite outside the workspace."""
+    if row.needs and not any(arg.startswith(row.needs) for arg in call.args):
+        return
+    options = tuple(one if one[0] == "-" else f"-{one}" if len(one) == 1 else f"--{one}" for one in row.output.split())
+    short = tuple(option for option in options if len(option) == 2)
+    paths, words, args = list[str](), list[str](), iter(call.args)
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if name in options:
+            paths.append(value if equals else next(args, ""))
+        elif short and arg.startswith(short):
+            paths.append(arg[2:])
+        elif not arg.startswith("-"):
+            words.append(arg)
+    paths += words[1:][-1:] if row.outputs == "last" else words if row.outputs == "all" else []
+    for path in paths:
+        if path and not path.startswith("-") and call.place(path)[1] in _GUARDED:
+            write(call, path)
+
+
+_FROM_AFAR = regex(r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@/-]+:(?!//)\S")
+_FETCH_VERB = regex(r"\b(cp|copy|copyto|sync|download|export|checkout|co|clone|mirror|pull|rsync)\b")
+
+
+def _fetches(call: Call) -> None:
+    """Remember what a cloud's, an engine's or a repository's client brings here."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if not _FETCH_VERB.search(" ".join(words[:3])):
+        return
+    long = ("file", "output", "dir", "local-dir", "destination", "pattern", "path")
+    for name, value in parse_options(call.args, "fodDp", long).given:
+        if value and name in ("p", "pattern"):
+            land(call, "./", [value])
+        elif value and name in ("f", "o", "D", *long) and not value.startswith("/"):
+            call.shell.fetched.add(resolve(value, call.shell))
+    remote = [word for word in words if _FROM_AFAR.match(word)]
+    if remote and len(words) > 1:
+        target = words[-1] if words[-1] is not remote[-1] else "./"
+        if not _FROM_AFAR.match(target):
+            land(call, target if target != "." else "./", remote)
+
+
+# Options whose value names a program or a library that is then run or loaded.
+_PROGRAMS = regex(
+    r"-{1,2}(toolexec|wrapper|engine|provider|diff-cmd|diff3-cmd|merge-cmd|editor-cmd|fplugin|load|ld-path|use-ld|"
+    r"specs|exec|vettool|gccgoflags|script-shell|launcher|runner|test-runner|rustc-wrapper)$"
+)
+_UNSEEN = regex(r"(?!/(usr/)?(local/)?s?bin/)(\.{0,2}/|~)")
+
+
+def _carries(call: Call) -> None:
+    """Report a dangerous command among the arguments, and a program nobody has seen in an option that runs one."""
+    args = call.args
+    if call.row.has("own-arguments") and args[:1] in (["run"], ["test"], ["bench"]):
+        return  # they go to the workspace's own program
+    for at, arg in enumerate(args):
+        name, equals, value = arg.partition("=")
+        following = value if equals else args[at + 1] if at + 1 < len(args) else ""
+        if arg.startswith("-") and _PROGRAMS.match(name) and _UNSEEN.match(following):
+            call.report("option-runs-program", f"makes {call.name} run or load {shown(following.split()[0])}")
+        if not is_plain(arg):
+            continue
+        if is_worth_trying(arg) and at + 1 < len(args) and call.machine.probe_argv(args[at:], call.shell):
+            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+            call.run(args[at:])
+            return
+        text = value if equals else arg
+        if re.match(r"-DCMAKE_\w*(COMPILER|LAUNCHER|COMMAND|PROGRAM)", name):
+            text = text.replace(";", " ")
+        text = re.sub(r"^%\((.*)\)$", r"\1", text)
+        if " " in text.strip() and is_worth_trying(text.split()[0]) and call.machine.probe_text(text, call.shell):
+            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+            run_code(call, text, call.name)
+            return
+
+
+_RECIPES = [one.rpartition(":")[::2] for one in TABLE.words("recipes")]
+
+
+def _recipes(call: Call) -> None:
+    """Judge the files a tool picks up by itself, where their content is known."""
+    for name, language in _RECIPES:
+        held = call.shell.files.get(resolve(name, call.shell))
+        if held and not execute(call, held, name):
+            judge_text(call, held, language)
+
+
+def _sources(call: Call) -> None:
+    """Judge the program text a compiler is given, by a file this text wrote or on standard input."""
+    files = [arg for arg in call.args if arg.endswith((".c", ".cc", ".cpp", ".cxx", ".go", ".rs"))]
+    texts = [call.shell.files.get(resolve(path, call.shell), "") for path in files]
+    for text in [*texts, call.stdin or ""] if "-" in call.args else texts:
+        if text and not (not is_known(text) and execute(call, text, "a program")):
+            judge_text(call, text, "c")
+
+
+def _downloads(call: Call, row: Row) -> None:
+    """Report a file that was just downloaded and that this tool runs, installs or loads."""
+    shell = call.shell
+    values = [value for arg in call.args for value in (arg, arg.partition("=")[2])] if row.has("loads") else []
+    picked = [resolve(value, shell) for value in values if value and not value.startswith("-")]
+    for path in (*shell.files, *shell.fetched):
+        if any(fnmatch(path.rsplit("/", 1)[-1], name) for name in row.picks.split()):
+            picked.append(path)
+    for path in picked:
+        if NET in shell.files.get(path, "") or path in shell.fetched:
+            call.report("run-download", f"runs or installs a file that was just downloaded: {shown(path)}")
+            return
+
+
+def exact_output(call: Call, row: Row, output: str | None) -> str | None:
+    """A filter's output where it was computed by every option given; a text folded wrongly would be worse than none."""
+    if not row.exact or output is None or not is_known(output) or not output.strip():
+        return output
+    return output if _is_computed(call, row.exact.split()) else unknown_like(output).replace(UNSET, LOCAL) + "\n"
+
+
+def _is_computed(call: Call, known: list[str]) -> bool:
+    """True when all options are among those whose meaning is computed. A digit alone is a count."""
+    if known == ["-"] or (call.name == "tr" and any(re.search(r"\[(?!:)", arg) for arg in call.args)):
+        return False
+    given = [name for name, _ in call.options.given if not name.isdigit()]
+    return all(name in known for name in given) and (call.name != "paste" or "s" in given)

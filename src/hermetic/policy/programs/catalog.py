@@ -1,0 +1,77 @@
+"""Which judge speaks for which program: side aspects, then a hook, a row, or the generic rule."""
+
+from __future__ import annotations
+
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.hermetic_cli import judge_hermetic
+from hermetic.policy.rules import Rule
+from hermetic.policy.tables import regex
+
+from .aspects import exact_output, judge_aspects
+from .generic import judge_anything
+from .hooks import (
+    archives,
+    builtins,
+    clouds,
+    containers,
+    databases,
+    files,
+    filters,
+    git,
+    interpreters,
+    network,
+    packages,
+    processes,
+    searching,
+    servers,
+    shells,
+    small,
+    text_tools,
+)
+from .interpret import behind_verb, judge_by_row, run_behind_verb
+from .table import TABLE
+
+FALLBACK = judge_anything
+_MODULES = (
+    *(archives, builtins, clouds, containers, databases, files, filters, git, interpreters, network),
+    *(packages, processes, searching, servers, shells, small, text_tools),
+)
+# The functions `judge_NAME` of hooks, by the names under which rows have them.
+HOOKS: dict[str, Judge] = {
+    name.removeprefix("judge_"): judge
+    for module in _MODULES
+    for name, judge in vars(module).items()
+    if name.startswith("judge_") and judge.__module__ == module.__name__
+} | {"hermetic": judge_hermetic}
+_VERSION = regex(
+    r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql"
+    r"|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$"
+)
+
+
+def find_judge(call: Call) -> Judge:
+    """The judge of a program by its name; a version at the name's end is taken off."""
+    if call.argv[0].startswith(("/etc/init.d/", "/etc/rc.d/")):
+        return lambda call: judge_program(call.again(["service", *call.argv]))
+    if call.name not in TABLE:
+        match = _VERSION.match(call.name)
+        if not match or match[1] not in TABLE:
+            return FALLBACK
+        call.name = match[1]
+    return judge_program
+
+
+def judge_program(call: Call) -> str | None:
+    """What is known of a program."""
+    row = call.row
+    judge_aspects(call, row)
+    words = behind_verb(call, row)
+    if words is not None:
+        return run_behind_verb(call, row, words)
+    judge = HOOKS.get(row.hook) or (judge_by_row if call.name in TABLE.known else FALLBACK)
+    return exact_output(call, row, judge(call))
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule with its examples."""
+    return tuple(TABLE.rules.values())

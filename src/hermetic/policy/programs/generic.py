@@ -1,0 +1,142 @@
+"""The generic rule: what the arguments of any program give away, also of one that no row describes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import run_code
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import SECRET, TOKEN, is_plain, shown
+from hermetic.policy.network import is_metadata
+from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.tables import names, regex
+
+from .table import TABLE
+
+_EXEC_OPTION = regex(
+    r"^--?(exec|execute|cmd|command|commands|run|shell|shell-command|eval|hook|pre|post|pre-\w+|"
+    r"post-\w+|on-\w+|\w+-(program|command|cmd|hook|script|exec|shell)|filter|pager|editor|"
+    r"rsh|script|start|callback|init|then|do|each|after|before|action|system|proxy-command|"
+    r"up|down|ipchange|route-up|tls-verify|learn-address|client-connect|auth-user-pass-verify|"
+    r"to-command|cleanup|prepare|setup|teardown|trigger|notify|alert-cmd|plugin|preprocessor)"
+    r"$|^-(c|e|x|X|E|C|ex|eval|exec)$"
+)
+_DESTRUCTIVE_VERB = regex(
+    r"^(delete|destroy|purge|wipe|nuke|terminate|erase|drop|obliterate|delete-all|destroy-all|"
+    r"drop-all|factory-reset|wipe-all|purge-all|decommission|teardown|remove-all|truncate)"
+    r"$|^(delete|destroy|purge|wipe|drop|terminate)-[\w-]+$|^[\w-]+:(destroy|delete|wipe|purge|"
+    r"drop|reset)$"
+)
+_SURE = regex(
+    r"^(-y|-f|--yes|--force|--all|--auto-approve|--no-confirm|--noconfirm|--confirm(=.*)?|"
+    r"--non-interactive|--assume-yes|--recursive|--skip-confirm\w*|--no-prompt|--quiet|-q|"
+    r"--prod|--production|--purge)$"
+)
+
+
+_REHEARSES = regex(r"--(dry-?run|check|plan|preview|simulate|help)")
+_PRODUCTION = regex(r"(^|[-_/])prod(uction)?($|[-_/])")
+_OUTPUT = regex(
+    r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-?file|save|export|report)"
+)
+_EDITS = regex(r"--(set|write|in-?place|edit|replace|fix|delete|del|update|add|install|overwrite)(=.*)?|-i|-w")
+_AWAY = regex(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+")
+_GUARDED = names("system disk startup elsewhere hook kernel history log home")
+
+
+def judge_anything(call: Call) -> str | None:
+    """A program that no row describes: what its arguments give away."""
+    if not call.row.has("data"):
+        if {"--help", "--version"}.intersection(call.args):
+            return None
+        _hidden_command(call)
+        _code_options(call)
+        _verbs(call)
+        _outputs(call)
+    return _secrets(call)
+
+
+def _secrets(call: Call) -> str | None:
+    """Credentials that an argument names, or that are sent to an address."""
+    shown_secret, is_data = False, call.row.has("data")
+    for arg in call.args if not call.row.has("names") else ():
+        for path in _paths_in(arg):
+            full = resolve(path, call.shell)
+            if is_secret(full, call.shell) or full in call.shell.files:
+                shown_secret = SECRET in read(call, path) or shown_secret
+            elif re.search(r"(^|/)\.env(\.\w+)?$", path) and not is_data:
+                read(call, path)
+        if arg.startswith(("http://", "https://")) and is_metadata(arg):
+            shown_secret = True
+            read(call, "/run/secrets/metadata")
+    text = "".join(call.args)
+    sends = shown_secret or SECRET in text or TOKEN in text or SECRET in (call.stdin or "")
+    if sends and not is_data and any(map(_AWAY.match, call.args)):
+        call.report("send-secret", "may send credentials to another machine")
+    return SECRET + "\n" if shown_secret else None
+
+
+def _paths_in(arg: str) -> list[str]:
+    """The paths an argument may name: itself, after `=` or `@`, or each part of a list."""
+    if not arg or " " in arg or "\n" in arg:
+        return []
+    found = [arg]
+    for mark in "=@:,":
+        found += [part for part in arg.split(mark) if part.startswith(("/", "~", "."))] if mark in arg else []
+    return [path.lstrip("@<") for path in found if "/" in path or path.startswith(".")][:6]
+
+
+def _hidden_command(call: Call) -> None:
+    """Another command among the arguments, as behind an unknown wrapper."""
+    args = call.args
+    start = args.index("--") + 1 if "--" in args else -1
+    for at, word in enumerate(args):
+        if word.startswith("-") or "=" in word or not is_plain(word) or not is_worth_trying(word):
+            continue
+        if (at == start or len(args) > at + 1) and call.machine.probe_argv(args[at:], call.shell):
+            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+            call.run(args[at:])
+            return
+
+
+def _code_options(call: Call) -> None:
+    """Options named like code whose value reads as a dangerous command."""
+    for arg, following in itertools.pairwise([*call.args, ""]):
+        name, equals, value = arg.partition("=")
+        if not arg.startswith("-") or not _EXEC_OPTION.match(name):
+            continue
+        text = re.sub(r"^(shell|!|:!|system|exec[=:]?|run)\s*", "", value if equals else following)
+        if text and call.machine.probe_text(text, call.shell):
+            reason = f"runs a dangerous command by an option of {shown(call.name)}: {shown(name)}"
+            call.report("hidden-in-arguments", reason)
+            run_code(call, text, f"an option of {call.name}")
+
+
+def _verbs(call: Call) -> None:
+    """A verb that destroys, with an option that keeps it from asking."""
+    words = [arg for arg in call.args[:5] if not arg.startswith("-")]
+    own = "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/"))
+    if own or not any(map(_DESTRUCTIVE_VERB.match, words[:3])) or any(map(_REHEARSES.match, call.args)):
+        return
+    if any(map(_SURE.match, call.args)) or any(map(_PRODUCTION.search, call.args)):
+        call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
+
+
+def _outputs(call: Call) -> None:
+    """Files that options name as output, or that are edited in place, outside the workspace."""
+    edits = any(map(_EDITS.fullmatch, call.args))
+    for arg, following in itertools.pairwise([*call.args, ""]):
+        name, equals, value = arg.partition("=")
+        path = value if equals else following
+        if _OUTPUT.fullmatch(name):
+            if path and not path.startswith("-") and "://" not in path and call.place(path)[1] in _GUARDED:
+                write(call, path)
+        elif edits and arg.startswith(("/", "~")) and call.place(arg)[1] in ("system", "startup", "disk", "kernel"):
+            write(call, arg)
+
+
+def is_worth_trying(word: str) -> bool:
+    """True for a program that a command hidden among arguments may start with."""
+    return TABLE.row(word.rsplit("/", 1)[-1]).has("tried")

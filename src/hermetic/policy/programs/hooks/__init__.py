@@ -1,0 +1,1 @@
+"""Judges of programs whose meaning is procedural. A row names its hook."""

@@ -1,0 +1,257 @@
+"""The shell's own commands that change its state."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import run_code
+from hermetic.policy.marks import (
+    INPUT,
+    NUMBER,
+    SECRET,
+    STAR,
+    UNSET,
+    activate_globs,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
+from hermetic.policy.paths import resolve
+from hermetic.policy.shell.assignments import makes_local
+from hermetic.policy.shell.expansion import split_ifs
+from hermetic.policy.shell.join import join
+from hermetic.policy.variables import judge_variable
+
+MAX_CALLBACKS = 8  # lines that mapfile is followed for
+
+
+def _change(call: Call, path: str) -> None:
+    call.shell.previous = call.shell.cwd
+    call.shell.cwd = resolve(path, call.shell)
+
+
+def judge_cd(call: Call) -> str | None:
+    """cd and pushd move; `cd` alone goes home, CDPATH leads elsewhere."""
+    args = [arg for arg in call.args if arg not in ("--", "-P", "-L", "-e", "-@", "-n")]
+    if call.name == "pushd":
+        call.shell.stack.append(call.shell.cwd)
+    if not args:
+        if call.name == "cd":
+            _change(call, call.shell.scalar("HOME"))
+        return ""
+    if args[0] == "-":
+        call.shell.cwd, call.shell.previous = call.shell.previous, call.shell.cwd
+        return ""
+    if not args[0]:
+        return ""
+    path = args[0]
+    elsewhere = call.env.get("CDPATH", call.shell.scalar("CDPATH") if call.shell.is_set("CDPATH") else "")
+    for base in elsewhere.split(":") if not path.startswith(("/", ".", "~")) else ():
+        if base not in ("", "."):
+            path = f"{base.rstrip('/')}/{path}"
+            break
+    _change(call, path)
+    return ""
+
+
+def judge_popd(call: Call) -> str | None:
+    """popd goes back."""
+    call.shell.cwd = call.shell.stack.pop() if call.shell.stack else UNSET
+    return ""
+
+
+def judge_declare(call: Call) -> str | None:
+    """export, declare, local, readonly, typeset set variables."""
+    flags = "".join(arg[1:] for arg in call.args if arg[:1] in "-+" and len(arg) > 1)
+    if "f" in flags or "F" in flags:
+        return None
+    names = [arg for arg in call.args if arg[:1] not in ("-", "+")]
+    if call.shell.exported is not None and (call.name == "export" or "x" in flags):
+        call.shell.exported |= {arg.partition("=")[0].rstrip("+") for arg in names}
+    if not names:
+        call.report("show-environment", "shows the environment, which may hold credentials")
+        return SECRET
+    for arg in names:
+        name, equals, value = arg.partition("=")
+        if makes_local(call.argv) and call.shell.hide(name.rstrip("+").partition("[")[0]):
+            call.shell.variables[name.rstrip("+").partition("[")[0]] = ""
+        if "n" in flags and call.name != "export":  # another name for a variable
+            call.shell.refer(name, value)
+            continue
+        if not equals:
+            if "A" in flags and not isinstance(call.shell.variables.get(name), dict):
+                call.shell.variables[name] = {}
+            continue
+        if name.endswith("+"):
+            name, value = name[:-1], call.shell.scalar(name[:-1]) + value
+        name = call.shell.resolve(name)
+        if "u" in flags:
+            value = value.upper()
+        if "l" in flags:
+            value = value.lower()
+        base, bracket, key = name.partition("[")
+        if bracket:
+            run_index(call, key)
+            call.shell.variables[base] = [value]
+            continue
+        if "$(" in value and "i" in flags:
+            run_code(call, f'echo "{value}"', "an arithmetic text")
+        call.shell.variables[name] = value
+        judge_variable(call, name, value, temporary=False)
+    return ""
+
+
+def run_index(call: Call, key: str) -> None:
+    """An index is arithmetic, and commands in it run."""
+    if "$(" in key or "`" in key:
+        run_code(call, f'echo "{key.rstrip("]")}"', "an index")
+
+
+def judge_unset(call: Call) -> str | None:
+    """unset forgets variables and functions."""
+    for name in call.args:
+        if name.startswith("-"):
+            continue
+        if name == "HISTFILE":
+            call.report("clear-history", "stops the shell from recording its history")
+        if "-n" in call.args:
+            call.shell.references = {one: to for one, to in call.shell.references.items() if one != name}
+        elif "-f" not in call.args:
+            call.shell.set(name, "")
+        if "-v" not in call.args:
+            call.shell.functions.pop(name, None)
+        if "[" in name:
+            run_index(call, name.partition("[")[2])
+    return ""
+
+
+def judge_set(call: Call) -> str | None:
+    """set alone shows all variables; `set -- a b` sets the positional parameters."""
+    if not call.args:
+        call.report("show-environment", "shows all variables, which may hold credentials")
+        return SECRET
+    if call.args == ["+o", "history"]:
+        call.report("clear-history", "stops the shell from recording its history")
+    rest = list(call.args)
+    while rest and rest[0][:1] in ("-", "+") and rest[0] not in ("--", "-"):
+        option = rest.pop(0)
+        name = rest.pop(0) if option in ("-o", "+o") and rest else ""
+        if name == "allexport" or (name == "" and "a" in option):
+            call.shell.exported = None
+    if rest:
+        call.shell.positional = rest[1:] if rest[0] in ("--", "-") else rest
+    return ""
+
+
+def judge_shopt(call: Call) -> str | None:
+    """shopt sets options; with lastpipe the last command of a pipeline runs in this shell."""
+    if "lastpipe" in call.args:
+        call.shell.lastpipe = "-u" not in call.args
+    return None
+
+
+def judge_shift(call: Call) -> str | None:
+    """shift drops positional parameters."""
+    if call.shell.positional is not None:
+        count = int(call.args[0]) if call.args and call.args[0].isdigit() else 1
+        call.shell.positional = call.shell.positional[min(count, 9999) :]
+    return ""
+
+
+def judge_read(call: Call) -> str | None:
+    """read and mapfile take a line or all lines of standard input into variables."""
+    options = call.options
+    text = INPUT if call.stdin is None else call.stdin
+    if options.has("n", "N", "d", "u", "t", "i", "s", "O", "c") and is_known(text):
+        text = unknown_like(text)  # only a part of the input is taken
+    names = options.operands
+    if call.name != "read":
+        name = names[0] if names else "MAPFILE"
+        lines = text.rstrip("\n").split("\n") if is_known(text) else [unknown_like(text)]
+        call.shell.set(name, lines)
+        for code, line in itertools.product(options.values("C"), lines[:MAX_CALLBACKS]):
+            after = call.shell.fork()
+            run_code(call, f"{code} {NUMBER} {shlex.quote(line)}", "a callback", after)
+            join(call.shell, [call.shell.fork(), after])
+        return ""
+    line = text.split("\n", 1)[0] if text.split("\n", 1)[0] else marks_in(text)
+    array = options.value("a")
+    ifs = call.env.get("IFS", call.shell.scalar("IFS"))
+    if array is not None:
+        call.shell.set(array, split_ifs(line, ifs) if is_known(line) and ifs else [line])
+        return ""
+    parts = line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0)) if ifs and is_known(line) else [line]
+    for at, name in enumerate(names or ["REPLY"]):
+        base, bracket, key = name.partition("[")
+        if bracket:
+            run_index(call, key)
+        call.shell.set(
+            base, parts[at].strip(" \t") if at < len(parts) and is_known(line) else ("" if is_known(line) else line)
+        )
+    return ""
+
+
+def judge_alias(call: Call) -> str | None:
+    """alias names a text; aliases are followed as bash would in a script that turns them on."""
+    for arg in call.args:
+        name, equals, value = arg.partition("=")
+        if equals and is_plain(name):
+            call.shell.aliases[name] = value
+            if call.machine.probe_text(value, call.shell):
+                run_code(call, value, "an alias")
+    return ""
+
+
+def judge_unalias(call: Call) -> str | None:
+    """unalias forgets aliases."""
+    if "-a" in call.args:
+        call.shell.aliases.clear()
+    for name in call.args:
+        call.shell.aliases.pop(name, None)
+    return ""
+
+
+def judge_test(call: Call) -> str | None:
+    """test evaluates an index inside -v."""
+    for flag, value in zip(call.args, call.args[1:], strict=False):
+        if flag == "-v" and "[" in value:
+            run_index(call, value.partition("[")[2])
+    return ""
+
+
+def judge_code_option(call: Call) -> str | None:
+    """complete -C, bind -x, enable -f: the shell's own ways to run something later."""
+    for flag, value in zip(call.args, call.args[1:], strict=False):
+        if (call.name == "complete" and flag in ("-C", "-F")) or (call.name == "compgen" and flag == "-C"):
+            run_code(call, value, "a completion")
+        elif call.name in ("complete", "compgen") and flag == "-W":
+            call.machine.fold_text(value, call.shell)
+        elif call.name == "bind" and flag == "-x":
+            run_code(call, value.partition(":")[2].strip(" \"'"), "a key binding")
+        elif call.name == "enable" and flag == "-f":
+            run_code(call, '"$NOT_SEEN_LIBRARY"', "a loaded builtin")
+    return _completions(call) if call.name == "compgen" else ""
+
+
+def _completions(call: Call) -> str:
+    """What compgen prints: paths for -G, -f and -d, words for -W, names nobody knows for the rest."""
+    options = call.options
+    if options.value("G"):
+        return activate_globs(options.value("G") or "") + "\n"
+    if options.value("W"):
+        return "\n".join((options.value("W") or "").split()) + "\n"
+    if options.has("f", "d") or options.value("A") in ("file", "directory"):
+        return "".join(options.operands[:1]) + STAR + "\n"
+    return UNSET + "\n"
+
+
+def judge_printenv(call: Call) -> str | None:
+    """printenv shows the environment, or one variable."""
+    names = [arg for arg in call.args if not arg.startswith("-")]
+    if not names:
+        call.report("show-environment", "shows the environment, which may hold credentials")
+        return SECRET
+    return "".join(call.shell.scalar(name) + "\n" for name in names)

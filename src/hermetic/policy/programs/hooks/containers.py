@@ -1,0 +1,206 @@
+"""Container engines: what a container gets of the host, and commands that run in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermetic.policy.call import Call
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import LOCAL, SECRET, is_known, shown
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret
+from hermetic.policy.programs.interpret import judge_by_row, report_first
+from hermetic.policy.tables import names, regex
+
+_ESCAPE = "container-reaches-host"
+_GROUPS = names(
+    """container image volume network system builder buildx plugin secret config service node pod machine context
+manifest trust"""
+)
+_REACHES_HOST = regex(
+    r"""privileged["']?\s*:\s*["']?true|host(PID|IPC|Network)["']?\s*:\s*true|\b(pid|ipc)["']?\s*:\s*["']?host"""
+    r"""|[\s"'\[]/(etc|root|home|proc|var/run|run)?/?:/|docker\.sock"""
+    r"""|path["']?\s*:\s*["']?/(etc|root|proc|var/run)?["'\s}]"""
+)
+# Files of the host that every container may read.
+_SHARED = regex(
+    r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)"
+    r"|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)"
+)
+_CHANGES_FILES = names("rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown")
+
+
+def judge_docker(call: Call) -> str | None:
+    """docker, podman and nerdctl: a verb, perhaps behind a group."""
+    words = call.options.operands
+    if words[:1] == ["compose"]:
+        return judge_compose(call.named("docker-compose", words[1:]))
+    group = words[0] if words[:1] and words[0] in _GROUPS else ""
+    verb, *rest = words[bool(group) :] or [""]
+    if not verb or "--help" in (verb, *rest[:1]):
+        return None
+    if verb in ("run", "create") and group in ("", "container"):
+        return _run(call.named("docker-run", rest))
+    if verb in ("exec", "attach") and group in ("", "container"):
+        return _exec(call.named("docker-exec", rest))
+    if verb == "cp":
+        return copy_across(call, rest)
+    report_first(call.named("docker-verb", words), call.named("docker-verb", words).row.rules)
+    if verb in ("export", "save"):
+        for path in parse_options(rest, "o", ("output",)).values("o", "output"):
+            write(call, path)
+    for path in re.findall(r"src=([^,\s]+)", " ".join(rest)) if verb == "build" else ():
+        if is_secret(call.place(path)[0], call.shell):
+            call.report("read-secret", f"hands credentials to a build: {shown(path)}")
+    return None if group in ("stack", "swarm") else LOCAL + "\n"
+
+
+def judge_compose(call: Call) -> str | None:
+    """docker compose: descriptions of containers, and commands in them."""
+    verb, *rest = call.options.operands or [""]
+    if "--help" in rest or verb == "--help":
+        return None
+    if verb in ("up", "run", "create", "start"):
+        check_manifests(call)
+    if verb == "run":
+        _check_flags(call.named("docker-run", rest))
+    elif verb == "exec":
+        return _exec(call.named("docker-exec", rest))
+    else:
+        report_first(call.named("compose-verb", call.args), call.named("compose-verb", []).row.rules)
+    return None
+
+
+def _fields(value: str) -> dict[str, str]:
+    fields = dict(field.partition("=")[::2] for field in value.split(","))
+    return fields if fields.get("type", "bind") == "bind" else {}
+
+
+def _mounts(options: Options) -> Iterator[tuple[str, str, bool]]:
+    """Host paths that a container gets, where it sees them, and whether read-only."""
+    for value in options.values("v", "volume", "B", "bind", "b"):
+        host, colon, rest = value.partition(":")
+        if colon or value.startswith("/"):
+            yield host, rest.split(":")[0].rstrip("/"), value.endswith(":ro") or ":ro," in value
+    for fields in map(_fields, options.values("mount")):
+        target = fields.get("target") or fields.get("destination") or fields.get("dst") or ""
+        if host := fields.get("source") or fields.get("src") or "":
+            yield host, target.rstrip("/"), "readonly" in fields or "ro" in fields
+
+
+def _changes(words: list[str]) -> Iterator[list[str]]:
+    """The programs among these words, or in a shell's text, that change files."""
+    name = words[0].rsplit("/", 1)[-1]
+    if name in ("sh", "bash", "ash", "dash") and "-c" in words[1:-1]:
+        texts = re.split(r"&&|\|\||[;|&\n]", words[words.index("-c") + 1])
+        yield from (["sh", "-c", text] for text in texts if text.split()[:1] and text.split()[0] in _CHANGES_FILES)
+    elif name in _CHANGES_FILES:
+        yield words
+
+
+def _run(call: Call) -> str | None:
+    _check_flags(call)
+    for path in call.options.values("env-file"):
+        read(call, path)
+    mounts = list(_mounts(call.options))
+    if call.options.operands[1:] and mounts:
+        _run_inside(call, call.options.operands[1:], mounts)
+    return LOCAL + "\n"
+
+
+def _run_inside(call: Call, inside: list[str], mounts: list[tuple[str, str, bool]]) -> None:
+    """A command in a container touches the host through what is mounted."""
+    shell = call.shell.elsewhere()
+    for host, target, _ in mounts:
+        seen = re.compile(rf"(?<![\w.-]){re.escape(target)}(?=/|\s|$|['\"*])")
+        mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside] if target else inside
+        place = call.place(host)[1]
+        if mapped != inside and place == "elsewhere" and call.machine.probe_argv(mapped, call.shell):
+            call.run(mapped)
+        elif mapped != inside and place in ("workspace", "workspace root") and "/" in host:
+            for words in _changes(mapped):
+                call.run(words)
+        if target and place in ("workspace", "workspace root"):
+            shell.workspace, shell.remote = target, False
+            shell.cwd = call.options.value("w", "workdir") or "/"
+    if not shell.remote and call.machine.probe_argv(inside, shell):
+        targets = [target for _, target, _ in mounts if target]
+        if any(arg.startswith(one) or (" " in arg and one in arg) for arg in inside for one in targets):
+            call.run(inside, shell=shell)
+
+
+def _check_flags(call: Call) -> None:
+    """Report options by which a container reaches the host; `call` is read as `docker run`."""
+    options = call.options
+    before = call.named("docker-run", call.args[: len(call.args) - len(options.operands)])
+    for entry in call.row.rules:
+        report_first(before, (entry,))
+    for host, _, read_only in _mounts(options):
+        _check_mount(call, host, read_only)
+
+
+def _check_mount(call: Call, path: str, read_only: bool) -> None:
+    if not path.startswith(("/", ".", "~")) and is_known(path):
+        return
+    full, place = call.place(path)
+    if re.search(r"(docker|containerd|podman|crio)[^/]*\.sock$", full):
+        call.report(_ESCAPE, "gives a container the engine that owns the host", full)
+    elif _SHARED.fullmatch(full) and (read_only or "X11" in full or "localtime" in full):
+        return
+    elif place in ("root", "system", "home", "kernel", "device", "disk", "startup", "log") or is_secret(
+        full, call.shell
+    ):
+        call.report(_ESCAPE, f"gives a container a part of the host: {shown(path)}", full)
+    elif place == "unknown":
+        call.report("container-prune", f"mounts a path that cannot be known: {shown(path)}", full)
+
+
+def _exec(call: Call) -> str | None:
+    if call.options.has("privileged"):
+        call.report(_ESCAPE, "gives a container all rights on the host")
+    inside = call.options.operands[1:]
+    inside = inside[inside[:1] == ["--"] :]
+    if not inside:
+        return LOCAL
+    output = call.run(inside, shell=call.shell.elsewhere())
+    return output if is_known(output) else LOCAL + "\n"
+
+
+def copy_across(call: Call, rest: list[str]) -> str | None:
+    """Judge a copy between this machine and a container."""
+    words = [arg for arg in rest if not arg.startswith("-")]
+    if len(words) == 2:
+        if ":" not in words[0].split("/")[0] and SECRET in read(call, words[0], tree=True):
+            call.report(_ESCAPE, f"copies credentials into a container: {shown(words[0])}")
+        if ":" not in words[1].split("/")[0]:
+            write(call, words[1], tree=True)
+    return None
+
+
+def check_manifests(call: Call) -> None:
+    """Look into descriptions of containers that this text wrote or feeds in, for what reaches the host."""
+    files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values("f", "file", "filename")
+    texts = [call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "") for path in files]
+    if any(map(_REACHES_HOST.search, texts)):
+        call.report(_ESCAPE, "describes a container that reaches its host")
+
+
+def judge_apptainer(call: Call) -> str | None:
+    """apptainer and singularity: exec with binds."""
+    verb, *rest = call.options.operands or [""]
+    if verb in ("exec", "run", "shell"):
+        inner = call.named("docker-run", rest)
+        _check_flags(inner)
+        if verb == "exec":
+            call.run(inner.options.operands[1:])
+    return None
+
+
+def judge_runtime(call: Call) -> str | None:
+    """runc, ctr and crictl, below the engine."""
+    if "exec" not in call.options.operands[:2]:
+        return judge_by_row(call)
+    inner = call.named("docker-exec", call.args[call.args.index("exec") + 1 :])
+    call.run(inner.options.operands[1:], shell=call.shell.elsewhere())
+    return None

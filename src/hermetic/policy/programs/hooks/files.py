@@ -1,0 +1,287 @@
+"""Programs that move, copy and write files, change who may use them, and tell names of them."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import is_wholly_unseen
+from hermetic.policy.effects import delete, read, write
+from hermetic.policy.marks import ENDLESS, LOCAL, NET, STAR, UNKNOWN, has_glob, is_known, shown
+from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.programs.interpret import is_dry
+from hermetic.policy.protected import protect, protect_ours
+from hermetic.policy.tables import regex
+
+_HERE = regex(rf"[^/{STAR}]{STAR}|{STAR}[^/{STAR}]")  # a star beside other letters
+# Programs that everywhere run with root's rights: a file that takes their mode takes that too.
+_SET_UID_PROGRAMS = regex(r"/bin/(sudo|su|passwd|mount|umount|newgrp|chsh|chfn|gpasswd|pkexec|ping|fusermount3?)$")
+
+
+def judge_del(call: Call) -> str | None:
+    """del and rd of Windows: options begin with a slash."""
+    recursive = any(arg.lower() == "/s" for arg in call.args)
+    for path in call.args:
+        if not re.fullmatch(r"/[A-Za-z](:\S*)?", path):
+            delete(call, path.replace("\\", "/"), recursive=recursive)
+    return ""
+
+
+def _source_and_target(options: Options) -> tuple[list[str], str | None]:
+    target, sources = options.value("t", "target-directory"), options.operands
+    return (sources[:-1], sources[-1]) if target is None and len(sources) > 1 else (sources, target)
+
+
+def judge_mv(call: Call) -> str | None:
+    """mv takes its sources away and writes its target."""
+    if is_dry(call, call.row):
+        return None
+    sources, target = _source_and_target(call.options)
+    for path in sources:
+        if target is not None and call.place(target)[1] == "null":
+            delete(call, path, recursive=True)
+        else:
+            _move_away(call, path)
+    _land(call, sources, target)
+    if target is not None:
+        call.shell.moved.update({resolve(target, call.shell): resolve(path, call.shell) for path in sources})
+    return ""
+
+
+def _move_away(call: Call, path: str) -> None:
+    full, place = call.place(path)
+    name = shown(path)
+    call.machine.note("delete", full)
+    protect_ours(call, full, name)
+    is_wide = place == "user" and has_glob(path) and not path.strip(STAR).rstrip("/").startswith("./")
+    if place == "git":
+        call.report("delete-git-directory", f"takes the repository's history away: {name}", full)
+    elif place in ("system", "root", "device", "disk", "kernel", "home"):
+        rule = "delete-system" if place == "root" else "delete-outside"
+        call.report(rule, f"takes away a part of the system or home: {name}", full)
+    elif place == "elsewhere" or (is_wide and not _HERE.search(path)):
+        call.report("delete-outside", f"takes files outside the workspace away: {name}", full)
+    elif place in ("startup", "unknown"):
+        write(call, path)
+    elif place in ("log", "history"):
+        call.report("write-log", f"takes logs or history away: {name}", full)
+    elif place == "workspace root":
+        call.report("wipe-workspace", f"takes the whole workspace away: {name}", full)
+    if is_secret(full, call.shell):
+        read(call, path)
+
+
+def _land(call: Call, sources: list[str], target: str | None) -> None:
+    """Copy or move sources to a target: the target, or a name inside it, is written."""
+    if target is None:
+        return
+    shell, full, place = call.shell, *call.place(target)
+    for path in sources or [""]:
+        name = path.rstrip("/").rsplit("/", 1)[-1]
+        if call.place(path)[1] == "system" and "/bin/" in path:
+            shell.copies[full] = shell.copies[f"{full}/{name}"] = name
+        held = shell.files.get(resolve(path, shell)) if path else None
+        if place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/"):
+            inside = f"{target.rstrip('/')}/{name}"
+            write(call, inside if place == "home" or target.endswith("/") else target, content=held or "")
+            if place != "workspace root":
+                continue
+        if held is not None or not path:
+            write(call, target, content=held or "")
+            continue
+        before = dict(shell.files)
+        write(call, target)
+        shell.files.clear()
+        shell.files.update(before)
+        if shell.is_fetched(resolve(path, shell)):
+            shell.fetched.add(full)
+
+
+def judge_cp(call: Call) -> str | None:
+    """cp, install and ln read sources and write a target."""
+    if is_dry(call, call.row):
+        return None
+    options, shell, is_link = call.options, call.shell, call.name in ("ln", "link")
+    for program in options.values(*call.row.program.split()):
+        call.run([program])
+    if sets_uid(options.value("m", "mode") or ""):
+        call.report("set-uid", "installs a program that runs with its owner's rights")
+    if call.name == "install" and options.has("d", "directory"):
+        for path in options.operands:
+            write(call, path)
+        return ""
+    sources, target = _source_and_target(options)
+    for path in sources if call.name != "ln" else ():
+        content = read(call, path, tree=options.has("r", "R", "a", "recursive", "archive"))
+        if is_known(content) and content:
+            shell.files.setdefault(resolve(path, shell), content)
+    if call.name == "ln" and target is None and sources:
+        target = "./" + sources[0].rstrip("/").rsplit("/", 1)[-1]
+    _land(call, sources, target)
+    if (is_link and not options.has("s", "symbolic")) or options.has("l", "link"):
+        for path in sources:  # a write by the new name writes the same file
+            protect(call, path)
+            write(call, path)
+    if is_link and target is not None:
+        shell.links.update({resolve(target, shell): resolve(path, shell) for path in sources})
+    return ""
+
+
+def judge_dd(call: Call) -> str | None:
+    """dd copies if= to of=."""
+    if is_dry(call, call.row):
+        return None
+    given = {name: re.sub("^~", call.shell.home, value) for name, _, value in (arg.partition("=") for arg in call.args)}
+    content = read(call, given["if"]) if given.get("if") else call.input()
+    content = content.replace(ENDLESS, "") if "count" in given else content
+    if not (target := given.get("of")):
+        return content
+    if is_wholly_unseen(target):
+        call.report("delete-unknown", f"overwrites a file or a disk that cannot be known: {shown(target)}")
+    write(call, target, content=content)
+    return ""
+
+
+def judge_tee(call: Call) -> str | None:
+    """tee writes its input to files and passes it on."""
+    for path in call.options.operands:
+        write(call, path, content=call.input())
+    return call.input()
+
+
+def judge_touch(call: Call) -> str | None:
+    """touch, mkdir, mkfifo, mknod make names."""
+    if is_dry(call, call.row):
+        return None
+    words = call.options.operands
+    kind = "".join(words[1:2]) if call.name == "mknod" else ""
+    for path in words[:1] if call.name == "mknod" else words:
+        full, place = call.place(path)
+        call.machine.note("write", full)
+        is_guarded = place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history", "log")
+        if is_guarded and not (call.name == "mkdir" and place == "startup"):
+            write(call, path)
+            call.shell.files.pop(full, None)
+        if call.name == "mkfifo" or kind == "p":
+            call.shell.files[full] = NET
+    if kind in ("b", "c"):
+        call.report("open-permissions", "makes a device node")
+    return ""
+
+
+def judge_split(call: Call) -> str | None:
+    """split writes pieces; --filter runs a command for each."""
+    text = "".join(read(call, path) for path in call.options.operands[:1]) or call.input()
+    codes = call.options.values("filter")
+    for code in codes:
+        call.shell_text(code, stdin=text)
+    for path in call.options.operands[1:2] if not codes else ():
+        write(call, path)
+    return None
+
+
+def judge_rename(call: Call) -> str | None:
+    """rename moves many files by a pattern; perl's variant runs code."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    for path in words[1 if call.name != "rename.ul" else 2 :]:
+        full, place = call.place(path)
+        call.machine.note("delete", full)
+        if place in ("system", "root", "home"):
+            call.report("write-system", f"renames system files: {shown(path)}")
+    if words and re.search(r"\b(system|exec|unlink|qx)\b|`", words[0]):
+        call.run(["perl", "-e", words[0]])
+    return None
+
+
+def sets_uid(mode: str) -> bool:
+    """True for a mode by which a program runs with its owner's rights."""
+    return bool(re.fullmatch(r"0*[2467]\d{3}", mode) or re.search(r"(^|,)([ugoa]*[+=][rwxXt]*s)", mode))
+
+
+def _widens(mode: str) -> bool:
+    if mode.isdigit():
+        return mode[-1] in "2367"
+    wide = re.search(r"(^|,)([oa]|[ugoa]*[oa][ugoa]*|)[+=][rxXst]*w", mode)
+    return bool(wide) and not mode.startswith(("u+", "g+", "u=", "+x"))
+
+
+def judge_chmod(call: Call) -> str | None:
+    """chmod, chown, chgrp, chattr, setfacl change who may use a file."""
+    if is_dry(call, call.row):
+        return None
+    options = parse_options(_without_modes(call), call.row.short, call.row.long)
+    reference, words, mode = options.value("reference"), options.operands, ""
+    if (reference is None and call.name != "setfacl") or call.name == "chattr":
+        mode, words = "".join(words[:1]), words[1:]
+    if call.name == "chmod" and (sets_uid(mode) or _SET_UID_PROGRAMS.search(reference or "")):
+        call.report("set-uid", f"lets a program run with its owner's rights: {shown(mode)}")
+    for path in words:
+        call.machine.note("write", call.place(path)[0])
+        _permission(call, path, mode, options.has("R", "recursive", "r"))
+    return ""
+
+
+def _without_modes(call: Call) -> list[str]:
+    """The arguments with a mode that begins with a dash as an operand."""
+    if call.name == "chattr":
+        return [re.sub("^-(?=[aAcCdDeijsStTu]+$)", "=", arg) for arg in call.args]
+    modes = [arg for arg in call.args if call.name == "chmod" and re.fullmatch(r"-[rwxXst]+", arg)]
+    rest = [arg for arg in call.args if arg not in modes]
+    return [modes[0].replace("-", "a-"), *rest] if modes else rest
+
+
+def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
+    full, place = call.place(path)
+    rule, reason = "open-permissions", ""
+    if place in ("root", "system", "elsewhere", "kernel", "device", "disk", "home", "log", "unknown"):
+        if place != "unknown" or recursive or path[:1] not in UNKNOWN:
+            reason = "changes the rights on a shared or system path"
+    elif is_secret(full, call.shell):
+        if not re.fullmatch(r"0?[4-7]00|go-\w+|og-\w+|u=\w*,go=", mode):
+            reason = "changes the rights on credentials"
+    elif place == "startup" and call.name == "chmod" and _widens(mode):
+        reason = "lets others change what runs at login or who may log in"
+    elif place in ("hook", "git") and "x" in mode:
+        rule, reason = "permissions-in-workspace", "makes a git hook run"
+    elif recursive if call.name != "chmod" else _widens(mode) or not is_known(mode):
+        rule, reason = "permissions-in-workspace", "opens files to everyone, or gives them away"
+    if reason:
+        call.report(rule, f"{reason}: {shown(path)}", full)
+
+
+def judge_path_part(call: Call) -> str | None:
+    """basename, dirname, realpath, readlink and pwd work on names."""
+    options, words = call.options, call.options.operands
+    if call.name == "pwd":
+        return call.shell.cwd + "\n"
+    if call.name == "basename":
+        several = options.has("a", "multiple")
+        suffix = words[1] if len(words) > 1 and not several else options.value("s") or ""
+        bases = [word.rstrip("/").rsplit("/", 1)[-1] for word in (words if several else words[:1])]
+        return "".join(base.removesuffix(suffix) + "\n" for base in bases)
+    if call.name == "dirname":
+        parents = [(word.rstrip("/").rpartition("/")[0], "/" if word.startswith("/") else ".") for word in words]
+        return "".join((parent or top) + "\n" for parent, top in parents)
+    return "".join(resolve(word, call.shell) + "\n" for word in words)
+
+
+def judge_mktemp(call: Call) -> str | None:
+    """mktemp gives a fresh name below the temporary directory."""
+    options = call.options
+    template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
+    if options.has("u"):
+        return LOCAL + "\n"
+    if "/" in template and not options.has("t"):
+        return template + "\n"
+    return f"{options.value('p', 'tmpdir') or '/tmp'}/{template}\n"
+
+
+def judge_which(call: Call) -> str | None:
+    """which looks programs up."""
+    return "".join(f"/usr/bin/{name}\n" for name in call.options.operands)
+
+
+def judge_whoami(call: Call) -> str | None:
+    """whoami and logname tell the user."""
+    return call.shell.user + "\n"

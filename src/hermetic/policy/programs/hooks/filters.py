@@ -1,0 +1,398 @@
+"""Filters: programs whose output follows from their input is computed, so that what they hide is seen."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import re
+import urllib.parse
+
+from hermetic.policy.budget import MAX_TEXT, joined
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import run_program
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import (
+    DECODED,
+    ENDLESS,
+    LOCAL,
+    NET,
+    NUMBER,
+    SECRET,
+    TOKEN,
+    UNSET,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
+from hermetic.policy.options import parse_options
+from hermetic.policy.programs.hooks.network import judge_telnet
+from hermetic.policy.shell.quoting import decode_backslashes
+from hermetic.policy.tables import regex
+
+MAX_REPEATS = 500
+_FORMAT = regex(r"%(?:(%)|([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?([a-zA-Z]|\([^)]*\)T))")
+_TR_CLASSES = {
+    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "[:lower:]": "abcdefghijklmnopqrstuvwxyz",
+    "[:digit:]": "0123456789",
+    "[:space:]": " \t\n\r\v\f",
+    "[:blank:]": " \t",
+    "[:punct:]": "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
+}
+_TR_CLASSES["[:alpha:]"] = _TR_CLASSES["[:upper:]"] + _TR_CLASSES["[:lower:]"]
+_TR_CLASSES["[:alnum:]"] = _TR_CLASSES["[:digit:]"] + _TR_CLASSES["[:alpha:]"]
+
+
+def judge_echo(call: Call) -> str | None:
+    """echo prints its arguments."""
+    args = list(call.args)
+    newline, escapes = "\n", False
+    while args and re.fullmatch(r"-[neE]+", args[0]):
+        flags = args.pop(0)
+        newline = "" if "n" in flags else newline
+        escapes = ("e" in flags) or (escapes and "E" not in flags)
+    text = " ".join(args)
+    if escapes:
+        text, cut = decode_backslashes(text, octal_needs_zero=True)
+        newline = "" if cut else newline
+    return text + newline
+
+
+def judge_printf(call: Call) -> str | None:
+    """printf formats its arguments, again and again while there are any; -v keeps the text."""
+    args = list(call.args)
+    variable = None
+    if len(args) >= 2 and args[0] == "-v":
+        variable = args[1]
+        args = args[2:]
+    if args[:1] == ["--"]:
+        args = args[1:]
+    if not args:
+        return ""
+    text = format_printf(args[0], args[1:])
+    if variable is not None:
+        if "[" in variable:
+            call.machine.fold_text(variable, call.shell)
+        call.shell.set(variable.partition("[")[0], text)
+        return ""
+    return text
+
+
+def format_printf(template: str, values: list[str]) -> str:
+    """What printf prints."""
+    if not is_plain(template) or re.search(r"%\d+\$", template):
+        return unknown_like(template, *values)
+    out: list[str] = []
+    size = 0
+    rest = list(values)
+    for _ in range(MAX_REPEATS):
+        before = len(rest)
+        pos = 0
+        for match in _FORMAT.finditer(template):
+            out.append(decode_backslashes(template[pos : match.start()], octal_needs_zero=False)[0])
+            pos = match.end()
+            out.append(_formatted(match, rest))
+            size += len(out[-2]) + len(out[-1])
+            if size > MAX_TEXT:
+                return unknown_like(*values)
+        out.append(decode_backslashes(template[pos:], octal_needs_zero=False)[0])
+        if not rest or len(rest) == before:
+            return joined(out)
+    return joined([*out, unknown_like(*rest)])
+
+
+def _formatted(match: re.Match[str], rest: list[str]) -> str:
+    if match[1]:
+        return "%"
+    flags, width, precision, kind = match[2] or "", match[3], match[4], match[5]
+    if width == "*":
+        width = rest.pop(0) if rest else "0"
+    if precision == "*":
+        precision = rest.pop(0) if rest else "0"
+    value = rest.pop(0) if rest else ""
+    if kind in ("b", "q", "s"):
+        if kind == "b":
+            value = decode_backslashes(re.sub(r"\\0([0-7]{1,3})", r"\\\1", value), octal_needs_zero=False)[0]
+        if precision and precision.isdigit():
+            value = value[: int(precision)] if is_plain(value) else value
+        if width and width.lstrip("-").isdigit() and int(width) < 10_000:
+            value = value.ljust(int(width)) if "-" in flags else value.rjust(int(width))
+        return value
+    if kind == "c":
+        return value[:1]
+    if not is_plain(value):
+        return NUMBER
+    if value[:1] in ("'", '"') and len(value) > 1:
+        number = ord(value[1])
+    else:
+        try:
+            number = int(value, 0) if not re.fullmatch(r"0\d+", value) else int(value, 8)
+        except ValueError:
+            return value if kind in "feg" else NUMBER if value else "0"
+    layout = {"d": "d", "i": "d", "u": "d", "x": "x", "X": "X", "o": "o"}.get(kind)
+    if layout is None:
+        return str(number)
+    text = format(number, layout)
+    if width and width.isdigit() and int(width) < 1000:
+        fill = "0" if "0" in flags and "-" not in flags else " "
+        text = text.ljust(int(width)) if "-" in flags else text.rjust(int(width), fill)
+    return text
+
+
+def inputs(call: Call, operands: list[str]) -> str:
+    """The joined content of the files a filter reads, or standard input."""
+    if not operands:
+        return call.input()
+    return joined(read(call, path) for path in operands)
+
+
+def _keeps(call: Call, text: str) -> str:
+    """A text without its endless part, which the program would keep in memory."""
+    if ENDLESS in text:
+        call.report("use-everything-up", "keeps what never ends in memory")
+    return text.replace(ENDLESS, "")
+
+
+def judge_cat(call: Call) -> str | None:
+    """cat and kin print files; pagers run what stands behind `+!`."""
+    for code in call.options.values("pager"):
+        call.shell_text(code)
+    starts = [word for word in call.options.operands if word.startswith("+")]
+    for word in starts:
+        if "!" in word and call.name in ("less", "more"):
+            call.shell_text(word.partition("!")[2])
+    return inputs(call, [word for word in call.options.operands if word not in starts])
+
+
+def judge_fold(call: Call) -> str | None:
+    """fold breaks lines."""
+    text, width = inputs(call, call.options.operands), call.options.value("w", "width") or "80"
+    if not is_plain(text) or not width.isdigit() or not int(width) or call.options.has("s", "b"):
+        return unknown_like(text).replace(UNSET, LOCAL) + "\n"
+    size = int(width)
+    return "\n".join("\n".join(line[at : at + size] for at in range(0, len(line), size)) for line in text.split("\n"))
+
+
+def judge_head(call: Call) -> str | None:
+    """head and tail print a part of their input."""
+    options = call.options
+    text = inputs(call, options.operands)
+    text = _keeps(call, text) if call.name == "tail" else text.replace(ENDLESS, "")
+    size = options.value("c", "bytes")
+    count = size or options.value("n", "lines") or next((flag for flag, _ in options.given if flag.isdigit()), "10")
+    if not is_known(text):
+        return text + (LOCAL if size is None else DECODED)  # a piece that no reader would see as such
+    if not re.fullmatch(r"[+-]?\d{1,9}", count):
+        return unknown_like(text)
+    number, units = int(count.lstrip("+-")), text.splitlines(keepends=True) if size is None else list(text)
+    if call.name == "head":
+        return "".join(units[: len(units) - number] if count.startswith("-") else units[:number])
+    return "".join(units[max(number - 1, 0) :] if count.startswith("+") else units[-number:] if number else [])
+
+
+def judge_rev(call: Call) -> str | None:
+    """rev and tac turn lines or their order around."""
+    text = inputs(call, call.options.operands)
+    if call.name == "tac":
+        lines = _keeps(call, text).split("\n")
+        return "\n".join(reversed(lines[:-1] if text.endswith("\n") else lines)) + "\n"
+    return "\n".join(line[::-1] for line in text.split("\n")) + ("" if is_known(text) else DECODED)
+
+
+def _tr_set(text: str) -> str:
+    for name, letters in _TR_CLASSES.items():
+        text = text.replace(name, letters)
+    text = decode_backslashes(text, octal_needs_zero=False)[0]
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        if at + 2 < len(text) and text[at + 1] == "-" and ord(text[at]) <= ord(text[at + 2]):
+            out.extend(chr(code) for code in range(ord(text[at]), ord(text[at + 2]) + 1))
+            at += 3
+        else:
+            out.append(text[at])
+            at += 1
+    return "".join(out)
+
+
+def judge_tr(call: Call) -> str | None:
+    """tr exchanges or deletes characters."""
+    options, text = call.options, call.input()
+    sets = [_tr_set(operand) for operand in options.operands]
+    if not sets:
+        return text
+    complement = options.has("c", "C", "complement")
+    if options.has("d", "delete"):
+        return "".join(char for char in text if (char in sets[0]) == complement or ord(char) >= 0xE000)
+    if len(sets) < 2 or not sets[1] or complement:
+        return text if is_known(text) and not complement else unknown_like(text)
+    target = sets[1].ljust(len(sets[0]), sets[1][-1])
+    if not is_known(text) and sum(map(str.isalpha, sets[0])) > 1:
+        return text + DECODED  # letters stand for others
+    return text.translate({ord(a): b for a, b in zip(sets[0], target, strict=False)})
+
+
+def judge_cut(call: Call) -> str | None:
+    """cut prints fields or columns of lines."""
+    options = call.options
+    text = inputs(call, options.operands)
+    spec = options.value("f", "fields") or options.value("c", "characters", "b", "bytes")
+    if not is_known(text) or spec is None or not re.fullmatch(r"[\d,-]+", spec) or len(spec) > 200:
+        return unknown_like(text)
+    by_field = options.value("f", "fields") is not None
+    delimiter = options.value("d", "delimiter") or "\t"
+    lines: list[str] = []
+    for line in text.splitlines():
+        parts = line.split(delimiter) if by_field else list(line)
+        if by_field and len(parts) == 1:
+            lines.append(line)
+            continue
+        picked = [part for number, part in enumerate(parts, 1) if _in_ranges(number, spec)]
+        lines.append((delimiter if by_field else "").join(picked))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _in_ranges(number: int, spec: str) -> bool:
+    for piece in spec.split(","):
+        low, dash, high = piece.partition("-")
+        if not dash:
+            if low and number == int(low):
+                return True
+        elif (not low or number >= int(low)) and (not high or number <= int(high)):
+            return True
+    return False
+
+
+def judge_base(call: Call) -> str | None:
+    """base64, base32, basenc encode and decode."""
+    options = call.options
+    text = inputs(call, options.operands)
+    decode = options.has("d", "D", "decode")
+    if not is_plain(text):
+        return unknown_like(text).replace(UNSET, DECODED if decode else LOCAL)
+    codec = "base32" if "32" in call.name or options.has("base32") else "base16" if options.has("base16") else "base64"
+    return decode_base(text, codec) if decode else encode_base(text, codec) + "\n"
+
+
+def decode_base(text: str, codec: str) -> str:
+    """The decoded text, or a mark when it does not decode."""
+    packed = re.sub(r"[^A-Za-z0-9+/_=-]", "", text)
+    packed += "=" * (-len(packed) % (8 if codec == "base32" else 4))
+    try:
+        if codec == "base32":
+            data = base64.b32decode(packed.upper())
+        elif codec == "base16":
+            data = base64.b16decode(packed.rstrip("=").upper())
+        else:
+            data = base64.b64decode(packed.replace("-", "+").replace("_", "/"))
+    except (binascii.Error, ValueError):
+        return DECODED
+    return data.decode("latin-1")
+
+
+def encode_base(text: str, codec: str) -> str:
+    """The encoded text."""
+    data = text.encode("latin-1", "replace")
+    encoded = {"base32": base64.b32encode, "base16": base64.b16encode}.get(codec, base64.b64encode)(data)
+    return encoded.decode("ascii")
+
+
+def judge_xxd(call: Call) -> str | None:
+    """xxd -r turns a hex dump back into bytes."""
+    options = call.options
+    text = inputs(call, options.operands[:1])
+    if not any("r" in arg[1:] for arg in call.args if arg.startswith("-") and not arg.startswith("--")):
+        if options.has("p", "ps", "plain") and is_plain(text):
+            return text.encode("latin-1").hex() + "\n"
+        return LOCAL + "".join(m for m in marks_in(text)) + "\n"
+    if not is_plain(text):
+        return unknown_like(text).replace(UNSET, DECODED)
+    plain = options.has("p")
+    if not plain:
+        text = "".join(re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line).split("  ")[0] for line in text.splitlines())
+    digits = re.sub(r"[^0-9a-fA-F]", "", text)
+    return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("latin-1")
+
+
+# Options by which a program that puts a file's packed or unpacked form in its place keeps it.
+_KEEPS = regex(r"-[A-Za-z0-9]*[kctlhVL][A-Za-z0-9]*|--(?:keep|stdout|to-stdout|test|list|help|version)")
+_DECODES = regex(r"-\w*d\w*|--(d|de|dec|decr|decomp)\w*|-\w*D\w*")
+
+
+def judge_decoder(call: Call) -> str | None:
+    """gunzip, xz, gpg, uudecode …: what comes out is not seen."""
+    words = [arg for arg in call.args if not arg.startswith("-")]
+    if call.row.has("replaces") and not any(map(_KEEPS.fullmatch, call.args)):
+        for path in words:
+            call.machine.note("delete", call.place(path)[0])
+    text = "".join(read(call, path) for path in words) if words else call.input()
+    if call.name in ("gpg", "gpg2") and "export-secret" in "".join(call.args):
+        return SECRET
+    return _decoded(text, call.row.has("decodes") or any(map(_DECODES.fullmatch, call.args)))
+
+
+def _decoded(text: str, decodes: bool) -> str:
+    return (DECODED if decodes else LOCAL) + "".join(mark for mark in (NET, SECRET, TOKEN) if mark in text) + "\n"
+
+
+def judge_openssl(call: Call) -> str | None:
+    """openssl: connections, encodings and ciphers."""
+    pairs, kind = list(itertools.pairwise(call.args)), "".join(call.args[:1])
+    if kind == "s_client":
+        return judge_telnet(call.again(["telnet", *(value for flag, value in pairs if flag in ("-connect", "-host"))]))
+    text = "".join(read(call, value) for flag, value in pairs if flag in ("-in", "-inkey", "-key")) or call.input()
+    for path in [value for flag, value in pairs if flag == "-out"]:
+        write(call, path, content=text)
+    decodes = any(map(_DECODES.fullmatch, call.args))
+    ciphers = any(arg.startswith(("-aes", "-des", "-k", "-pass", "-bf")) for arg in call.args)
+    if kind in ("base64", "enc") and is_plain(text) and not ciphers:
+        return decode_base(text, "base64") if decodes else encode_base(text, "base64") + "\n"
+    return _decoded(text, decodes)
+
+
+def judge_seq(call: Call) -> str | None:
+    """seq prints numbers; a long run becomes its ends and an unknown number."""
+    options = parse_options([arg for arg in call.args if not re.fullmatch(r"-\d+", arg)], "fs", ("separator", "format"))
+    numbers = [int(arg) for arg in call.args if re.fullmatch(r"-?\d{1,9}", arg)]
+    if not numbers or len(numbers) != len(options.operands) + sum(1 for a in call.args if re.fullmatch(r"-\d+", a)):
+        return NUMBER + "\n"
+    first, step, last = (
+        (1, 1, numbers[0]) if len(numbers) == 1 else (numbers[0], 1, numbers[1]) if len(numbers) == 2 else numbers[:3]
+    )
+    separator = options.value("s", "separator") or "\n"
+    if step == 0 or abs(last - first) // abs(step) > 64:
+        return joined((str(first), str(last), NUMBER + NUMBER), separator) + "\n"
+    return joined((str(n) for n in range(first, last + (1 if step > 0 else -1), step)), separator) + "\n"
+
+
+def judge_yes(call: Call) -> str | None:
+    """yes repeats a line."""
+    return (" ".join(call.args) or "y") + "\n" + ENDLESS
+
+
+def judge_sort(call: Call) -> str | None:
+    """sort, uniq, comm, join, paste: filters; sort can write a file and start a compressor."""
+    options, words = call.options, call.options.operands
+    for program in options.values("compress-program"):
+        run_program(call, program, "a compressor")
+    for path in [*options.values("o", "output"), *(words[1:2] if call.name == "uniq" else [])]:
+        write(call, path)
+    text = inputs(call, words[:1] if call.name == "uniq" else words)
+    if call.name == "sort":
+        text = _keeps(call, text)
+    if not is_known(text):
+        return text
+    if call.name == "sort" and not options.has("n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"):
+        return "".join(sorted(text.splitlines(keepends=True), reverse=options.has("r", "reverse")))
+    if call.name == "paste" and options.has("s"):
+        glue = "\t" if options.value("d") is None else (options.value("d") or "")[:1]
+        return glue.join(text.rstrip("\n").split("\n")) + "\n"
+    return text
+
+
+def judge_urldecode(call: Call) -> str | None:
+    """urldecode replaces escapes."""
+    text = inputs(call, call.options.operands)
+    return urllib.parse.unquote(text) if is_plain(text) else unknown_like(text)

@@ -1,0 +1,334 @@
+"""Downloads, uploads and connections: what is fetched, what is sent, and programs that run at either end."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import run_code, run_program
+from hermetic.policy.effects import read, write
+from hermetic.policy.languages.sql import check_commands, destruction
+from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, literal_globs, shown
+from hermetic.policy.network import check_address, check_sent, is_local
+from hermetic.policy.options import Options
+from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.tables import names, regex
+
+# Databases that take SQL or another query language by HTTP.
+_DATABASE = regex(r":(8123|8086|9200|4200|8529|7474|2480|9000|8812|5984)\b|/(query|_sql|sql|cypher|_search)\b")
+_STORED = regex(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)|/(_all|\*)($|\?|/)")
+_CLUSTER = regex(r"/apis?/(v\d|[\w.]+/v\d)\S*/(namespaces|nodes|persistentvolumes)\b")
+_ENGINE = regex(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
+_CONNECT_TO = regex(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
+# Headers that hold a service's own key: it goes where it belongs.
+_AUTH_HEADER = regex(
+    r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|x-goog-api-key"
+    r"|proxy-authorization|anthropic-\S+|openai-\S+|dd-api-key|circle-token)\s*:"
+)
+_BODIES = names("d data data-binary data-urlencode data-raw data-ascii F form form-string T upload-file json")
+_LOGINS = names("u user oauth2-bearer U proxy-user b cookie E cert key")
+_FILES = names("o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr")
+_MOST_ADDRESSES = 64  # that one argument is followed to
+
+
+def judge_curl(call: Call) -> str | None:
+    """curl fetches addresses; options name what is sent, where it goes, and what is read."""
+    options = call.options
+    if options.has("version", "V", "help") and not options.operands:
+        return None
+    urls = [*options.operands, *options.values("url")]
+    for url in urls:
+        for address in [url] if options.has("g", "globoff") else _addresses(url):
+            check_address(call, address)
+    _redirected(call, options)
+    content = "".join(read(call, url) for url in urls if url.startswith("file:"))
+    check_engine(call, *options.values("unix-socket", "abstract-unix-socket"))
+    for socket in options.values("unix-socket"):
+        read(call, socket)
+    for path in options.values("K", "config"):
+        text = call.input() if path == "-" else read(call, path)
+        if is_known(text) and ("url" in text or "output" in text):
+            pairs = re.findall(r"(\w[\w-]*)\s*[=:\s]\s*\"?([^\"\n]+)", text)
+            call.run(["curl", *(part for name, value in pairs for part in (f"--{name}", value))])
+    _curl_sent(call, options, urls)
+    directory = options.value("output-dir")
+    for name, value in options.given:
+        if name in _FILES and value and value != "-":
+            write(call, f"{directory}/{value}" if directory else value, content=NET)
+    if options.has("O", "remote-name") or any(name == "remote-name-all" for name, _ in options.given):
+        for url in urls:
+            write(call, f"{directory or '.'}/{_name(url)}", content=_fetched(url))
+        return ""
+    if options.value("o", "output") not in (None, "-"):
+        return ""
+    if urls and all(url.startswith("file:") for url in urls):
+        return content
+    return "".join(map(_fetched, urls)) + "\n"
+
+
+def _name(url: str) -> str:
+    return url.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
+
+
+def _fetched(url: str) -> str:
+    return LOCAL if is_local(url) else NET
+
+
+def _addresses(url: str) -> list[str]:
+    """The addresses that curl makes of one with alternatives; those of a range cannot be known."""
+    found = [""]
+    for piece in re.split(r"(\{[^{}]*\}|\[[^\[\]:]*\])", literal_globs(url)):
+        ways = piece[1:-1].split(",") if piece.startswith("{") else [UNSET] if piece.startswith("[") else [piece]
+        found = [before + way for before in found for way in ways]
+        if len(found) > _MOST_ADDRESSES:
+            return [UNSET]
+    return found if len(found) > 1 or found[0] != literal_globs(url) else [url]
+
+
+def _redirected(call: Call, options: Options) -> None:
+    """Note the machines that are reached in place of those which addresses name."""
+    for value in options.values("connect-to"):
+        if (match := _CONNECT_TO.match(value)) and match[1]:
+            check_address(call, match[1])
+    for value in options.values("resolve"):
+        for address in value.split(":", 2)[-1].split(","):
+            check_address(call, address)
+            if not is_local(address):
+                call.machine.note("reach", UNSET)  # whose machine that is cannot be known
+    for value in options.values("H", "header"):
+        name, _, host = value.partition(":")
+        if name.strip().lower() == "host":
+            check_address(call, host.strip())
+
+
+def check_engine(call: Call, *addresses: str) -> None:
+    """Report a connection to a container engine's socket."""
+    if any(map(_ENGINE.search, addresses)):
+        call.report("engine-socket", "speaks to the container engine, which owns the host")
+
+
+def _curl_sent(call: Call, options: Options, urls: list[str]) -> None:
+    method = (options.value("X", "request") or "").upper()
+    sends = False
+    for name, value in options.given:
+        if value is None:
+            continue
+        if name in ("H", "header"):
+            _header(call, value)
+        elif name in _LOGINS:
+            check_sent(call, value.replace(TOKEN, ""))
+        elif name in _BODIES:
+            sends = True
+            _payload(call, name, value)
+            if any(map(_DATABASE.search, urls)) and destruction(value.partition("=")[2] or value):
+                call.report("sql-destroys", "destroys data of a database by HTTP")
+    for url in urls:
+        check_sent(call, url.replace(TOKEN, "") if is_local(url) else url)
+        if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):
+            _http_delete(call, url)
+        elif (method in ("POST", "PUT", "PATCH") or (sends and not options.has("G", "get"))) and not is_local(url):
+            call.report("http-change", f"sends data to {shown(url)}")
+
+
+def _header(call: Call, value: str) -> None:
+    if SECRET in value or not _AUTH_HEADER.match(value):
+        check_sent(call, value)
+
+
+def _http_delete(call: Call, url: str) -> None:
+    if _CLUSTER.search(url):
+        call.report("cloud-destroys", f"deletes resources of a cluster: {shown(url)}")
+    elif not is_local(url):
+        call.report("cloud-destroys", f"deletes something on another machine: {shown(url)}")
+    elif _STORED.search(url):
+        call.report("sql-destroys", "deletes data in a database by HTTP")
+    else:
+        call.report("http-change", f"deletes something by HTTP: {shown(url)}")
+
+
+def _payload(call: Call, name: str, value: str) -> None:
+    path, text = "", value
+    if name in ("T", "upload-file"):
+        path = value
+    elif name not in ("data-raw", "form-string"):
+        match = re.search(r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)", value)
+        path = match[1] if match else ""
+    if path == "-":
+        text += call.input()
+    elif path:
+        full = resolve(path, call.shell)
+        if is_secret(full, call.shell) or is_env_file(full):
+            call.report("send-secret", f"sends credentials to another machine: {shown(path)}")
+            return
+        text += read(call, path)
+    check_sent(call, text.replace(TOKEN, "") if any(map(is_local, call.args)) else text)
+
+
+def judge_wget(call: Call) -> str | None:
+    """wget downloads into files."""
+    options, urls = call.options, call.options.operands
+    if options.has("help", "version", "V", "h"):
+        return None
+    for program in options.values("use-askpass"):
+        call.run([program])
+        call.report("run-unknown", f"runs a program: {shown(program)}")
+    for setting in options.values("e", "execute"):
+        if re.match(r"\s*(use_askpass|output_document)\s*=", setting):
+            call.report("run-unknown", f"sets a dangerous option: {shown(setting)}")
+    for path in options.values("post-file", "body-file"):
+        _payload(call, "d", "@" + path)
+    check_sent(call, *options.values("post-data", "body-data", "user-agent", "referer"), *urls)
+    for header in options.values("header"):
+        _header(call, header)
+    for path in options.values("i", "input-file"):
+        read(call, path)
+    for url in urls:
+        check_address(call, url)
+        if (options.value("method") or "").upper() == "DELETE":
+            _http_delete(call, url)
+    for path in options.values(*call.row.writes.split()):
+        write(call, path)
+    content = "".join(map(_fetched, urls)) or NET
+    target, prefix = options.value("O", "output-document"), options.value("P", "directory-prefix")
+    if target == "-":
+        return content + "\n"
+    if target:
+        write(call, target, content=content)
+    elif prefix and not urls:
+        write(call, prefix, tree=True)
+    for url in urls if not target else ():
+        write(call, f"{prefix or '.'}/{_name(url)}", content=content)
+    return ""
+
+
+def judge_fetch(call: Call) -> str | None:
+    """http, xh, aria2c, axel, lynx, fetch …: other ways to download."""
+    options, words = call.options, call.options.operands
+    for program in options.values(*call.row.program.split()):
+        run_program(call, program, "a hook")
+    for word in words:
+        check_address(call, word)
+        match = re.match(r"[\w.-]+(?:@|=@|:=@)(.+)", word)
+        if match and call.name in ("http", "https", "xh", "xhs") and "/" in match[1]:
+            _payload(call, "d", "@" + match[1])
+    check_sent(call, *words, call.stdin or "")
+    if words[:1] == ["DELETE"] and len(words) > 1:
+        _http_delete(call, words[1])
+    elif words[:1] in (["POST"], ["PUT"], ["PATCH"]) and len(words) > 1 and not is_local(words[1]):
+        call.report("http-change", "sends data to another machine")
+    urls = [word for word in words if "/" in word or "." in word or word.startswith(":")]
+    target, content = options.value("o", "output", "out"), _fetched(urls[0]) if urls else NET
+    if target and target != "-":
+        write(call, target, content=content)
+        return ""
+    if call.name in ("aria2c", "axel", "lwp-download", "saldl"):
+        for url in urls:
+            write(call, _name(url), content=NET)
+        return ""
+    return content + "\n"
+
+
+def judge_nc(call: Call) -> str | None:
+    """nc and kin: a raw connection; -e and -c run a program on it."""
+    options, words = call.options, call.options.operands
+    if options.has("h", "help", "version"):
+        return None
+    if options.value(*call.row.script.split()):
+        call.report("reverse-shell", "runs a program for whoever is at the other end of a connection")
+        return NET
+    if options.has("z"):
+        return LOCAL
+    check_commands(call, call.stdin)
+    check_engine(call, *words)
+    listens, local = options.has("l", "listen"), bool(words) and is_local(words[0])
+    for word in words[:1]:
+        if options.has("U", "unixsock"):
+            read(call, word)
+        elif not listens:
+            check_address(call, word)
+    if not listens and not local:
+        check_sent(call, call.stdin or "", *words)
+    return (LOCAL if local else NET) + "\n"
+
+
+def judge_socat(call: Call) -> str | None:
+    """socat joins two addresses; EXEC and SYSTEM run programs, OPEN and FILE touch files."""
+    words = [arg for arg in call.args if not arg.startswith("-") or arg == "-"]
+    text, stdin = " ".join(words).lower(), call.stdin or ""
+    networked = re.search(r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text)
+    away = networked and not re.search(r"localhost|127\.0\.0\.1", text)
+    check_engine(call, *words)
+    check_commands(call, stdin)
+    for word in words:
+        kind, _, rest = word.partition(":")
+        kind, path = kind.lower(), rest.split(",")[0]
+        if kind in ("exec", "system", "shell"):
+            if networked:
+                who = "runs a program for whoever is at the other end of a connection"
+                call.report("reverse-shell", who if away else "offers a program to whoever connects")
+            run_code(call, re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\""), "socat")
+        elif kind in ("unix", "unix-connect", "unix-client", "unix-sendto"):
+            read(call, path)
+        elif kind in ("file", "open", "gopen", "creat", "create"):
+            stdin += read(call, path) if networked else ""
+            written = kind.startswith("creat") or re.search(r"creat|wronly|append|trunc", rest)
+            if written or (word is words[-1] and "-u" in call.args) or (word is words[0] and "-U" in call.args):
+                write(call, path, content=NET)
+    if away:
+        check_sent(call, stdin)
+    return NET if away else LOCAL
+
+
+_PROGRAMS = names("proxycommand localcommand knownhostscommand pkcs11provider securitykeyprovider xauthlocation")
+_PROXIES = regex(r"\"?(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat)\b")
+
+
+def judge_ssh(call: Call) -> str | None:
+    """ssh runs a command on another machine; some options run programs here or open ways in."""
+    options, words = call.options, call.options.operands
+    settings = [(one, *one.replace(" ", "=", 1).partition("=")) for one in options.values("o")]
+    for setting, name, _, value in settings:
+        text = value.strip("'\"")
+        if name.lower() in _PROGRAMS and (not _PROXIES.match(text) or call.machine.probe_text(text, call.shell)):
+            call.report("run-unknown", f"runs a program here: {shown(setting)}")
+            run_code(call, text, "an option of ssh")
+    forwards = any(name.lower() in ("remoteforward", "tunnel") for _, name, _, _ in settings)
+    if options.value("R") or options.value("w") or forwards:
+        call.report("open-tunnel", "lets another machine reach into this one")
+    check_engine(call, *options.values("L"))
+    if call.place(options.value("F") or ".")[1] == "temp":
+        call.report("run-unknown", "takes its settings from a file anyone can write")
+    if not words:
+        return None
+    named = [value for _, name, _, value in settings if name.lower() in ("hostname", "proxyjump")]
+    for host in [words[0], *",".join(named).split(",")]:
+        check_address(call, host) if host else None
+    check_sent(call, call.stdin or "")
+    if len(words) > 1:
+        output = call.machine.run_text(" ".join(words[1:]), call.shell.elsewhere(), call.stdin)
+        return NET + (output if is_known(output) else "")
+    if call.stdin is not None and is_known(call.stdin):
+        call.machine.run_text(call.stdin, call.shell.elsewhere(), "")
+    return NET
+
+
+def judge_telnet(call: Call) -> str | None:
+    """telnet and openssl s_client are raw connections."""
+    host = next((arg for arg in call.args if not arg.startswith("-")), "")
+    if host:
+        check_address(call, host)
+    if not is_local(host):
+        check_sent(call, call.stdin or "")
+    check_commands(call, call.stdin)
+    return LOCAL if is_local(host) else NET
+
+
+def judge_xterm(call: Call) -> str | None:
+    """xterm and kin run a command in a window."""
+    args = call.args
+    if "send-text" in args:
+        run_code(call, args[-1].replace("\\n", "\n"), "typed text")
+        return None
+    flags = ("-e", "--", "-x", "--command", "--execute", "start")
+    rest = args[next((at for at, arg in enumerate(args) if arg in flags), len(args)) + 1 :]
+    return run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest) if rest else None

@@ -1,0 +1,105 @@
+"""Package managers: programs that they fetch and start, scripts of packages, hooks of the system's manager."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import REMOTE_CODE, execute, run_code
+from hermetic.policy.marks import LOCAL
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import resolve
+from hermetic.policy.programs.interpret import is_dry, judge_by_row
+from hermetic.policy.tables import regex
+
+# Programs under the names of the packages that hold them.
+_PACKAGES = {"firebase-tools": "firebase", "aws-cdk": "cdk", "sirv-cli": "sirv", "shx": ""}
+_PACKAGES |= dict.fromkeys(("cross-env", "dotenv", "dotenv-cli", "env-cmd"), "env")
+_APT_CODE = regex(r"(?i)(?:pre|post)-?invoke|Pre-Install-Pkgs|::Shell|Dir::Bin|ProxyAutoDetect|Methods")
+
+
+def judge_tool(call: Call) -> str | None:
+    """uvx, uv tool run and pipx run fetch a program and start it."""
+    verbs = {"uvx": [], "pipx": ["run"], "uv": ["tool", "run"]}[call.name]
+    if call.args[: len(verbs)] == verbs:
+        words = parse_options(call.args[len(verbs) :], "pwcif", call.row.long, stop_early=True).operands
+        call.run([re.split(r"[@=<>~\[]", words[0])[0], *words[1:]] if words else [])
+    return judge_by_row(call)
+
+
+def judge_npm(call: Call) -> str | None:
+    """npm, yarn, pnpm: scripts they run and packages they start; the rest is their row."""
+    words = call.options.operands
+    if "--help" in call.args:
+        return None
+    verb = "".join(words[:1])
+    for code in _scripts(call, verb, words):
+        run_code(call, code, "a package script")
+    if shell := re.search(r"--script-shell[= ](\S+)", " ".join(call.args)):
+        call.run([shell[1]])
+        call.report("package-source", f"runs every script with {shell[1]}")
+    starts = verb in ("exec", "x", "dlx") or (verb in ("create", "init") and len(words) > 1)
+    return _start(call) if starts or call.name in ("npx", "bunx", "pnpx") else judge_by_row(call)
+
+
+def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
+    """Scripts set on the command line, or in a package.json that this text wrote."""
+    if words[:2] == ["pkg", "set"]:
+        return [setting.partition("=")[2] for setting in words[2:] if setting.startswith("scripts.")]
+    if verb == "set-script":
+        return words[2:3]
+    held = call.shell.files.get(resolve("package.json", call.shell), "")
+    if verb not in ("run", "run-script", "test", "start", "stop", "install", "i", "ci", "restart", "t", "it"):
+        return []
+    found = re.findall(r'"[\w:.-]+"\s*:\s*"((?:[^"\\]|\\.)*)"', held.partition('"scripts"')[2])
+    return [code.replace('\\"', '"') for code in found]
+
+
+def _start(call: Call) -> str | None:
+    """npx and kin run a package's program."""
+    args = list(call.args)
+    while args and (args[0].startswith("-") or args[0] in ("exec", "x", "dlx", "create", "init")):
+        option = args.pop(0)
+        if option in ("-c", "--call") and args:
+            return run_code(call, args.pop(0), "npx")
+        if option in ("-p", "--package"):
+            args = args[1:]
+    if not args:
+        return None
+    if re.match(r"(https?:|git\+|github:|file:)", args[0]):
+        call.report(REMOTE_CODE, "runs a package from an address")
+        return None
+    name = re.sub(r"(?<=.)@[^/]*$", "", args[0]).rsplit("/", 1)[-1]
+    target = _PACKAGES.get(name, name)
+    if name in ("kill-port", "npm-run-all"):
+        return None
+    rest = [arg for arg in args[1:] if arg != "--"] if target in ("env", "") else args[1:]
+    return call.run([target, *rest] if target else rest)
+
+
+def judge_carrier(call: Call) -> str | None:
+    """corepack runs a package manager, cross-env a program with variables set."""
+    if call.name == "corepack":
+        named = re.match(r"(npm|npx|yarn|pnpm|pnpx|yarnpkg)(?:@\S*)?$", "".join(call.args[:1]))
+        return call.run([named[1], *call.args[1:]]) if named else None
+    return call.run(["env", *(arg for arg in call.args if arg != "--")])
+
+
+def judge_apt(call: Call) -> str | None:
+    """apt and kin: settings that are shell code."""
+    for setting in () if is_dry(call, call.row) else call.options.values("o", "option"):
+        name, _, value = setting.partition("=")
+        if _APT_CODE.search(name):
+            run_code(call, value, "apt")
+    return judge_by_row(call)
+
+
+def judge_sources(call: Call) -> str | None:
+    """Tools that compile and run source files, of which this text may have written one."""
+    for word in call.options.operands[1:]:
+        if word.endswith((".go", ".rs", ".cs", ".dart")):
+            execute(call, call.shell.files.get(resolve(word, call.shell), ""), "a program")
+    pattern = r"--config[= ](?:build\.rustc-wrapper|target\.\S+\.runner|alias\.\S+)=['\"]?([^'\"]+)"
+    for code in re.findall(pattern, " ".join(call.args)):
+        run_code(call, code, "cargo")
+    return judge_by_row(call) or LOCAL

@@ -1,0 +1,162 @@
+"""find, xargs and parallel: commands run on what was found or read."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import run_code
+from hermetic.policy.effects import delete, read, write
+from hermetic.policy.marks import (
+    ENDLESS,
+    INPUT,
+    LOCAL,
+    NUMBER,
+    PIDS,
+    STAR,
+    UNSET,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
+from hermetic.policy.shell.expansion import split_ifs
+
+
+def judge_xargs(call: Call) -> str | None:
+    """xargs appends its input to a command, or puts it where -I says."""
+    options = call.options
+    source = options.value("a", "arg-file")
+    text = read(call, source) if source else call.input() if call.stdin is not None else INPUT
+    if options.value("P", "max-procs") == "0" and (ENDLESS in text or NUMBER + NUMBER in text):
+        call.report("fork-bomb", "starts processes again and again without end")
+    command = options.operands or ["echo"]
+    replace = options.value("I", "J", "replace") or ("{}" if options.has("i") or options.has("replace") else None)
+    if options.has("0", "null"):
+        items = [item for item in text.split("\0") if item]
+    elif options.value("d", "delimiter"):
+        delimiter = (
+            (options.value("d", "delimiter") or " ").replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
+        )
+        items = [item for item in text.rstrip("\n").split(delimiter[:1] or " ") if item]
+    elif replace:
+        items = [line.strip() for line in text.split("\n") if line.strip()]
+    else:
+        items = (
+            split_ifs(text.replace("'", "").replace('"', ""), " \t\n") if is_known(text) else split_ifs(text, " \t\n")
+        )
+    if not items:
+        items = [marks_in(text)] if marks_in(text) else []
+    if replace:
+        if replace in command[0] and items:
+            call.report("run-decoded", "runs programs whose names it reads")
+        out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in _bounded(items, 50)]
+        return "".join(out)
+    if not items and options.has("r", "no-run-if-empty"):
+        return ""
+    return call.run([*command, *_bounded(items, 500)], stdin="")
+
+
+def _bounded(items: list[str], most: int) -> list[str]:
+    """The first items; the rest are one that is unknown."""
+    return items if len(items) <= most else [*items[:most], unknown_like(*items[most:])]
+
+
+def judge_parallel(call: Call) -> str | None:
+    """GNU parallel: a command, then ::: and its arguments, or arguments on standard input."""
+    options = call.options
+    call = call.moved(options.value("wd", "workdir"))
+    rest = options.operands
+    cut = next((at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest))
+    if rest[cut : cut + 1] == ["::::"]:
+        rest = [*rest[:cut], ":::", *"".join(read(call, path) for path in rest[cut + 1 :]).split("\n")]
+    command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
+    text = " ".join(command)
+    if not sources:
+        source = options.value("a", "arg-file")
+        lines = (read(call, source) if source else call.input()).split("\n")
+        sources = [line for line in lines if line]
+    for item in _bounded(sources, 50) or [LOCAL]:
+        line = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text) if "{" in text else f"{text} {item}"
+        run_code(call, line.strip(), "parallel")
+    return None
+
+
+def judge_find(call: Call) -> str | None:
+    """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
+    roots, tests = _find_parts(call)
+    picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
+    patterns = [
+        tests[at + 1]
+        for at in range(len(tests) - 1)
+        if tests[at] in picks and (at == 0 or tests[at - 1] not in ("!", "-not"))
+    ]
+    found = _found(roots, patterns, tests)
+    at = 0
+    while at < len(tests):
+        word = tests[at]
+        at += 1
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next(
+                (n for n in range(at, len(tests)) if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")),
+                len(tests),
+            )
+            command = tests[at:end]
+            at = end + 1
+            for path in found[:8]:
+                call.run([part.replace("{}", path) for part in command], stdin="")
+        elif word == "-delete":
+            _find_delete(call, roots, patterns, found)
+        elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
+            write(call, tests[at])
+    if "-printf" in tests or "-exec" in tests:
+        return (PIDS if "/proc" in roots else LOCAL) + "\n"
+    separator = "\0" if "-print0" in tests else "\n"
+    return "".join(path + separator for path in found)
+
+
+def _find_parts(call: Call) -> tuple[list[str], list[str]]:
+    args = list(call.args)
+    while args and (args[0] in ("-H", "-L", "-P") or args[0].startswith(("-O", "-D"))):
+        args.pop(0)
+    at = next((n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("(", "!", ")", ",")), len(args))
+    return args[:at] or ["."], args[at:]
+
+
+def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]:
+    """The paths find comes across: the pattern below each root, or the root and anything in it."""
+    if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
+        pattern = patterns[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
+        return [f"{root.rstrip('/')}/{pattern}" for root in roots]
+    top = [] if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests)) else list(roots)
+    if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
+        return list(roots)
+    if any(flag == "-type" and value == "f" for flag, value in itertools.pairwise(tests)) or any(
+        flag in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm") for flag in tests
+    ):
+        top = []
+    return [*top, *(f"{root.rstrip('/')}/{STAR}" for root in roots)]
+
+
+def _find_delete(call: Call, roots: list[str], patterns: list[str], found: list[str]) -> None:
+    from_delete = call.again(["find", *call.args])
+    for path in found:
+        delete_found(from_delete, path, bool(patterns) or path not in roots)
+
+
+def delete_found(call: Call, path: str, filtered: bool) -> None:
+    """Judge find's own deletion: everything below a root, or what a test picked there."""
+    full, place = call.place(path)
+    root, _, name = full.rpartition("/")
+    if filtered:  # at any depth
+        call.machine.note("delete", f"{root}/{UNSET}/{name}", scope="tree")
+    if place == "workspace root" and filtered and not path.rstrip("/").endswith(STAR):
+        call.report("delete-in-workspace", "deletes matching files in the workspace", full)
+        return
+    if place == "workspace root" and any(
+        test in call.args for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
+    ):
+        call.report("delete-in-workspace", "deletes matching files in the workspace", full)
+        return
+    delete(call, path, recursive=True)

@@ -1,0 +1,340 @@
+"""Shells and their commands that run code, and programs that run a command as another user or in another place."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import execute, run_code
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import DECODED, LOCAL, NET, NUMBER, SECRET, is_known, marks_in, shown
+from hermetic.policy.options import parse_options
+from hermetic.policy.paths import classify, resolve
+from hermetic.policy.programs.hooks.interpreters import run_script
+from hermetic.policy.programs.interpret import report_privilege
+from hermetic.policy.shell.traps import EVENTS, keep, signal_name
+from hermetic.policy.variables import import_function, judge_variable
+
+_INPUTS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def _starts_itself(call: Call, full: str) -> bool:
+    """True when a script would run itself, which is reported when it does not wait for its copy."""
+    if full not in call.shell.scripts:
+        return False
+    if call.machine.forking:
+        call.report("fork-bomb", f"a script starts copies of itself without end: {shown(full)}")
+    return True
+
+
+def _report_place(call: Call, full: str, reason: str) -> None:
+    """Report code from a place where anyone can write; a hidden file is worse."""
+    hides = full.startswith("/dev/shm/") or full.rsplit("/", 1)[-1].startswith(".")
+    call.report("run-decoded" if hides else "run-local-output", reason)
+
+
+def run_file(call: Call, word: str) -> str | None:
+    """Running a file by its path: its content when this text wrote it, None when nothing is known of it."""
+    full = resolve(word, call.shell)
+    if _starts_itself(call, full):
+        return LOCAL
+    held = call.shell.files.get(full)
+    if full in call.shell.copies:
+        return call.run([call.shell.copies[full], *call.args])
+    if held is None:
+        if call.shell.is_fetched(full):
+            call.report("run-download", f"runs a program that was just downloaded: {shown(word)}")
+            return LOCAL
+        if classify(full, call.shell) == "temp":
+            _report_place(call, full, f"runs a program from where anyone can write: {shown(word)}")
+        return None
+    if not is_known(held) and execute(call, held, "a script"):
+        return LOCAL
+    return run_script(call, held, full)
+
+
+def _script(call: Call, path: str, args: list[str]) -> str | None:
+    """`sh FILE`: the content when known, else whether the file can be trusted."""
+    if path == "-" or path in _INPUTS:
+        return _from_stdin(call, args)
+    full = resolve(path, call.shell)
+    if _starts_itself(call, full):
+        return LOCAL
+    if full in call.shell.files or call.shell.is_fetched(full):
+        shell = call.shell.fork()
+        shell.positional = args
+        shell.name0, shell.scripts = path, (*call.shell.scripts, full)
+        held = call.shell.files.get(full)
+        if held is not None and is_known(held):
+            return call.shell_text(held, shell=shell)
+        if held is not None and path.startswith("/dev/fd/"):
+            execute(call, held, "a script")
+            return LOCAL
+        return run_file(call, path)
+    if not is_known(path) and path.strip("".join(marks_in(path))) == "":
+        call.report("run-local-output", "runs a script whose name cannot be known")
+    elif classify(full, call.shell) in ("temp", "device"):
+        _report_place(call, full, f"runs a script from outside the workspace: {shown(path)}")
+    else:
+        read(call, path)
+    return None
+
+
+def _from_stdin(call: Call, args: list[str]) -> str | None:
+    if call.stdin is None:
+        return None
+    text = call.stdin
+    if execute(call, text, "standard input", piped=True):
+        return LOCAL
+    if is_known(text):
+        shell = call.shell.fork()
+        shell.positional = args
+        return call.shell_text(text, shell=shell, stdin="")
+    return LOCAL
+
+
+def judge_shell(call: Call) -> str | None:
+    """sh, bash and kin: `-c TEXT`, a script, or standard input."""
+    args = call.args
+    at = 0
+    command = False
+    reads_stdin = False
+    while at < len(args) and args[at][:1] in ("-", "+") and len(args[at]) > 1:
+        arg = args[at]
+        at += 1
+        if arg == "--":
+            break
+        if arg in ("--version", "--help"):
+            return None
+        if arg.startswith("--"):
+            if arg in ("--rcfile", "--init-file") and at < len(args):
+                _script(call, args[at], [])
+                at += 1
+            elif arg.startswith("--command"):
+                command = True
+            continue
+        if "c" in arg[1:] and arg[0] == "-":
+            command = True
+        if "s" in arg[1:] and arg[0] == "-":
+            reads_stdin = True
+        if arg[-1] in "oO" and at < len(args):
+            at += 1
+        if "n" in arg[1:] and arg[0] == "-" and not command and call.name not in ("csh", "tcsh", "fish"):
+            return None
+    rest = args[at:]
+    call = call.moved(call.shell.cwd)
+    call.shell.lastpipe = "lastpipe" in args[:at] or call.row.has("lastpipe")
+    if command:
+        if not rest:
+            return None
+        shell = call.shell.fork()
+        shell.name0 = rest[1] if len(rest) > 1 else call.argv[0]
+        shell.positional = rest[2:]
+        if _is_unseen(rest[0]):
+            execute(call, rest[0], "a command")
+            if not rest[0].strip(marks_in(rest[0]) + " \n\"'"):
+                return LOCAL
+        return call.machine.run_text(rest[0], shell, call.stdin)
+    if rest and not reads_stdin:
+        return _script(call, rest[0], rest[1:])
+    return _from_stdin(call, rest)
+
+
+def _is_unseen(text: str) -> bool:
+    """True for code of which nothing is known, or that another machine or a decoder gives."""
+    marks = marks_in(text)
+    return bool(marks) and (not text.strip(marks + " \n\"'") or NET in marks or DECODED in marks)
+
+
+def judge_eval(call: Call) -> str | None:
+    """eval joins its arguments and runs them in this shell."""
+    text = " ".join(call.args[call.args[:1] == ["--"] :])
+    if _is_unseen(text):
+        execute(call, text, "a command")
+        return LOCAL
+    return call.shell_text(text, shell=call.shell)
+
+
+def judge_source(call: Call) -> str | None:
+    """source and `.` run a file in this shell."""
+    args = [arg for arg in call.args if arg != "--"]
+    if not args:
+        return None
+    held = call.input() if args[0] in _INPUTS else call.shell.files.get(resolve(args[0], call.shell))
+    if held is None:
+        return _script(call, args[0], args[1:])
+    if execute(call, held, "a sourced file"):
+        return LOCAL
+    return call.shell_text(held, shell=call.shell)
+
+
+def judge_trap(call: Call) -> str | None:
+    """trap keeps code for a signal or the shell's end; for DEBUG, ERR and RETURN it is judged at once as well."""
+    args = [arg for arg in call.args if arg != "--"]
+    if not args or args[0] in ("-l", "-p"):
+        return ""
+    code, signals = args[0], [signal_name(arg) for arg in args[1:]]
+    keep(call.shell, code, signals)
+    if code in ("-", "") or not signals:
+        return ""
+    if marks_in(code) or EVENTS.intersection(signals):
+        run_code(call, code, "a trap")
+    call.machine.defer(code, call.shell)
+    return ""
+
+
+def judge_command(call: Call) -> str | None:
+    """command and builtin run another command in this shell, never a function; `command -v` only looks it up."""
+    words = call.options.operands
+    if call.options.has("v", "V"):
+        return "".join(f"/usr/bin/{name}\n" for name in words)
+    return call.machine.run_argv(words, call.shell, call.stdin, call.env, functions=False) if words else ""
+
+
+def judge_let(call: Call) -> str | None:
+    """let computes; a command substitution inside a value would run."""
+    for arg in call.args:
+        if "$(" in arg or "`" in arg:
+            run_code(call, f'echo "{arg}"', "an arithmetic text")
+        name, equals, value = arg.partition("=")
+        if equals and name.isidentifier():
+            call.shell.set(name, value if value.isdigit() else NUMBER)
+    return ""
+
+
+def judge_env(call: Call) -> str | None:
+    """env sets variables and runs a command; -S splits a text into one; alone it shows the environment."""
+    args = list(call.args)
+    while args:
+        arg = args[0]
+        split = re.match(r"(?:-\w*S|--split-string=?)(.*)", arg, re.DOTALL)
+        if split and arg != "-":
+            text = split[1]
+            args.pop(0)
+            if not text and args:
+                text = args.pop(0)
+            return run_code(call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env")
+        if arg in ("-u", "--unset", "-C", "--chdir", "-P", "-a", "--argv0"):
+            call = call.moved(args[1] if arg in ("-C", "--chdir") and len(args) > 1 else None)
+            args = args[2:]
+        elif directory := re.match(r"(?:--chdir=|-\w*C)(.+)", arg):
+            call = call.moved(directory[1])
+            args.pop(0)
+        elif arg == "--":
+            args.pop(0)
+            break
+        elif arg.startswith("-"):
+            args.pop(0)
+        else:
+            break
+    while args and re.match(r"[^\s=/-][^\s=/]*=", args[0]):
+        name, _, value = args.pop(0).partition("=")
+        call = import_function(call, name, value)
+        judge_variable(call, name, value, temporary=True)
+        call.env = {**call.env, name: value}
+    if args:
+        return call.run(args)
+    if not any(arg in ("--help", "--version") for arg in call.args):
+        call.report("show-environment", "shows the environment, which may hold credentials")
+        return SECRET
+    return None
+
+
+def judge_start_stop(call: Call) -> str | None:
+    """start-stop-daemon starts a program."""
+    call = call.named(call.name, [arg for arg in call.args if arg != "--start"])
+    program = call.options.value(*call.row.program.split())
+    return call.moved(call.options.value("d", "chdir")).run([program, *call.options.operands]) if program else None
+
+
+def judge_screen(call: Call) -> str | None:
+    """screen starts a command in a terminal that no person watches, or types into one."""
+    if "-X stuff" in " ".join(call.args):
+        run_code(call, call.args[-1].replace("\\n", "\n").replace("^M", "\n"), "screen")
+        return None
+    return call.run(call.options.operands) if call.options.operands else None
+
+
+def judge_tmux(call: Call) -> str | None:
+    """tmux starts commands in terminals, and types into them."""
+    verb, *rest = call.options.operands or [""]
+    words = parse_options(rest, "ceFfnstxyp").operands
+    if verb in ("send-keys", "send"):
+        words = [" ".join(word for word in words if word not in ("Enter", "C-m", "C-c", "C-d"))]
+    elif verb.startswith("if"):
+        words = words[:2]
+    elif verb.startswith(("new", "split", "respawn", "run", "popup", "display-p", "pipe", "command")):
+        words = [" ".join(words)]
+    else:
+        return None
+    for text in words:
+        run_code(call, text, "tmux")
+    return None
+
+
+def judge_sudo(call: Call) -> str | None:
+    """sudo runs a command as another user."""
+    options, words = call.options, list(call.options.operands)
+    call = call.moved(options.value("D", "chdir"))
+    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        judge_variable(call, name, value, temporary=True)
+    if options.has("S", "stdin"):  # its input may also be typed later, when it runs as a process
+        call.report("sudo-password-on-stdin", "lets sudo read a password from its input")
+    if options.has("e", "edit"):
+        for path in words:
+            write(call, path)
+        return None
+    is_shell, is_login = options.has("i", "s", "login", "shell"), options.has("i", "login")
+    if not words:
+        if is_shell and call.stdin is not None:
+            return judge_shell(call.again(["sh"]))
+        if is_shell:
+            call.report("root-shell", "opens a shell with all rights")
+        elif not options.has("k", "K", "v", "l", "V", "h", "version", "help", "list", "validate"):
+            call.report("privilege", "runs with the rights of another user")
+        return None
+    report_privilege(call, words)
+    shell = call.shell.fork() if is_login else call.shell
+    shell.cwd = "/root" if is_login else shell.cwd
+    return call.machine.run_text(" ".join(words), shell, call.stdin) if is_shell else call.run(words, shell=shell)
+
+
+def judge_sudoedit(call: Call) -> str | None:
+    """sudoedit is sudo -e."""
+    return judge_sudo(call.again(["sudo", "-e", *call.args]))
+
+
+def judge_script(call: Call) -> str | None:
+    """script records a command into a file."""
+    words, code = call.options.operands, call.options.value("c", "command")
+    for path in words[:1]:
+        write(call, path)
+    return run_code(call, code, "script") if code else call.run(words[1:]) if words[1:] else None
+
+
+def judge_su(call: Call) -> str | None:
+    """su and runuser run a shell, or `-c TEXT`, or a command."""
+    options = call.options
+    call.report("privilege", "runs with the rights of another user")
+    text = options.value("c", "command", "session-command")
+    if text is not None:
+        return run_code(call, text, call.name)
+    if call.name == "runuser" and options.value("u", "user"):
+        return call.run(options.operands) if options.operands else None
+    if call.stdin is not None:
+        return judge_shell(call.again(["sh"]))
+    if not options.has("help", "version", "h", "V"):
+        call.report("root-shell", "opens a shell of another user")
+    return None
+
+
+def judge_chroot(call: Call) -> str | None:
+    """chroot steps into another root."""
+    words = call.options.operands
+    if call.options.has("help", "version", "V", "h"):
+        return None
+    call = call.moved("".join(words[:1]))
+    call.report("enter-host", "steps out into another root or the host's own view of the machine")
+    return call.run(words[1:]) if words[1:] else None

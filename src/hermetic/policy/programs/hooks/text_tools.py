@@ -1,0 +1,253 @@
+"""sed, awk, grep, jq and vi: programs for text whose scripts can run commands and write files."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.budget import MAX_TEXT, joined
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, run_program
+from hermetic.policy.effects import read, write
+from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.paths import resolve
+from hermetic.policy.programs.texts import judge_patterns
+from hermetic.policy.tables import regex
+
+_SUBSTITUTE = regex(
+    r"(?s)(?:^|[;\n{}/\d$,\s])s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1([gpiImMe0-9]*)(?:w\s*([^\n;]+))?"
+)
+_CREDENTIALS = regex(r"(?i)passw|secret|token|api.?key|AKIA|private.key|credential|BEGIN")
+
+
+def _programs(call: Call) -> tuple[list[str], list[str]]:
+    """The scripts by options, in files, or as the first operand; and the operands that remain."""
+    row, options = call.row, call.options
+    scripts, files = options.values(*row.text.split()), options.values(*row.script.split())
+    for content in [read(call, path) for path in files]:
+        if is_known(content):
+            scripts.append(content)
+        elif NET in content or DECODED in content:
+            call.report("run-decoded", f"runs a script of {call.name} that cannot be seen")
+    first = not scripts and not files
+    return (scripts or options.operands[:1] if first else scripts), options.operands[first:]
+
+
+def judge_sed(call: Call) -> str | None:
+    """sed: scripts that execute or write, and -i."""
+    scripts, paths = _programs(call)
+    in_place = any(re.fullmatch(r"i(?!gnore$).*", name) for name, _ in call.options.given)
+    text = ""
+    for path in paths:
+        if in_place:
+            held = call.shell.files.get(resolve(path, call.shell))
+            write(call, path, content=_sed_output(scripts, held, False) if held else "")
+        else:
+            text += read(call, path)
+    text = text or call.input()
+    for script in scripts:
+        judge_patterns(call, script, "sed")
+        for _, _, replacement, flags, target in _SUBSTITUTE.findall(script):
+            if "e" in flags:
+                lone = "&" in replacement and "&&" not in replacement
+                call.shell_text(replacement.replace("&", UNSET) if lone else replacement.replace("\\n", "\n"))
+            if target:
+                write(call, target.strip())
+    return "" if in_place else _sed_output(scripts, text, call.options.has("n", "quiet", "silent"))
+
+
+def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
+    """The output of a plain substitution on known text; otherwise unknown text of the same origin."""
+    script = scripts[0] if scripts else ""
+    match = re.fullmatch(r"s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1(g?)", script)
+    is_literal = match and not re.search(r"[\\*+?\[\]().^$&{}]", match[2]) and not re.search(r"[\\&]", match[3])
+    if match and is_literal and len(scripts) == 1 and is_plain(text) and not quiet:
+        if (text.count(match[2]) + 1) * len(match[3]) > MAX_TEXT:
+            return unknown_like(text)
+        return "\n".join(line.replace(match[2], match[3], -1 if match[4] else 1) for line in text.split("\n"))
+    if marks_in(text):
+        return text if not re.search(r"[sy][/|#,]", script) else unknown_like(text)
+    changes = bool(text.strip()) or re.search(r"(^|;)\s*[sy]\W", script)
+    return (DECODED if changes else LOCAL) + "\n"
+
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = regex(rf"({_STRING}|/(?:[^/\\\n]|\\.)+/)|#[^\n]*")
+_SYSTEM = regex(rf"{_STRING}|\b(system)\s*\(")
+_GETLINE = regex(rf"({_STRING}|\b[A-Za-z_]\w*+|\$\d+|\$0)\s*+\|&?\s*+getline\b\s*(\w*)")
+_PIPED = regex(rf"\bprint(?:f)?\b[^;|}}\n]*?\|&?\s*(?!\|)({_STRING}|[A-Za-z_]\w*)")
+_WRITTEN = regex(rf"\bprint(?:f)?\b[^;|}}\n]*?>>?\s*({_STRING}|[A-Za-z_]\w*|\$\d)")
+_BEGIN = regex(rf"\s*BEGIN\s*\{{\s*print(f)?\s*\(?\s*({_STRING})\s*\)?\s*;?\s*\}}\s*")
+
+
+def judge_awk(call: Call) -> str | None:
+    """awk: system(), pipes and redirections in the program."""
+    options = call.options
+    programs, paths = _programs(call)
+    if options.values("l", "load") and call.name == "gawk":
+        call.report("run-unknown", "loads a library into awk")
+    for path in paths if "inplace" in options.values("i", "include") else ():
+        write(call, path)
+    text = "".join(read(call, path) for path in paths if "=" not in path) or call.input()
+    for program in programs:
+        if is_wholly_unseen(program):
+            execute(call, program, "an awk program")
+        _awk_program(call, program, dict(value.partition("=")[::2] for value in options.values("v", "assign")))
+    first = "".join(programs[:1])
+    if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
+        return text
+    printed = _awk_print(first)
+    return unknown_like(text).replace(UNSET, LOCAL) + "\n" if printed is None else printed
+
+
+def _awk_print(program: str) -> str | None:
+    fields = re.fullmatch(r'[^{]*\{\s*print\s+((?:"[^"\\]*"|\$\w+|\s)+?)\s*;?\s*\}\s*', program)
+    if fields and '"' in fields[1]:
+        parts = re.finditer(r'"([^"]*)"|\$\w+', fields[1])
+        return "".join(LOCAL if part[1] is None else part[1] for part in parts) + "\n"
+    match = _BEGIN.fullmatch(program)
+    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + ("" if match[1] else "\n")
+
+
+def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
+    program = _COMMENT.sub(lambda match: match[1] or "", program)
+    strings = [one[1:-1].replace('\\"', '"') for one in re.findall(_STRING, program)]
+    bare = re.sub(_STRING, '""', program if strings else re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program))
+    variables = {**dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)), **given}
+    if re.search(r"@[A-Za-z_]\w*\s*\(", bare):
+        call.report("run-unknown", "calls a function of awk whose name is hidden")
+    if any(re.match(r"/inet[46]?/(tcp|udp)/", one) for one in strings):
+        call.report("reverse-shell", "opens a connection to another machine from awk")
+    for match in _GETLINE.finditer(program):
+        variables[match[2] or "$0"] = _awk_command(call, match[1] + ")", variables).rstrip("\n")
+    for match in _SYSTEM.finditer(program):
+        if match[1]:
+            _awk_command(call, program[match.end() :], variables)
+    for match in _PIPED.finditer(program):
+        if not re.fullmatch(r'"(/bin/)?(ba|z)?sh"', match[1]):
+            _awk_command(call, match[1] + ")", variables)
+        elif (printed := re.search(r'print(?:f)?\s*\(?\s*"((?:[^"\\]|\\.)*)"', match[0])) and "%" not in printed[1]:
+            run_code(call, printed[1].replace("\\n", "\n"), "awk's output")
+        else:
+            call.report("run-decoded", "runs what awk prints as commands")
+    for match in _WRITTEN.finditer(program):
+        path = match[1][1:-1] if match[1].startswith('"') else variables.get(match[1], UNSET)
+        if path and not path.startswith("/dev/std") and (path != UNSET or "if" not in match[0]):
+            write(call, path)
+    for path in re.findall(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
+        read(call, path)
+    if re.search(r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare) and "&" in "".join(strings):
+        call.report("fork-bomb", "starts processes again and again without end")
+    if re.search(r"@load|extension\s*\(", bare):
+        call.report("run-unknown", "loads a library into awk")
+
+
+def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
+    """Run the string expression up to the closing parenthesis, constants joined by blanks; gives what it prints."""
+    out = ""
+    while match := re.match(rf"\s*(?:({_STRING})|([A-Za-z_]\w*|\$\(?\w+\)?))", rest):
+        known = (match[1] or "")[1:-1].replace('\\"', '"').replace("\\n", "\n")
+        out += known if match[1] else variables.get(match[2], UNSET)
+        rest = rest[match.end() :]
+    if not out.strip(UNSET + " "):
+        call.report("run-unknown", "runs a command that awk makes from its input")
+        return LOCAL
+    return call.shell_text(out)
+
+
+def judge_grep(call: Call) -> str | None:
+    """grep and kin print matching lines; rg can start a preprocessor."""
+    row, options = call.row, call.options
+    for program in options.values(*row.program.split()):
+        run_program(call, program, "a preprocessor")
+    words, patterns = options.operands, options.values(*row.text.split())
+    if not patterns and not options.has("f", "file", "files"):
+        patterns, words = words[:1], words[1:]
+    for path in options.values("f", "file"):
+        read(call, path)
+    quiet = options.has("q", "quiet", "l", "files-with-matches", "c", "count") and not options.has("r", "R")
+    recursive = options.has("r", "R", "recursive", "dereference-recursive") or call.name in ("rg", "ag", "ack", "rgrep")
+    text = ""
+    for path in words:
+        place = call.place(path)[1]
+        if recursive and place in ("home", "root") and any(map(_CREDENTIALS.search, patterns)):
+            call.report("hunt-secrets", "searches everything a person has for credentials")
+            text += SECRET
+        elif not quiet or place != "env file":
+            text += read(call, path)
+    if quiet:
+        return LOCAL + "\n"
+    text = text or call.input()
+    if not is_known(text):
+        return text + LOCAL
+    return _matching(call, text, patterns)
+
+
+def _matching(call: Call, text: str, patterns: list[str]) -> str:
+    """What grep prints of a known text for a literal pattern."""
+    given = {name for name, _ in call.options.given}
+    simple = call.name in ("grep", "egrep", "fgrep") and given <= {"o", "v", "e", "F", "E", "h", "a"}
+    if not simple or len(patterns) != 1 or not re.fullmatch(r"[\w /:,=-]+", patterns[0]):
+        return LOCAL + "\n"
+    lines = text.splitlines()
+    if "o" in given:
+        return joined(f"{patterns[0]}\n" * line.count(patterns[0]) for line in lines)
+    return "".join(f"{line}\n" for line in lines if (patterns[0] in line) != ("v" in given))
+
+
+def judge_jq(call: Call) -> str | None:
+    """jq and yq read files; yq -i writes them."""
+    in_place = call.options.has("i", "inplace", "in-place") and call.name in ("yq", "dasel")
+    program, *paths = call.options.operands or [""]
+    text = ""
+    for path in paths:
+        if in_place:
+            write(call, path)
+        else:
+            text += read(call, path)
+    if re.search(r"\benv\b|\$ENV", program):
+        return SECRET
+    return (DECODED if "@base64d" in program else LOCAL) + marks_in(text or call.input()) + "\n"
+
+
+_SAVES = regex(r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?|(?!%?s/).*\b(wq|x|w|update)!?['\"]?")
+_OPENS = regex(r"(?:e(?:dit)?|r(?:ead)?|vi(?:ew)?|sp(?:lit)?|tabe\w*)!?\s+([^\s!]\S*)")
+_MODIFIERS = regex(r"^[:\s]*(?:(?:sil\w*|verb\w*|noa\w*|kee\w*|lockm\w*)!?\s+)*(?!!)")
+
+
+def judge_vim(call: Call) -> str | None:
+    """vi, vim, nvim, ex: commands by -c, + and --cmd; :! runs a shell, :w writes."""
+    args, commands, files = list(call.args), list[str](), list[str]()
+    is_line_editor = call.name in ("ed", "red", "ex")
+    while args:
+        arg = args.pop(0)
+        if arg in ("--cmd", "-S", "-s", "-u", "-i", "-T", "-w", "-W") and not (arg == "-s" and is_line_editor):
+            value = args.pop(0) if args else ""
+            if arg == "--cmd":
+                commands.append(value)
+            elif arg in ("-S", "-u", "-s") and value not in ("NONE", "NORC", "NORE", "DEFAULTS"):
+                commands.append(f"source {value}")
+        elif re.fullmatch(r"-\w*c", arg) and args:
+            commands.append(args.pop(0))
+        elif re.match(r"-[A-Za-z]*c.* ", arg):
+            commands.append(arg.partition("c")[2])
+        elif arg.startswith("+"):
+            commands.append(arg[1:])
+        elif not arg.startswith("-"):
+            files.append(arg)
+    if call.stdin is not None and (is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)):
+        commands += call.stdin.split("\n")
+    saves = False
+    for command in commands:
+        if is_wholly_unseen(command):
+            execute(call, command, "an editor's command")
+        for part in command.split("|") if "!" not in command else [command]:
+            part = _MODIFIERS.sub("", part.strip())
+            judge_patterns(call, part, "vim")
+            if opened := _OPENS.match(part):
+                name = call.shell.home + opened[1][1:] if opened[1].startswith("~/") else opened[1]
+                read(call, name)
+                files.append(name)
+            saves = saves or bool(_SAVES.fullmatch(part))
+    for path in files:
+        write(call, path) if saves else read(call, path)
+    return None

@@ -1,0 +1,208 @@
+"""Compound commands: branches, loops, cases and groups, walked on every way they may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from hermetic.policy.budget import joined
+from hermetic.policy.dynamic_code import FORK_BOMB
+from hermetic.policy.marks import NUMBER, UNSET, is_plain, unknown_like
+from hermetic.policy.rules import Rule
+
+from .assignments import HIDDEN_INDEX
+from .expansion import Folder
+from .join import either, join, widen
+from .state import Shell
+from .syntax import Calc, Case, CFor, Condition, For, Group, If, Lit, Loop, Node, Seq, Simple, Word
+
+MAX_ROUNDS = 500  # lines a `while read` loop is followed for
+MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
+MAX_COUNTED = 64  # rounds of a counting loop
+_AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")  # "" is an assignment or an arithmetic command
+
+
+class Walker(Protocol):
+    """Who evaluates the lists of commands inside a compound one."""
+
+    endless: int  # how many loops without an end surround the command
+
+    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
+
+    def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
+
+    def spend(self, steps: int) -> None: ...
+
+    def fork(self, shell: Shell) -> Shell: ...
+
+
+def run_compound(machine: Walker, node: Node, shell: Shell, stdin: str | None, folder: Folder) -> str:
+    """Evaluate a compound command; gives what it prints."""
+    if isinstance(node, Group):
+        return machine.run(node.body, shell if node.kind == "{" else shell.fork(), stdin)
+    if isinstance(node, If):
+        return _if(machine, node, shell, stdin)
+    if isinstance(node, Loop):
+        return _loop(machine, node, shell, stdin)
+    if isinstance(node, For):
+        return _for(machine, node, shell, stdin, folder)
+    if isinstance(node, CFor):
+        return _count(machine, node, shell, stdin, folder)
+    if isinstance(node, Case):
+        return _case(machine, node, shell, stdin, folder)
+    if isinstance(node, Condition):
+        for word in node.words:
+            text = folder.text(word)
+            if HIDDEN_INDEX.match(text):
+                folder.runner.fold_text(text, shell)
+        return ""
+    assert isinstance(node, Calc)
+    folder.arithmetic(node.word)
+    return ""
+
+
+def _if(machine: Walker, node: If, shell: Shell, stdin: str | None) -> str:
+    conditions: list[str] = []
+    outputs: list[str] = []
+    ends: list[Shell] = []
+    for condition, body in node.branches:
+        if condition is not None:
+            conditions.append(machine.run(condition, shell, stdin))
+        branch = machine.fork(shell)
+        outputs.append(machine.run(body, branch, stdin))
+        ends.append(branch)
+    if node.branches[-1][0] is not None:
+        ends.append(shell.fork())
+    join(shell, ends)
+    return joined([*conditions, either(outputs)])
+
+
+def _case(machine: Walker, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
+    folder.text(node.subject)
+    outputs: list[str] = []
+    ends: list[Shell] = [shell.fork()]
+    for at, (patterns, body) in enumerate(node.items):
+        for pattern in patterns:
+            folder.pattern(pattern)
+        branch = machine.fork(shell)
+        if at and at - 1 in node.falling:
+            join(branch, [shell.fork(), ends[-1]])
+        outputs.append(machine.run(body, branch, stdin))
+        ends.append(branch)
+    join(shell, ends)
+    return either(outputs)
+
+
+def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
+    def once(given: str | None) -> str:
+        return machine.run(node.condition, shell, given) + machine.run(node.body, shell, given)
+
+    endless = first_word(node.condition) in ((":", "true") if node.word == "while" else ("false",))
+    if endless:
+        _check_starts(machine, node.body, shell)
+    before = shell.fork()
+    machine.endless += endless
+    if stdin and _reads_lines(node.condition):
+        lines = stdin.split("\n")
+        rounds = lines if lines[-1] else lines[:-1]
+        out = joined([once(line) for line in rounds[:MAX_ROUNDS]])
+        if len(rounds) > MAX_ROUNDS:
+            out = joined((out, once(unknown_like(stdin))))
+    else:
+        out = _until_settled(machine, shell, lambda: once(stdin))
+    machine.endless -= endless
+    join(shell, [shell.fork(), before])
+    return out
+
+
+def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> str:
+    """Go round a loop until it changes no variable; what still changes then is unknown in a last round."""
+    out: list[str] = []
+    for _ in range(MAX_UNSETTLED):
+        machine.spend(len(shell.variables) // 16)
+        before = dict(shell.variables)
+        out.append(once())
+        if all(before.get(name) == value for name, value in shell.variables.items()):
+            return joined(out)
+    widen(shell, before)
+    return joined([*out, once()])
+
+
+def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
+    def once(value: str) -> str:
+        machine.spend(1)
+        if node.name in shell.references:
+            shell.refer(node.name, value)  # a nameref leads to each in turn
+        else:
+            shell.variables[node.name] = value
+        return machine.run(node.body, shell, stdin)
+
+    if node.words is None:
+        values = list(shell.positional) if shell.positional is not None else [UNSET]
+    else:
+        values = folder.fields(node.words)
+    before = shell.fork()
+    out = joined(
+        [once(value) if is_plain(value) else _until_settled(machine, shell, partial(once, value)) for value in values]
+    )
+    if not any(map(is_plain, values)):  # there may be none
+        join(shell, [shell.fork(), before])
+    return out
+
+
+def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:
+    """`for ((start; test; step))`, round by round while the test can be computed."""
+    start, test, step = [*folder.text(node.header).split(";"), "", "", ""][:3]
+
+    def once() -> str:
+        text = machine.run(node.body, shell, stdin)
+        folder.calculate(step)
+        return text
+
+    if not test.strip():
+        _check_starts(machine, node.body, shell)
+    folder.calculate(start)
+    out: list[str] = []
+    before = dict(shell.variables)
+    for _ in range(MAX_COUNTED):
+        wanted = folder.calculate(test) if test.strip() else NUMBER
+        if wanted == "0":
+            return joined(out)
+        if not wanted.lstrip("-").isdigit():
+            break
+        before = dict(shell.variables)
+        out.append(once())
+    folder.calculate(step)
+    widen(shell, before)
+    return joined([*out, _until_settled(machine, shell, once)])
+
+
+def first_word(seq: Seq) -> str:
+    """The first word of a list of commands where it is plain text, else nothing."""
+    for node, _ in seq.items[:1]:
+        if isinstance(node, Simple) and node.words:
+            first = node.words[0]
+            if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
+                return first.pieces[0].text
+    return ""
+
+
+def in_background(seq: Seq) -> list[bool]:
+    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a subshell."""
+    found: list[bool] = []
+    for _, operator in reversed(seq.items):
+        found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")
+    return found[::-1]
+
+
+def _reads_lines(condition: Seq) -> bool:
+    return first_word(condition) == "read"
+
+
+def _check_starts(machine: Walker, body: Seq, shell: Shell) -> None:
+    """Report a loop without an end that starts processes and waits for none."""
+    started = [node for node, operator in body.items if operator == "&"]
+    others = [Seq([item]) for item in body.items if item[1] != "&"]
+    if started and all(first_word(other) in _AT_ONCE for other in others):
+        machine.report(FORK_BOMB, "starts processes again and again without end", "", None, shell)

@@ -1,0 +1,163 @@
+"""Where ways part: what a shell holds when only one of several ways was taken, and nobody knows which."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from hermetic.policy.marks import NUMBER, UNSET, unknown_like
+from hermetic.policy.paths import classify
+
+from .state import Hidden, Shell, Value
+from .syntax import If, Node, Seq
+
+MAX_WORLDS = 8
+
+
+def join(shell: Shell, ends: Sequence[Shell]) -> None:
+    """Make `shell` what it may be after any of the ends; a variable they disagree on keeps every value it may have."""
+    for name in _differing(shell, ends):
+        values = _distinct(value for end in ends for value in _values(end, name))
+        if len(values) > MAX_WORLDS:
+            values = [_unknown(values)]
+        shell.variables[name] = values[0]
+        shell.choices.pop(name, None)
+        if len(values) > 1:
+            shell.choices[name] = tuple(values)
+    _join_functions(shell, ends)
+    shell.references = {name: to for end in ends for name, to in end.references.items()}
+    shell.hidden = _hidden(ends)
+    shell.lastpipe = any(end.lastpipe for end in ends)
+    shell.traps = tuple(dict.fromkeys(trap for end in ends for trap in end.traps))
+    for end in ends:
+        shell.aliases.update(end.aliases)
+        shell.exported = None if shell.exported is None or end.exported is None else shell.exported | end.exported
+    if any(end.positional != ends[0].positional for end in ends):
+        shell.positional = [UNSET]
+    else:
+        shell.positional = ends[0].positional
+    cwds = {end.cwd for end in ends}
+    shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
+
+
+def undecided(shell: Shell) -> dict[str, tuple[Value, ...]]:
+    """The variables that may have one of several values, as long as nothing was assigned to them since."""
+    return {name: values for name, values in shell.choices.items() if shell.variables.get(name) is values[0]}
+
+
+def worlds(shell: Shell, choices: dict[str, tuple[Value, ...]], names: list[str]) -> list[Shell]:
+    """A shell for every way to decide `names`; too many ways are one in which they are unknown."""
+    ways = 1
+    for name in names:
+        ways *= len(choices[name])
+    if ways > MAX_WORLDS:
+        return [decided(shell, {name: _unknown(choices[name]) for name in names})]
+    picks = itertools.product(*(choices[name] for name in names))
+    return [decided(shell, dict(zip(names, pick, strict=True))) for pick in picks]
+
+
+def decided(shell: Shell, values: dict[str, Value]) -> Shell:
+    """The same shell where these variables have these values, and nothing is left open."""
+    twin = shell.fork()
+    twin.choices = {}
+    twin.seen = set()
+    twin.variables.update(values)
+    return twin
+
+
+def either(outputs: list[str]) -> str:
+    """What is printed when one of several ways is taken."""
+    printed = list(dict.fromkeys(text for text in outputs if text))
+    if len(printed) > 1:
+        return unknown_like(*printed)
+    return printed[0] if printed else ""
+
+
+def widen(shell: Shell, before: dict[str, Value]) -> bool:
+    """Make every variable that changed since `before` unknown; True when there was one."""
+    changed = [name for name, value in shell.variables.items() if before.get(name) != value]
+    for name in changed:
+        value = _unknown([shell.variables[name]])
+        shell.variables[name] = NUMBER + NUMBER if value == NUMBER else value  # a run of numbers
+    return bool(changed)
+
+
+def _differing(shell: Shell, ends: Sequence[Shell]) -> list[str]:
+    """The variables that are not in all ends what they are in the shell."""
+    names = dict.fromkeys(name for end in ends for name in end.variables)
+    return [
+        name
+        for name in names
+        if any(
+            end.variables.get(name) is not shell.variables.get(name)
+            or end.choices.get(name) is not shell.choices.get(name)
+            for end in ends
+        )
+    ]
+
+
+def _values(end: Shell, name: str) -> tuple[Value, ...]:
+    value = end.variables.get(name)
+    if value is None:
+        # The text itself sets this variable on another way, so where it does not the variable is empty.
+        return (end.get(name) or "",)
+    open_values = end.choices.get(name)
+    return open_values if open_values is not None and open_values[0] is value else (value,)
+
+
+def _hidden(ends: Sequence[Shell]) -> dict[str, Hidden] | None:
+    """The local variables; not certain where only some ends have made them."""
+    if ends[0].hidden is None:
+        return None
+    found = {name: hidden for end in ends for name, hidden in (end.hidden or {}).items()}
+    for name, hidden in found.items():
+        certain = all(name in (end.hidden or {}) and (end.hidden or {})[name].certain for end in ends)
+        found[name] = hidden._replace(certain=certain)
+    return found
+
+
+def _distinct(values: Iterable[Value]) -> list[Value]:
+    kept: list[Value] = []
+    for value in values:
+        if value not in kept:
+            kept.append(value)
+    return kept
+
+
+def _unknown(values: Sequence[Value]) -> Value:
+    """Unknown text, or an unknown number where all values are numbers."""
+    texts = [text for value in values for text in _texts(value)]
+    if texts and all(text.isdigit() for text in texts) and all(isinstance(value, str) for value in values):
+        return NUMBER
+    unknown = unknown_like(*texts)
+    return unknown if any(isinstance(value, str) for value in values) else [unknown]
+
+
+def _texts(value: Value) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return value if isinstance(value, list) else list(value.values())
+
+
+def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:
+    for name in {name for end in ends for name in end.functions}:
+        if all(end.functions.get(name) is shell.functions.get(name) for end in ends):
+            continue
+        bodies: list[Node] = []
+        for end in ends:
+            body = end.functions.get(name)
+            if body is not None and not any(body is other for other in bodies):
+                bodies.append(body)
+        first = bodies[0]
+        shell.functions[name] = (
+            first
+            if len(bodies) == 1
+            else If([(None, Seq([(body, ";")])) for body in bodies], [], first.start, first.end)
+        )
+        if any(name not in end.functions or name in end.unsure for end in ends):
+            shell.unsure |= {name}
+
+
+def _worst_directory(cwds: set[str], shell: Shell) -> str:
+    order = sorted(cwds, key=lambda cwd: classify(cwd, shell) in ("workspace", "workspace root", "temp"))
+    return order[0]

@@ -1,0 +1,124 @@
+"""The operators of parameter expansion: defaults, removal, replacement, slices, case."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.budget import MAX_TEXT
+from hermetic.policy.marks import NUMBER, STAR, UNSET, is_known, is_plain, marks_in, unknown_like
+
+from .globs import glob_regex
+
+_MAX_WORK = 300_000
+
+
+def _work(value: str, pattern: str) -> int:
+    """How many steps a match of the pattern may take, tried at every place of the value."""
+    return int(len(value) ** (pattern.count(STAR) + 1))
+
+
+def remove(value: str, operator: str, pattern: str) -> str:
+    """`${x#p}`, `${x##p}`, `${x%p}`, `${x%%p}`."""
+    literal = is_plain(pattern)
+    if operator[0] == "#" and literal:
+        return value[len(pattern) :] if pattern and value.startswith(pattern) else value
+    if operator[0] == "%" and literal:
+        return value[: len(value) - len(pattern)] if pattern and value.endswith(pattern) else value
+    regex = glob_regex(pattern)
+    if regex is None or _work(value, pattern) > _MAX_WORK:
+        return unknown_like(value, pattern)
+    size = len(value)
+    if operator == "#":
+        cuts = range(size + 1)
+    elif operator == "##" or operator == "%":
+        cuts = range(size, -1, -1)
+    else:
+        cuts = range(size + 1)
+    for cut in cuts:
+        if operator[0] == "#":
+            if regex.fullmatch(value, 0, cut):
+                return value[cut:]
+        elif regex.fullmatch(value, cut):
+            return value[:cut]
+    return value
+
+
+def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
+    """`${x/p/r}`, `${x//p/r}`, `${x/#p/r}`, `${x/%p/r}`."""
+    if not pattern:
+        return replacement + value if operator == "/#" else value + replacement if operator == "/%" else value
+    regex = glob_regex(pattern)
+    if regex is None or _work(value, pattern) > _MAX_WORK:
+        return unknown_like(value, pattern, replacement)
+    source = regex.pattern
+    if operator == "/#":
+        source = r"\A(?:" + source + ")"
+    elif operator == "/%":
+        source = "(?:" + source + r")\Z"
+    left = MAX_TEXT - len(value)
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal left
+        left -= len(replacement)
+        if left < 0:
+            raise OverflowError
+        return replacement
+
+    try:
+        return re.sub(source, replaced, value, count=0 if operator == "//" else 1, flags=re.DOTALL)
+    except OverflowError:
+        return unknown_like(value, pattern, replacement)
+
+
+def slice_text(value: str, offset: int | None, length: int | None, has_length: bool) -> str:
+    """`${x:o:l}`"""
+    if offset is None or (has_length and length is None):
+        return unknown_like(value)
+    if not is_known(value) and any(
+        mark in value[: max(offset, 0) + (length or len(value))] for mark in marks_in(value)
+    ):
+        return unknown_like(value)
+    size = len(value)
+    start = offset if offset >= 0 else size + offset
+    if start < 0 or start > size:
+        return ""
+    if not has_length or length is None:
+        return value[start:]
+    end = start + length if length >= 0 else size + length
+    return value[start : max(start, end)]
+
+
+def change_case(value: str, operator: str, pattern: str) -> str:
+    """`${x^}`, `${x^^}`, `${x,}`, `${x,,}`"""
+    regex = glob_regex(pattern) if pattern else re.compile(r".", re.DOTALL)
+    if regex is None:
+        return unknown_like(value)
+    swap = str.upper if operator[0] == "^" else str.lower
+
+    def changed(char: str) -> str:
+        return swap(char) if char.isascii() and regex.fullmatch(char) else char
+
+    if len(operator) == 2:
+        return "".join(changed(char) for char in value)
+    return changed(value[:1]) + value[1:] if value else value
+
+
+def transform(value: str, letter: str) -> str:
+    """`${x@U}` and its kin."""
+    if letter == "U":
+        return "".join(char.upper() if char.isascii() else char for char in value)
+    if letter == "L":
+        return "".join(char.lower() if char.isascii() else char for char in value)
+    if letter == "u":
+        return change_case(value, "^", "")
+    if letter in ("Q", "K", "k"):
+        return "'" + value.replace("'", "'\\''") + "'"
+    if letter == "E":
+        from_escapes = value.replace("\\", "")
+        return value if from_escapes == value else unknown_like(value)
+    return unknown_like(value) if letter == "P" else UNSET if letter == "A" else value
+
+
+def length_of(value: str) -> str:
+    """`${#x}`"""
+    return str(len(value.encode("latin-1").decode("utf-8", "replace"))) if is_plain(value) else NUMBER

@@ -1,0 +1,88 @@
+"""Variables that make other programs run something, load something, or trust somebody else."""
+
+from __future__ import annotations
+
+import re
+
+from hermetic.policy.tables import regex
+
+from .call import Call, program_name
+from .marks import is_known, shown
+from .network import check_address, is_local
+from .programs.table import TABLE, Entry, pattern
+
+_COMMANDS = frozenset(TABLE.words("command-variables"))
+_REGISTRY = regex(rf"https?://([\w-]+\.)*({'|'.join(TABLE.words('registries'))})(?=[/:]|$)")
+_TRUST = regex(
+    r"PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST)|UV_(INDEX_URL|DEFAULT_INDEX|EXTRA_INDEX_URL|INDEX)|GOPROXY"
+    r"|(npm_config|NPM_CONFIG|YARN)_(registry|REGISTRY)|YARN_NPM_REGISTRY_SERVER|GONOSUM(DB|CHECK)|GOFLAGS|GOINSECURE"
+    r"|CARGO_REGISTR\w+|GEM_SOURCE|BUNDLE_MIRROR\w*|HTTPS?_PROXY|https?_proxy|ALL_PROXY|all_proxy|MAVEN_REPO\w*"
+    r"|CONDA_CHANNELS|HEX_MIRROR|RUSTUP_DIST_SERVER|ELECTRON_MIRROR|POETRY_REPOSITORIES\w*|HOMEBREW_BOTTLE_DOMAIN"
+)
+_SERVER = regex(r"PGHOST(ADDR)?|MYSQL_HOST|DOCKER_HOST|CONTAINER_HOST|GH_HOST|GOPROXY|VAULT_ADDR|AWS_ENDPOINT_URL\w*")
+# Values of these count only where a command stands in them.
+_TEXTS = ("PS1", "PS2", "PROMPT", "RPROMPT", "TAR_OPTIONS", "MAILPATH", "CC", "CXX", "RUSTC")
+_INTERPRETERS = ("sh", "bash", "zsh", "python", "python3", "perl", "ruby", "node", "curl", "wget", "nc")
+
+
+def is_known_registry(url: str) -> bool:
+    """True for a package registry everybody uses, or one on this machine."""
+    return bool(_REGISTRY.match(url)) or is_local(url)
+
+
+def import_function(call: Call, name: str, value: str) -> Call:
+    """The call with a function that a variable carries into the next bash; the same call for other variables."""
+    carried = re.fullmatch(r"BASH_FUNC_(.+?)(%%|\(\))", name)
+    if carried is None:
+        return call
+    call.report("variable-runs-code", f"replaces the command {shown(carried[1])} in the next shell")
+    other = call.moved(call.shell.cwd)
+    call.machine.run_text(f"{carried[1]} {value}", other.shell, None)
+    return other
+
+
+def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> None:
+    """Judge that a variable is set: for one program, or for everything that follows."""
+    if _SERVER.fullmatch(name) and not value.startswith(("/", "unix:", "fd:")):
+        check_address(call, value.split(",")[0])
+    if name in _COMMANDS:
+        _judge_command(call, name, value)
+    elif name == "PATH":
+        if any(entry.startswith("/") and call.place(entry)[1] == "temp" for entry in value.split(":")):
+            reason = f"lets programs be replaced from a directory anyone can write: PATH={shown(value)}"
+            call.report("variable-runs-code", reason)
+    elif entry := next((one for one in TABLE.texts["variables"] if _applies(one, name, value)), None):
+        named = f"{name}={shown(value)}" if entry.reason.endswith(" ") else ""
+        call.report(entry.rule, entry.reason + named)
+    elif _TRUST.fullmatch(name):
+        if "PROXY" in name.upper() and name != "GOPROXY":
+            check_address(call, value)
+        elif "://" in value and is_known(value) and not is_known_registry(value):
+            reason = f"takes packages from an address nobody has vouched for: {name}={shown(value)}"
+            call.report("variable-changes-trust", reason)
+
+
+def _applies(entry: Entry, name: str, value: str) -> bool:
+    return bool(pattern(entry.pattern).fullmatch(name) and pattern(entry.when).search(value))
+
+
+def _judge_command(call: Call, name: str, value: str) -> None:
+    text = value.lstrip("|").replace("%s", "FILE")
+    first = "".join(text.split(None, 1)[:1])
+    runs = is_known(text) and call.machine.probe_text(text, call.shell)
+    reason = ""
+    if runs and (name not in _TEXTS or name in ("CC", "CXX", "RUSTC") or "$(" in text or "`" in text):
+        call.shell_text(text)
+    elif name in _TEXTS and "$(" not in text and "`" not in text:
+        if name == "TAR_OPTIONS" and ("checkpoint-action" in value or "to-command" in value):
+            reason = f"makes another program run code: {name}={shown(value)}"
+    elif not is_known(text):
+        reason = f"makes another program run code that cannot be known: {name}"
+    elif name.startswith("PS") and "$(" in text:
+        call.shell_text(f'echo "{text}"')
+    elif "/" in first and not re.match(r"(/usr(/local)?)?/bin/", first):
+        reason = f"makes another program run {shown(first)}: {name}"
+    elif program_name(first or "-") in _INTERPRETERS and name != "RSYNC_RSH":
+        reason = f"makes another program run code: {name}={shown(value)}"
+    if reason:
+        call.report("variable-runs-code", reason)

@@ -1,0 +1,64 @@
+"""Rows of programs say only what the interpreter understands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hermetic.policy import marks
+from hermetic.policy.programs import table
+from hermetic.policy.programs.catalog import HOOKS
+from hermetic.policy.programs.interpret import CONDITIONS, ROLES
+from hermetic.policy.programs.table import TABLE, Row
+from hermetic.policy.programs.texts import ACTIONS
+
+PROGRAMS = sorted(TABLE)
+
+
+def rows() -> list[tuple[str, Row]]:
+    return [(program, TABLE.row(program)) for program in PROGRAMS]
+
+
+def test_every_entry_names_a_rule_and_a_condition_and_has_a_pattern_that_compiles() -> None:
+    for program, row in rows():
+        for entry in (*row.rules, *row.checks):
+            re.compile(entry.pattern.removeprefix("!"))
+            assert not entry.rule or entry.rule in TABLE.rules, program
+            assert not entry.when or entry.when in CONDITIONS, program
+        re.compile(row.dry)
+
+
+def test_every_role_hook_and_origin_of_output_exists() -> None:
+    for program, row in rows():
+        assert {role.rstrip("*") for role in row.operands.split()} <= ROLES, program
+        assert not row.hook or row.hook in HOOKS, program
+        origins = set(row.prints.split()) - {"input", "read", "origin", "nothing"}
+        assert all(hasattr(marks, name.upper()) for name in origins)
+
+
+def test_every_pattern_of_a_small_language_compiles_and_has_an_action_or_a_rule() -> None:
+    for language, entries in TABLE.texts.items():
+        for entry in entries:
+            re.compile(entry.pattern)
+            is_action = entry.rule in ACTIONS or entry.rule.startswith(("run ", "sh "))
+            assert is_action or entry.rule in TABLE.rules, language
+
+
+def test_every_hook_is_named_by_a_row() -> None:
+    assert set(HOOKS) <= {row.hook for _, row in rows()}
+
+
+def test_a_field_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    written = tmp_path / "mine.toml"
+    written.write_text('[deploy]\nruels = [["^now", "cloud-destroys", "deploys"]]\n')
+    with pytest.raises(Exception, match="ruels"):
+        table.Table({"mine": table.load(written)}).row("deploy")
+
+
+def test_rows_of_one_program_add_up(tmp_path: Path) -> None:
+    written = tmp_path / "mine.toml"
+    written.write_text('[deploy]\ntraits = "a"\n["deploy other"]\ntraits = "b"\nvalues = "n name"\n')
+    row = table.Table({"mine": table.load(written)}).row("deploy")
+    assert (row.traits, row.short, row.long) == ("a b", "n", ("name",))

@@ -19,7 +19,7 @@ def test_the_archive_holds_every_module_as_source_and_compiled() -> None:
     paths = [Path(PACKAGE) / path.relative_to(folder) for path in folder.rglob("*.py")]
     names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
     _, compiled, sources = marshal.loads(build_archive())
-    assert set(sources) == set(marshal.loads(compiled)) == names
+    assert set(sources) == set(compiled) == names
     assert sources[f"{PACKAGE}.wire.frames"] == Path(frames.__file__).read_bytes()
 
 
@@ -33,8 +33,9 @@ def loaded(archive: bytes) -> str:
     return said.stdout.decode()
 
 
-def test_this_python_runs_the_compiled_modules() -> None:
-    body, is_compiled, file = loaded(build_archive()).split()
+@pytest.mark.parametrize("for_this_python", [False, True])
+def test_this_python_runs_the_compiled_modules(for_this_python: bool) -> None:
+    body, is_compiled, file = loaded(build_archive(for_this_python=for_this_python)).split()
     assert (body, is_compiled) == (str(frames.FRAME_BODY), "True")
     assert file.endswith("frames.py")
 
@@ -45,11 +46,12 @@ def test_another_python_runs_the_source() -> None:
     assert loaded(other).split() == [str(frames.FRAME_BODY), "False", f"{PACKAGE}.wire.frames"]
 
 
-def test_a_traceback_has_the_lines_of_the_source() -> None:
+@pytest.mark.parametrize("for_this_python", [False, True])
+def test_a_traceback_has_the_lines_of_the_source(for_this_python: bool) -> None:
     start, _, _ = BOOT.partition(f"from {PACKAGE}.life.main")
     script = f"{start}import traceback\nfrom {PACKAGE}.wire import frames as f\ntry: f.unpack(b'\\xc1')\n"
     script += "except f.FrameError: print(traceback.format_exc())"
-    given = starting_input(build_archive(), b"")
+    given = starting_input(build_archive(for_this_python=for_this_python), b"")
     said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
     assert b"raise FrameError" in said.stdout
 

@@ -247,7 +247,6 @@ async def test_a_command_that_a_living_resident_never_answers_is_given_up(
             await resident.hears(b"ping")
             await resident.send(pack_frame(REPLY, number, {}))
             number += 1
-            await asyncio.sleep(0.2)
     if stopped is not None:
         assert await stopped is None
     else:

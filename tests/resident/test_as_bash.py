@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ TEXTS = (
     # descriptors, statuses, special parameters
     "exec {fd}>/dev/null; echo $fd; exec {fd}>&-",
     "exec 5>&1; echo x >&5",
+    "exec 5>/dev/null; BASH_XTRACEFD=5; set -x; echo a; (exit 4)",
     "false | true | false; echo ${PIPESTATUS[@]}",
     "echo a b; echo $_",
     "echo $LINENO\necho $LINENO\nnosuch_program\necho $?",
@@ -139,6 +141,35 @@ def test_a_trace_shows_the_users_commands_alone() -> None:
             assert sorted(traced) == sorted(line.lstrip("+").strip() for line in wanted if line.startswith("+")), text
 
 
+def test_a_trace_to_a_descriptor_of_the_users_shows_the_users_commands_alone(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    texts = (
+        f"exec 7>{trace}; BASH_XTRACEFD=7; set -x; echo a", "echo b", "(exit 3) | true",
+        "exec {fd}>/dev/null; echo $fd", "exec {fd}>&-", "exit 3", "echo c >&7", "set +x; unset BASH_XTRACEFD",
+    )  # fmt: skip
+    with running() as resident, resident.client() as client:
+        printed = [client.run(text)[1] for text in texts]
+        assert printed == [b"a\n", b"b\n", b"", b"10\n", b"", b"", b"", b""]
+        assert client.run("set -x; echo e")[1].endswith(b"+ echo e\ne\n"), "to the command's output again"
+    lines = [line.lstrip("+").strip() for line in trace.read_text().splitlines()]
+    traced = ["echo a", "echo b", "exit 3", "true", "exec", "echo 10", "exec", "exit 3", "echo c", "c", "set +x"]
+    assert sorted(lines) == sorted(traced)
+
+
+def test_a_descriptor_for_traces_that_is_none_costs_no_shell() -> None:
+    with running() as resident, resident.client() as client:
+        for value in ("99", "x y", "-1", ""):
+            client.run(f"kept=1; BASH_XTRACEFD='{value}'; set -x -e -u")
+            for _ in range(2):
+                said, output = client.run("echo $kept")
+                assert (output.splitlines()[-1], said["notes"]) == (b"1", []), value
+            client.run("exec 8>/dev/null; BASH_XTRACEFD=8; exec 8>&-; set +e +x")
+            assert client.run("echo $kept")[1].splitlines()[-1] == b"1"
+        client.run("exec 8>/dev/null; readonly BASH_XTRACEFD=8; set -x")
+        for _ in range(3):
+            assert client.run("echo $kept")[1].splitlines()[-1] == b"1"
+
+
 def test_the_last_argument_and_the_statuses_of_a_pipeline_live_on() -> None:
     with running() as resident, resident.client() as client:
         for _ in range(2):
@@ -161,6 +192,17 @@ async def test_children_ignore_no_signals() -> None:
             told = (await env.run("grep SigIgn /proc/self/status")).output.split()
             assert int(told[1], 16) == 0
             await env.run("exit 3")
+
+
+@pytest.mark.parametrize("pty", [False, True])
+@pytest.mark.parametrize("command", ["grep SigIgn /proc/self/status", ["grep", "SigIgn", "/proc/self/status"]])
+async def test_processes_ignore_no_signals(command: str | list[str], pty: bool) -> None:
+    """Also not 32 and 33, which posix_spawn of glibc leaves ignored."""
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start(command, pty=pty)
+        await process.wait()
+        told = (await process.read()).data.split()
+        assert int(told[1], 16) == 0, told
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
 """Fences are put up in a network of one's own, and nowhere else; each test has one that nobody else uses."""
 
-import os
 import subprocess
 import sys
 import textwrap
 
-import pytest
-
 from hermetic.resident.life.blackhole_routes import AddressRange, neighbours, only
-from tests.programs import need
+from tests.programs import need, need_root
 
 SETUP = """
     import os, socket, struct, subprocess, sys
@@ -35,8 +32,7 @@ SETUP = """
 def alone(code: str) -> list[str]:
     """What Python code says in a network of its own, where nothing can get new privileges."""
     need("ip")
-    if os.geteuid() != 0:
-        pytest.skip("only root makes a network of its own")
+    need_root("only root makes a network of its own")
     unshare, setpriv = need("unshare"), need("setpriv")
     words = [unshare, "--net", setpriv, "--no-new-privs", sys.executable, "-c", textwrap.dedent(SETUP + code)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

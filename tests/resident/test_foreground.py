@@ -13,6 +13,7 @@ import pytest
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.resident.wire.frames import MAX_FRAME, FrameReader
 from tests.resident.running import Resident
+from tests.sizes import scale
 
 
 @pytest.fixture
@@ -70,7 +71,8 @@ def test_commands_get_what_the_place_has_where_the_configuration_says_nothing_el
 
 
 def test_a_directory_that_is_not_there_is_told_before_anything_runs(config: dict[str, Any]) -> None:
-    process, said = start(config | {"cwd": "/nowhere"})
-    with process:
-        assert "cwd '/nowhere' is not a directory" in said["message"]
-        assert process.wait(20) == 1
+    for _ in range(scale(100)):  # a holder that outlived the resident would keep the output open
+        process, said = start(config | {"cwd": "/nowhere"})
+        with process:
+            assert "cwd '/nowhere' is not a directory" in said["message"]
+            assert process.wait(20) == 1

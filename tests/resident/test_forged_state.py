@@ -64,6 +64,21 @@ def test_a_function_named_builtin_is_not_kept_and_tells_nothing() -> None:
         assert not mark.exists()
 
 
+def test_a_function_named_builtin_cannot_end_the_report_itself() -> None:
+    """It prints what a report would hold and leaves before the report is checked."""
+    with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
+        mark = Path(place, "mark")
+        run(client, "T=/true")
+        forged = Path(place, "forged")
+        forged.write_text(f"trap -- 'touch {mark}' EXIT\ntrap -- 'touch {mark}' USR1\n\0\0.")
+        leave = f"if [ $1 = enable ]; then cat {forged}; exit; fi"
+        run(client, f'builtin() {{ {leave}; command builtin "$@"; }}')
+        for text in ("exit 3", "true", "X=$(true)", "exit 4", "true"):
+            run(client, text)
+        assert run(client, "trap -p; echo $T; type -t builtin") == b"/true\nbuiltin\n"
+        assert not mark.exists()
+
+
 # Each piece is set up by a text of its own; P prints what would be run or believed, if we took it.
 PIECES = (
     "trap 'P' DEBUG", "trap 'P' ERR", "trap 'P' RETURN", "trap 'P' CHLD", "trap 'P' EXIT", "trap 'P' USR1",
@@ -72,7 +87,8 @@ PIECES = (
     "builtin() { command builtin \"$@\"; P; }", "builtin() { P; command builtin \"$@\"; }", "printf() { P; }",
     "command() { P; }", "export() { P; }", "unset() { P; }", "eval() { P; }", "exec() { P; }", "set() { P; }",
     "mapfile() { P; }", "alias() { P; }", "umask() { P; }", "alias builtin='P;builtin'", "alias trap='P;trap'",
-    "alias declare='P;declare'", "command_not_found_handle() { P; }", "enable -n declare", "enable -n trap",
+    "alias declare='P;declare'", "alias {='P;{'",
+    "command_not_found_handle() { P; }", "enable -n declare", "enable -n trap",
     "set -- 'P'", "complete -W \"$(P)\" foo", "pushd -n \"$(P | head -1)\" >/dev/null", "export X=\"$(P)\"",
     "x=\"$(P)\"", "declare -A m=([\"$(P)\"]=\"$(P)\")", "f() { P; }; export -f f", "alias q=\"$(P)\"", "set -o posix",
     "IFS=abdeh", "set -f", "set -e", "set -u", "shopt -s nullglob", "readonly -f builtin", "LC_ALL=C",

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermetic.resident.limits import LOG_HEAD, SPOOL_FALLBACK
+from hermetic.resident.limits import LOG_HEAD, LOG_MARK_SECONDS, LOG_MARKS, SPOOL_FALLBACK
+from hermetic.resident.processes import output_log
 from hermetic.resident.processes.output_log import OutputLog, Ring
 
 CAP = 1000
@@ -54,6 +55,25 @@ def test_an_excerpt_is_whole_or_head_and_tail_within_the_limit(sizes: list[int],
             assert head + tail == written
     finally:
         log.close()
+
+
+@example(pauses=[0.5] * 900, age=300.0)
+@example(pauses=[10.0] * 700 + [0.01] * 50, age=5000.0)
+@given(pauses=st.lists(st.floats(0.001, 20), min_size=1, max_size=60), age=st.floats(0, 1000))
+def test_output_is_found_by_its_age(pauses: list[float], age: float) -> None:
+    log, clock, came = OutputLog("/tmp"), 1000.0, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output_log, "now", lambda: clock)
+        for pause in pauses:
+            clock += pause
+            came.append(clock)
+            log.append(b"x")
+        found = log.offset_since(age)
+    exact = sum(moment < clock - age for moment in came)
+    assert found <= exact
+    slack = LOG_MARK_SECONDS + 2 * (clock - 1000) / (LOG_MARKS - 1) * (len(pauses) > LOG_MARKS)
+    assert found == exact or came[found] >= clock - age - slack
+    assert len(log.marks.times if log.marks else ()) <= LOG_MARKS
 
 
 def test_a_small_log_never_touches_the_disk(tmp_path: Path) -> None:
@@ -103,7 +123,7 @@ def test_the_spool_has_no_name_so_that_nothing_can_be_left_behind(tmp_path: Path
 def test_listeners_hear_of_every_append() -> None:
     log = OutputLog("/tmp")
     heard: list[int] = []
-    log.listeners.append(lambda: heard.append(log.total))
+    log.listeners = (lambda: heard.append(log.total),)
     fill(log, [3, 4])
     assert heard == [3, 7]
 

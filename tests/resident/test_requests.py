@@ -255,7 +255,7 @@ def test_the_time_of_an_argv_counts_from_the_call(slow_profile: dict[str, str]) 
         began = time.monotonic()
         said, _ = client.ask("run", b"true", id="r", text=4, argv=True, timeout=0.2)
         assert said["ending"] == ["timed_out", 0.2]
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 2.9, "it did not wait for the profile"
 
 
 @pytest.mark.parametrize("head_start", [0, 0.0005, 0.001, 0.002])
@@ -264,11 +264,11 @@ def test_a_command_that_is_ended_at_once_is_ended_and_runs_no_second_time(head_s
     with running() as resident, resident.client() as client:
         for turn in range(scale(300)):
             client.run("V=1")
-            text = f"echo {turn} >> {ran}; sleep 3".encode()
+            text = f"echo {turn} >> {ran}; sleep 100".encode()
             began = time.monotonic()
             said, _ = client.ask("run", text, id=f"r{turn}", text=len(text), timeout=head_start or 0.0002)
             assert said["ending"][0] == "timed_out"
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 50
             assert client.run("echo $V")[1] == b"1\n"
         lines = ran.read_text().split() if ran.exists() else []
         assert len(lines) == len(set(lines))

@@ -10,6 +10,7 @@ import pytest
 
 import hermetic
 from hermetic.resident.shells.command import Redefinitions
+from hermetic.resident.shells.orders import read_names
 
 WAY = 'echo "${__h[4]}"'  # of the order that brought this text: 0 for a short one, else its letter
 
@@ -137,3 +138,46 @@ async def test_traps_are_kept_after_assignments_in_a_session_with_sourced_functi
             await env.run(f"X={number}")
         await env.run("exit 3")
         assert (await env.run("echo $X; kill -USR1 $BASHPID")).output == "2\ncaught\n"
+
+
+async def test_after_sourcing_a_file_a_plain_program_needs_no_new_standby(tmp_path: Path) -> None:
+    (tmp_path / "activate").write_text("deactivate() { :; }\nls() { SEEN=yes; }\nalias ll='ls\n-l'\n")
+    async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
+        resident = (await env.info()).pid
+
+        async def shells_around(text: str) -> tuple[list[str], list[str]]:
+            await asyncio.sleep(0.2)  # the shell is settled
+            before = children(resident)
+            await env.run(text)
+            await asyncio.sleep(0.2)
+            return before, children(resident)
+
+        await env.run("source ./activate")
+        before, after = await shells_around("true")
+        assert before == after
+        before, after = await shells_around("ls")
+        assert before != after, "its own function may change anything"
+        await env.run("exit 3")
+        assert (await env.run("echo $SEEN")).output == "yes\n"
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_reported_names_replace_guesses_until_an_own_function_runs() -> None:
+    redefinitions = Redefinitions()
+    redefinitions.learn(b"source ./functions")
+    assert redefinitions.last_word(b"ls") is None
+    redefinitions.reported({b"ls", b"mine"})
+    assert (redefinitions.last_word(b"ls"), redefinitions.last_word(b"cat a")) == (None, b"a")
+    redefinitions.learn(b"cd x && mine")
+    assert redefinitions.last_word(b"cat a") is None
+
+
+def test_names_are_read_from_what_bash_prints() -> None:
+    assert read_names(b"declare -f a.b\ndeclare -fx c\n\0alias d='x\nalias e='\\''1'\\'''\nalias -- -f=''\n") == {
+        b"a.b", b"c", b"d", b"-f",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="not what bash prints"):
+        read_names(b"\0alias d='x'; rm -rf /\n")

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shutil
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +19,10 @@ from hermetic import ExecutionError, Exited
 from hermetic.environments.unix_socket import listeners
 from hermetic.registry.records import Records
 from hermetic.resident.life import upkeep
+from hermetic.resident.life.guardian import hold, is_held, remove_held
 from hermetic.resident.life.main import ErrorLog
 from hermetic.resident.shells.session import Session
-from tests.environments.engines import need_engine
+from tests.environments.engines import PODMAN, need_engine
 from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below
 
@@ -111,11 +113,15 @@ async def test_a_directory_that_another_resident_has_is_left_to_it() -> None:
     task = f"taken-{os.getpid()}"
     first = await hermetic.open("local", task=task, login=False)
     directory = directory_of(task)
-    shutil.rmtree(directory)
-    second = await hermetic.open("local", task=task, login=False)
+    pid = (await first.info()).pid
+    os.kill(pid, signal.SIGSTOP)  # else it may make its directory anew before the second one does
     try:
-        if (await first.info()).pid == (await second.info()).pid:
-            pytest.skip("the first one had made its directory anew already")
+        shutil.rmtree(directory)
+        second = await hermetic.open("local", task=task, login=False)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    try:
+        assert (await second.info()).pid != pid
         await second.run("export BY=second")
         for _ in range(3):
             assert (await first.run("echo fine; MORE=1")).output == "fine\n"
@@ -226,7 +232,7 @@ def has_open(pid: int, name: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kind", ["docker", "podman", "sandbox"])
+@pytest.mark.parametrize("kind", ["docker", PODMAN, "sandbox"])
 async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, tmp_path: Path) -> None:
     """It is mounted from this host: once it is removed here, nothing can be made in it there."""
     task = f"unmade-{os.getpid()}"
@@ -296,3 +302,31 @@ def test_where_no_directory_can_be_made_the_resident_ends_once_nothing_runs(
             kept.regain()
         later.pop()()
         assert bool(ends) is not bool(runs)
+
+
+def test_a_guardian_removes_no_later_directory_of_the_same_task(tmp_path: Path) -> None:
+    directory = tmp_path / "t-1"
+    for _ in range(20):  # a file system may give the number of a removed directory to the next one
+        directory.mkdir()
+        (directory / "s").touch()
+        held = hold(str(directory))
+        assert held is not None
+        assert is_held(held, str(directory))
+        shutil.rmtree(directory)
+        directory.mkdir()
+        assert not is_held(held, str(directory))
+        remove_held(held, str(directory))
+        assert directory.exists()
+        os.close(held)
+        directory.rmdir()
+
+
+def test_a_guardian_removes_its_own_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "t-1"
+    directory.mkdir()
+    (directory / "s").touch()
+    held = hold(str(directory))
+    assert held is not None
+    remove_held(held, str(directory))
+    os.close(held)
+    assert not directory.exists()

@@ -42,6 +42,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     task: str
     environment: str  # its kind
+    environment_id: str = ""  # of the open environment; empty while it is not open
     needs: tuple[Need, ...] = ()  # what the answer is about, the worst first
     scope: dict[str, str] = {}  # answer → what exactly it would grant
     reason: str = ""  # why it is asked
@@ -67,6 +68,7 @@ class Denial(msgspec.Struct, frozen=True):
     """The answer "deny" with a reason for the model."""
 
     reason: str
+    by: Literal["user", "nobody"] = "user"  # nobody: there is no user who could be asked
 
 
 # Raises TimeoutError when no answer came in time; any other exception means that the approver failed.

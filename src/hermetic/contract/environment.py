@@ -52,13 +52,14 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     lease: float
     unattended: float
-    arrival: float = 0.0  # seconds for the first client to come, however short the lease
+    arrival: float = 5.0  # least seconds for the first client to come, however short the lease
     login: bool
     login_timeout: float
     guardian: bool
     label: str
     seccomp: bytes | None = None  # a filter of system calls that the resident puts on itself and all that it starts
     foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
+    host_socket: str = ""  # where the host passes on a socket to listen at; it can be connected to, not created
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_sockets: bool = False  # abstract sockets of others are closed to its commands
     fences: tuple[str, ...] = ()  # what nobody there reaches by its network: metadata, neighbours
@@ -71,6 +72,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     spool_name: str = ""  # the spool as people outside know it; empty: by its own path
     shared: tuple[str, ...] = ()  # directories there whose files outlive the resident
     bash: str = ""  # the bash of its shells; empty: the one on PATH
+    needs_ctypes: bool = False  # a Python without ctypes is refused: the starter has a better one
     runtime: str = "image"  # whose Python and bash are in use, as `info` reports it
     own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
 
@@ -106,6 +108,7 @@ class Backend(Protocol):
     `leaves_files = True`: its resident cannot take the directory and the spool away itself; the janitor then does when
     it ends, also without any caller: at once where it listens in `directory`, after its lease where it is elsewhere.
     `variables`: beginnings of names of the opener's variables that whoever looks there for the janitor needs.
+    `orphans = True`: what its start has created elsewhere outlives an opener that was killed; `collect` ends that too.
     `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease begins then.
     `async def is_gone(self, record: EnvironmentRecord) -> bool`: whether the resident's process or container has ended;
     only that proves that an environment is gone when its socket is missing. Raises OSError or Unreachable where it
@@ -113,6 +116,7 @@ class Backend(Protocol):
     `async def is_paused(self, record: EnvironmentRecord) -> bool`: whether the place is held on purpose; then a
     resident that does not answer is not ended when its lease is over.
     `answers_within`: how many seconds a living resident may take to answer a ping over this transport.
+    `notices_silence = True`: its transport ends the stream itself when the resident's machine is not heard any more.
     `option_shape`: the Struct of its options, by which settings are checked before anything is opened.
     `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
     `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this

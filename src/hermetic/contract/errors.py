@@ -6,7 +6,8 @@ ExecutionError
 │  └─ FileChanged                        a file is not as it was when the caller read it            argument
 ├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
 ├─ NotPermitted                          policy or a person said no                                 rule, reason
-│  └─ ApprovalRequired                   it waits for somebody's answer                             request
+│  ├─ ApprovalRequired                   it waits for somebody's answer                             request
+│  └─ Driven                             a person drives the process, and its input is theirs       process_id, driver
 ├─ EnvironmentUnavailable                never came up, or is gone                                  environment
 │  ├─ Unreachable                        it cannot be used now; it may live on                      environment, state
 │  └─ NotInstalled                       a program that this kind needs is missing on this machine  problem, advice
@@ -83,6 +84,15 @@ class ApprovalRequired(NotPermitted):
         self.command = command  # the text that waits
         self.description = description  # what in it has to be allowed, and why
         self.pattern_key = pattern_key  # the rule that asks
+
+
+class Driven(NotPermitted):
+    """A person drives the process: it takes no other input until it is given back."""
+
+    def __init__(self, message: str, *, process_id: str = "", driver: str = "") -> None:
+        super().__init__(message, reason="a person drives the process", by="driver")
+        self.process_id = process_id
+        self.driver = driver  # empty: the caller drove it, and does not any more
 
 
 class EnvironmentUnavailable(ExecutionError):

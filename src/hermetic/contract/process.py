@@ -6,6 +6,36 @@ import msgspec
 
 from hermetic.contract.endings import Ending
 
+PERSON = "console:"  # start of the tag of what a person started; the person's name follows
+
+
+class DriverInfo(msgspec.Struct, frozen=True):
+    """A person who drives a process: it takes no other input."""
+
+    name: str
+    since: float  # seconds since 1970
+    present: bool = True  # False: the person's connection is gone, and its lease runs
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """The last time that a person gave a process back."""
+
+    by: str
+    note: str
+    at: float  # seconds since 1970
+
+
+class InputRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Input of one writer to a process, without a pause. What was written is not kept."""
+
+    first: float  # seconds since 1970
+    last: float
+    by: str
+    is_person: bool
+    count: int  # bytes
+    secret: int  # bytes of them that were a secret
+    offset: int  # in the output, when it began
+
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A process as the resident describes it."""
@@ -28,11 +58,20 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     input: Literal["open", "closed"] = "closed"
     tag: str = ""  # text that its starter stored with it
     left: int = 0  # processes that it left running
+    driver: DriverInfo | None = None
+    handed: Handover | None = None
+    personal: bool = False  # a person's terminal: all its processes end with it
+    cleared: tuple[str, ...] = ()  # command lines of processes that ended with it
 
     @property
     def is_running(self) -> bool:
         """True while it runs, or anything that it has left behind."""
         return self.ending is None or self.left > 0
+
+    @property
+    def is_of_person(self) -> bool:
+        """True for what a person started, not an agent."""
+        return self.personal or self.tag.startswith(PERSON)
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +110,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A process started or ended; `missed` means that events were dropped: list the processes again."""
+    """A process started or ended; `missed` means that events were dropped: list the processes again.
 
-    event: Literal["started", "ended", "missed"]
+    `control` and `resized`, for those that ask for them: another person or none drives it, its terminal has a new size.
+    """
+
+    event: Literal["started", "ended", "missed", "control", "resized"]
     process: ProcessInfo | None = None

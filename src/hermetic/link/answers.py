@@ -11,7 +11,7 @@ from hermetic.contract import errors
 from hermetic.contract.endings import Ending
 from hermetic.contract.environment import EnvironmentInfo, Started
 from hermetic.contract.files import FileStatus, Findings, Written
-from hermetic.contract.process import ProcessInfo
+from hermetic.contract.process import InputRecord, ProcessInfo
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -74,6 +74,12 @@ class Listed(msgspec.Struct, frozen=True):
     processes: Count
 
 
+class Frozen(msgspec.Struct, frozen=True):
+    """How many processes were frozen, or go on."""
+
+    processes: Count
+
+
 class Place(msgspec.Struct, frozen=True):
     """The cwd of a session; the body holds its exported variables."""
 
@@ -105,6 +111,31 @@ class Readers(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()  # of all its processes: any of them may read next
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What an environment uses."""
+
+    cpu: float  # seconds, of everything that ran there
+    memory: Count  # bytes, of what runs
+    processes: Count
+
+
+class TreeMember(msgspec.Struct, frozen=True):
+    """One process of a tree."""
+
+    pid: int
+    parent: int
+    command: str
+    rss: Count = 0  # bytes
+    cpu_seconds: float = 0.0
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """The processes of a job, parents first, and the ports that they listen on."""
+
+    members: tuple[TreeMember, ...]
+    ports: tuple[int, ...] = ()
+
+
 class ReadFromLog(msgspec.Struct, frozen=True):
     """The range of a log in the body."""
 
@@ -112,6 +143,12 @@ class ReadFromLog(msgspec.Struct, frozen=True):
     end: Count
     total: Count
     ended: bool
+
+
+class LogOffset(msgspec.Struct, frozen=True):
+    """An offset of a log."""
+
+    offset: Count
 
 
 class LogPiece(msgspec.Struct, frozen=True):
@@ -127,10 +164,24 @@ class FollowEnd(msgspec.Struct, frozen=True):
     ending: Ending | None = None
 
 
+class DriveEnd(msgspec.Struct, frozen=True):
+    """Why a person does not drive a process any more."""
+
+    reason: Literal["given", "taken", "expired", "ended"]
+
+
+class DriveEvent(msgspec.Struct, frozen=True):
+    """The person drives now, or input of the person was taken, or the process takes no more."""
+
+    types: bool = False  # with the first event: events of the client are input
+    typed: int = 0
+    closed: bool = False
+
+
 class ProcessNews(msgspec.Struct, frozen=True):
     """An event of `events`."""
 
-    event: Literal["started", "ended"]
+    event: Literal["started", "ended", "control", "resized"]
     process: ProcessInfo
 
 
@@ -201,6 +252,7 @@ class Refusal(msgspec.Struct, frozen=True):
     argument: str = ""
     capability: str = ""
     process: str = ""
+    driver: str = ""  # the person who drives it
     errno: str = ""  # of a file's error, by name
     path: str = ""
 
@@ -213,16 +265,23 @@ session_ended = msgspec.msgpack.Decoder(SessionEnded)
 ran = msgspec.msgpack.Decoder(Ran)
 described = msgspec.msgpack.Decoder(Described)
 listed = msgspec.msgpack.Decoder(Listed)
+log_offset = msgspec.msgpack.Decoder(LogOffset)
 read_from_log = msgspec.msgpack.Decoder(ReadFromLog)
 log_piece = msgspec.msgpack.Decoder(LogPiece)
 follow_end = msgspec.msgpack.Decoder(FollowEnd)
 password_asked = msgspec.msgpack.Decoder(PasswordAsked)
 bridged = msgspec.msgpack.Decoder(Bridged)
 said = msgspec.msgpack.Decoder(Said)
+drive_event = msgspec.msgpack.Decoder(DriveEvent)
+drive_end = msgspec.msgpack.Decoder(DriveEnd)
+input_records = msgspec.msgpack.Decoder(list[InputRecord])  # a body
 process_news = msgspec.msgpack.Decoder(ProcessNews)
 place = msgspec.msgpack.Decoder(Place)
 defined = msgspec.msgpack.Decoder(Defined)
 readers = msgspec.msgpack.Decoder(Readers)
+frozen = msgspec.msgpack.Decoder(Frozen)
+usage = msgspec.msgpack.Decoder(Usage)
+tree = msgspec.msgpack.Decoder(Tree)
 processes = msgspec.msgpack.Decoder(list[ProcessInfo])  # a body
 exports = msgspec.msgpack.Decoder(dict[str, str])  # a body
 file_piece = msgspec.msgpack.Decoder(FilePiece)
@@ -245,6 +304,7 @@ _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
     "Full": lambda said: errors.Unreachable(said.message, state="full"),
     "Unsupported": lambda said: errors.Unsupported(said.message, capability=said.capability),
     "UnknownProcess": lambda said: errors.UnknownProcess(said.message, process_id=said.process),
+    "Driven": lambda said: errors.Driven(said.message, process_id=said.process, driver=said.driver),
     "InputClosed": lambda said: errors.InputClosed(
         f'{said.message}; to write to one, start it anew with start(…, stdin="pipe")', process_id=said.process
     ),

@@ -31,12 +31,14 @@ if sys.version_info < (3, 8):
 _signal.signal(_signal.SIGALRM, lambda *_: posix._exit(1))
 _signal.alarm({GIVEN_SECONDS})
 stream = sys.stdin.buffer
-magic, compiled, sources = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
-codes = marshal.loads(compiled) if magic == _frozen_importlib_external.MAGIC_NUMBER else {{}}
-packages = {{name.rpartition(".")[0] for name in sources}}
+magic, codes, sources = marshal.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+if magic != _frozen_importlib_external.MAGIC_NUMBER:
+    codes = {{}}
+names = {{*codes, *sources}}
+packages = {{name.rpartition(".")[0] for name in names}}
 class Modules:
     def find_spec(name, path=None, target=None):
-        if name in sources:
+        if name in names:
             return type(sys.__spec__)(name, Modules, is_package=name in packages)
     def create_module(spec):
         return None
@@ -45,7 +47,7 @@ class Modules:
         code = codes.pop(name, None)
         exec(marshal.loads(code) if code else compile(sources[name], name, "exec"), module.__dict__)
     def get_source(name):
-        return sources[name].decode()
+        return sources[name].decode() if name in sources else None
 sys.meta_path.insert(0, Modules)
 from {PACKAGE}.life.main import main
 main(stream)
@@ -58,14 +60,21 @@ READABLE_BY_ALL = 2  # a version of the format that every Python reads
 
 
 @functools.cache  # constant: the modules do not change while this process runs
-def build_archive() -> bytes:
-    """The resident's modules as source, and compiled for this Python."""
+def build_archive(*, for_this_python: bool = False) -> bytes:
+    """The resident's modules compiled for this Python, and as source; for this Python itself without the source."""
+    compiled, sources = read_modules()
+    return marshal.dumps((MAGIC_NUMBER, compiled, {} if for_this_python else sources), READABLE_BY_ALL)
+
+
+@functools.cache
+def read_modules() -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The resident's modules by name: compiled, and as source."""
     compiled, sources = {}, {}
     for path in sorted(_FOLDER.rglob("*.py")):
         name = ".".join((PACKAGE, *_inner_name(path)))
         sources[name] = path.read_bytes()
         compiled[name] = marshal.dumps(_code(path))
-    return marshal.dumps((MAGIC_NUMBER, marshal.dumps(compiled), sources), READABLE_BY_ALL)
+    return compiled, sources
 
 
 def codec_source() -> str:

@@ -1,11 +1,13 @@
 """Open requests: their content, their repetition after a reconnect, and the receiver of their answers."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar, cast
 
 import msgspec
 
+from hermetic.contract.errors import InputClosed
 from hermetic.contract.limits import FOLLOW_CREDIT
 from hermetic.link import answers
 from hermetic.link.wire import pack_frame
@@ -54,6 +56,9 @@ class Call(Generic[R]):
         """Handles an event; the returned frame is sent. Raises FrameError for a request without events."""
         raise FrameError(f"an event for {self.fields['op']!r}, which has none")
 
+    def interrupt(self, error: Exception) -> None:
+        """The connection broke: what was sent as events may be lost."""
+
     @property
     def waits(self) -> float | None:
         """Longest duration of the request in seconds; None without a timeout."""
@@ -97,7 +102,7 @@ class Following(Call[answers.FollowEnd]):
         fields = {**self.fields, "offset": self.position, "credit": FOLLOW_CREDIT}
         return pack_frame(REQUEST, self.id, fields)
 
-    def event(self, fields: msgspec.Raw, body: bytes) -> bytes:
+    def event(self, fields: msgspec.Raw, body: bytes) -> bytes | None:
         """Passes the bytes on and returns the credit."""
         start = answers.log_piece.decode(fields).start
         if start < self.position:
@@ -105,6 +110,42 @@ class Following(Call[answers.FollowEnd]):
         self.position = start + len(body)
         self._take(start, body)
         return pack_frame(CREDIT, self.id, {"n": len(body)})
+
+
+class Viewing(Following):
+    """A live log up to an offset: bytes behind `until` arrive after `advance`.
+
+    It does not hold the program. With `pace` the program does not outrun the fastest of its viewers.
+    """
+
+    __slots__ = ("_until",)
+
+    def __init__(self, log: str, offset: int, take: Callable[[int, bytes], None], *, until: int, pace: bool) -> None:
+        super().__init__(log, offset, take)
+        self.fields = {"op": "follow", "log": log, "pace": pace}
+        self._until = until
+
+    def frame(self) -> bytes:
+        """The request, from the first byte that has not arrived."""
+        fields = {**self.fields, "offset": self.position, "credit": self._until - self.position}
+        return pack_frame(REQUEST, self.id, fields)
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> None:
+        """Passes the bytes on."""
+        start = answers.log_piece.decode(fields).start
+        if start < self.position or len(body) > self._until - self.position:
+            raise FrameError(f"{len(body)} bytes from byte {start}, which were not asked for")
+        self._until += start - self.position  # bytes that fell out of the log take no credit
+        self.position = start + len(body)
+        self._take(start, body)
+
+    def advance(self, until: int) -> bytes | None:
+        """The frame that gives credit for the bytes before `until`."""
+        more = until - self._until
+        if more <= 0:
+            return None
+        self._until = until
+        return pack_frame(CREDIT, self.id, {"n": more})
 
 
 class Standing(Call[answers.Done]):
@@ -158,3 +199,49 @@ class Listening(Standing):
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
         """Passes the event on."""
         self._take(fields)
+
+
+class Driving(Call[answers.DriveEnd]):
+    """A person's control over a process, for as long as it is open; `began` is set with the first event.
+
+    Where the resident `types`, events that are sent are input; `typing` gets the outcome of each, in order.
+    """
+
+    __slots__ = ("_sent", "began", "types", "typing")
+
+    def __init__(self, process: str, key: str, name: str) -> None:
+        super().__init__({"op": "drive", "process": process, "key": key, "name": name}, answers.drive_end)
+        self.began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.types = False
+        self.typing: deque[Callable[[Exception | None], None]] = deque()
+        self._sent = False
+
+    @property
+    def waits(self) -> None:
+        """None: it stays open."""
+        return
+
+    def frame(self) -> bytes:
+        """The request. After a reconnect it takes nothing from another person."""
+        again = {"again": True} if self._sent else {}
+        self._sent = True
+        return pack_frame(REQUEST, self.id, {**self.fields, **again})
+
+    def event(self, fields: msgspec.Raw, body: bytes) -> None:
+        """The person drives now, or input was taken or refused."""
+        said = answers.drive_event.decode(fields)
+        if said.typed > len(self.typing):
+            raise FrameError(f"{said.typed} inputs were taken, of {len(self.typing)}")
+        for _ in range(said.typed):
+            self.typing.popleft()(None)
+        if said.closed:
+            self.interrupt(InputClosed("the process takes no more input", process_id=str(self.fields["process"])))
+        if not self.began.done():
+            self.types = said.types
+            self.began.set_result(None)
+
+    def interrupt(self, error: Exception) -> None:
+        """Reports that input was not taken, or that this is not known."""
+        typing, self.typing = self.typing, deque()
+        for done in typing:
+            done(error)

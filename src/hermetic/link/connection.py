@@ -46,12 +46,15 @@ class Connection(asyncio.Protocol):
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_open = False
 
-    async def greet(self, stream: socket.socket, token: bytes) -> answers.Hello:
-        """Takes over the stream and greets. Raises OSError or EnvironmentUnavailable."""
+    async def greet(self, stream: socket.socket, token: bytes, *, observes: bool = False) -> answers.Hello:
+        """Takes over the stream and greets. Raises OSError or EnvironmentUnavailable.
+
+        A client that observes prolongs no lease.
+        """
         try:
             await asyncio.get_running_loop().create_connection(lambda: self, sock=stream)
             fields = {"op": "hello", "versions": list(VERSIONS), "token": token, "client": "hermetic"}
-            self.send(pack_frame(REQUEST, GREETING_ID, fields))
+            self.send(pack_frame(REQUEST, GREETING_ID, {**fields, "observes": True} if observes else fields))
             async with asyncio.timeout(GREETING):
                 hello = await self._greeting
         except TimeoutError:
@@ -77,6 +80,10 @@ class Connection(asyncio.Protocol):
         self._is_open = False
         if self._transport is not None:
             self._transport.abort()
+
+    def give_up(self, reason: Exception) -> None:
+        """Ends the stream as one that broke for this reason."""
+        self._fail(reason)
 
     async def wait_closed(self) -> None:
         """Returns when the stream has ended on either side."""

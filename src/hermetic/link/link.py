@@ -23,8 +23,9 @@ from hermetic.contract.limits import (
     UNANSWERED,
 )
 from hermetic.link import answers
-from hermetic.link.calls import Call
+from hermetic.link.calls import Call, Viewing
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
+from hermetic.link.keepalive import KeepAlive
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
 from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
 
@@ -90,18 +91,22 @@ class Link:
 
     def __init__(
         self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
-        patience: float = RECONNECT, silence: float = STALL,
+        patience: float = RECONNECT, silence: float = STALL, observes: bool = False, keepalive: float | None = None,
+        drops: bool = True,
         on_stall: Callable[[bool], None] = lambda is_stalled: None,
     ) -> None:  # fmt: skip
         self.environment = environment
         self.patience = patience  # seconds
         self.silence = silence  # seconds without a frame after a ping, before it counts as stalled
+        self._keepalive = None if keepalive is None else KeepAlive(self, keepalive, drops=drops)
         self.is_ending = False  # the resident was asked to end, with everything that runs
         self.requests = 0  # sent so far
+        self.received = 0  # frames so far
         self.connections = 0  # made so far: changes after a reconnect
         self.hello: answers.Hello
         self._dial = dial
         self._token = token
+        self._observes = observes  # it prolongs no lease
         self._connection: Connection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._fruitless = 0
@@ -174,6 +179,11 @@ class Link:
                 lambda done: done.cancelled() or done.exception()
             )  # retrieved, so that asyncio does not log it
 
+    def drop(self, reason: str) -> None:
+        """Gives up the connection; another one is made."""
+        if self._connection is not None:
+            self._connection.give_up(ConnectionError(reason))
+
     async def recover(self) -> None:
         """Returns when the resident answers or is gone; a while is waited for one that is stalled. Raises Stalled."""
         if not self._answers.is_set():
@@ -192,10 +202,18 @@ class Link:
             self.cancel(call)
             raise
 
-    def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> None:
-        """Sends more data to an open request; it has no answer of its own."""
-        if call.id in self._calls and self._connection is not None:
-            self._connection.send(pack_frame(EVENT, call.id, fields, body))
+    def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> bool:
+        """Sends more data to an open request, without an answer of its own; False when it cannot be sent now."""
+        if call.id not in self._calls or self._connection is None or not self._answers.is_set():
+            return False
+        self._connection.send(pack_frame(EVENT, call.id, fields, body))
+        return True
+
+    def advance(self, call: Viewing, until: int) -> None:
+        """Gives credit for output before an offset."""
+        frame = call.advance(until)
+        if frame is not None and call.id in self._calls and self._connection is not None:
+            self._connection.send(frame)
 
     def cancel(self, call: Call[Any]) -> None:
         """Notifies the resident that a request is cancelled; its last answer still arrives, soon."""
@@ -259,7 +277,7 @@ class Link:
         try:
             stream = await self._dial()
             self._is_greeting = True  # stays set between retries without an answer
-            hello = await connection.greet(stream, self._token)
+            hello = await connection.greet(stream, self._token, observes=self._observes)
         except Silent:
             raise
         except BaseException:
@@ -268,6 +286,9 @@ class Link:
         self._is_greeting = False
         self.connections += 1
         self._connected = self._loop.time()
+        # A Unix socket with an address is the resident's own; others are carried, one end of a pair by a program.
+        if self._keepalive is not None and not (stream.family == socket.AF_UNIX and stream.getpeername()):
+            self._keepalive.begin()
         self._heard()
         return connection, hello
 
@@ -323,6 +344,7 @@ class Link:
     def _receive(self, frame: Frame) -> None:
         kind, number, fields, body = frame
         self._fruitless = 0
+        self.received += 1
         if self._unheard:
             self._heard()
         try:
@@ -361,12 +383,15 @@ class Link:
             return
         self._connection = None
         self._fruitless = self._fruitless + 1 if self._loop.time() - self._connected < AT_ONCE else 0
-        for call in [call for call in self._calls.values() if not call.repeats]:
-            del self._calls[call.id]
-            self._fail(call, BrokenOff(
+        for call in list(self._calls.values()):
+            broken = BrokenOff(
                 f"the connection to {self.environment} broke during {call.fields['op']!r}: it may or may not have been "
                 "done; look at the result before doing it again", environment=self.environment,
-            ))  # fmt: skip
+            )  # fmt: skip
+            call.interrupt(broken)
+            if not call.repeats:
+                del self._calls[call.id]
+                self._fail(call, broken)
         self._reconnecting = self._loop.create_task(self._reconnect(reason))
 
     async def _reconnect(self, reason: Exception | None) -> None:
@@ -439,6 +464,8 @@ class Link:
         """Ends the link: every open and every later request fails."""
         self._end = self._end or error
         self._answers.set()  # releases all waiters
+        if self._keepalive is not None:
+            self._keepalive.end()
         calls, self._calls = self._calls, {}
         for call in calls.values():
             self._fail(call, error())

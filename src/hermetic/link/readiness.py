@@ -35,6 +35,24 @@ async def ready(stream: socket.socket) -> Started:
     raise NotReady("it ended before it was ready")
 
 
+def ready_in(said: bytes) -> Started:
+    """The same from all that a resident has sent. Raises NotReady."""
+    try:
+        for frame in FrameReader().feed(said):
+            return _started(frame)
+    except (FrameError, *MALFORMED) as error:
+        raise NotReady(f"it said something else than that it is ready: {error}") from None
+    raise NotReady("it ended before it was ready")
+
+
+def is_answered(said: bytes) -> bool:
+    """Whether a whole frame has arrived, or something that is none."""
+    try:
+        return any(True for _ in FrameReader().feed(said))
+    except (FrameError, *MALFORMED):
+        return True
+
+
 def refusal_frame(error: str, message: str) -> bytes:
     """The frame of a resident that cannot start, for a starter that finds the reason before any resident runs."""
     return pack_frame(ERROR, 0, {"error": error, "message": message})

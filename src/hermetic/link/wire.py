@@ -42,8 +42,12 @@ def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes
     """One frame as bytes. Raises InvalidArgument for fields that do not fit."""
     try:
         header = _encode((kind, number, fields))
-    except (UnicodeEncodeError, OverflowError) as error:
+    except UnicodeEncodeError as error:
         raise InvalidArgument(f"cannot be sent: {error}; give text that is valid Unicode", argument="") from None
+    except OverflowError:
+        raise InvalidArgument(
+            "cannot be sent: a number has more than 64 bits; give a smaller one", argument=""
+        ) from None
     size = len(header)
     if size > FRAME_HEADER or len(body) > FRAME_BODY or 2 + size + len(body) > MAX_FRAME:
         raise InvalidArgument(

@@ -114,17 +114,20 @@ class JanitorClient:
         self._disconnect()
 
 
-def liveness_check(id: str, lease: float, unattended: float, variables: tuple[str, ...] = ()) -> dict[str, Any]:
+def liveness_check(
+    id: str, lease: float, unattended: float, variables: tuple[str, ...] = (), *, orphans: bool = False
+) -> dict[str, Any]:
     """A program that removes an environment if its resident is gone, and after how many seconds to run it.
 
-    `variables` are prefixes of names of variables that it needs besides the usual ones.
+    `variables` are prefixes of names of variables that it needs besides the usual ones. With `orphans` it also runs
+    after an opener that was killed: what that has created elsewhere has no record.
     """
     prefixes = (*_PREFIXES, *variables)
     environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(prefixes)}
     own = str(Path(__file__).parents[2])
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
     argv = [sys.executable, "-m", "hermetic", "gc", id]
-    return {"lease": lease, "unattended": unattended, "argv": argv, "environ": environ}
+    return {"lease": lease, "unattended": unattended, "argv": argv, "environ": environ, "orphans": orphans}
 
 
 def _open_message(id: str, spool: str | None, check: dict[str, Any] | None) -> bytes:

@@ -43,8 +43,11 @@ RECORD, STALLED = "env.json", "stalled"  # files in an environment's directory
 class LivenessCheck:
     """A program that removes an environment if its resident is gone, and the times after which to run it."""
 
-    def __init__(self, lease: float, unattended: float, argv: list[str], environ: dict[str, str]) -> None:
+    def __init__(
+        self, lease: float, unattended: float, argv: list[str], environ: dict[str, str], orphans: bool = False
+    ) -> None:
         self.lease, self.unattended, self.argv, self.environ = lease, unattended, argv, environ
+        self.orphans = orphans  # it also ends what an opener has created elsewhere that was killed
 
     def run(self) -> bool:
         """False when the program could not reach the environment."""
@@ -234,6 +237,16 @@ def clean_up_after_opener(root: str, files: HostFiles) -> None:
         poll.register(resident, select.POLLIN)
         poll.poll()
     clean(root, files)
+    if files.check is not None and files.check.orphans:
+        end_orphans(files.check)
+
+
+def end_orphans(check: LivenessCheck) -> None:
+    """Runs the check after a lease, in which a request that the killed opener had sent takes effect."""
+    for _ in range(MOST_FAILURES):
+        time.sleep(check.lease)
+        if check.run():
+            return
 
 
 def check_later(root: str, files: HostFiles) -> None:

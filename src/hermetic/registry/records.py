@@ -26,10 +26,11 @@ LONGEST_ROOT = 70  # of the 107 bytes of a Unix socket's path; the rest is for n
 
 def runtime_path() -> Path:
     """The runtime directory of this user, which may not exist."""
-    return Path(_runtime_name()).absolute()
+    return Path(runtime_name()).absolute()
 
 
-def _runtime_name() -> str:
+def runtime_name() -> str:
+    """The same as it is configured, perhaps relative."""
     if chosen := os.environ.get(SETTING):
         return chosen
     if session := os.environ.get("XDG_RUNTIME_DIR"):
@@ -39,7 +40,7 @@ def _runtime_name() -> str:
 
 def real_runtime_path() -> str:
     """The runtime directory with links resolved, cached by inode."""
-    path = _runtime_name()
+    path = runtime_name()
     try:
         status = os.stat(path)
     except OSError:

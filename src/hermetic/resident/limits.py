@@ -12,10 +12,13 @@ UNSENT = 1 << 20  # bytes: unsent answers at which the resident stops reading fr
 INLINE_OUTPUT = 1 << 18  # bytes: most output in the answer to `run` itself
 FOLLOW_PIECE = 1 << 18  # bytes: most output in one piece to a live reader
 FOLLOW_HOLD = 4 << 20  # bytes: lag of a lossless reader at which the program has to wait
+FOLLOW_PACE = 1 << 16  # bytes: lag of a terminal's fastest viewer at which the program has to wait
 
 LOG_HEAD = 1 << 16  # bytes: start of one log, in memory; a smaller log never touches the disk
 SPOOL = 64 << 20  # bytes: most of one log on disk; bytes dropped between head and tail are counted
 SPOOL_FALLBACK = 1 << 18  # bytes: tail of one log in memory, where no disk is writable
+LOG_MARKS = 512  # moments: most of one log that are kept with their offset, to find output by its age
+LOG_MARK_SECONDS = 1.0  # seconds: least time between two of them
 SECRETS = 16  # secrets: most secrets masked in one log; a new one replaces the oldest
 SECRET_LENGTH = 4  # bytes: shortest secret that is masked; a shorter one would match everywhere
 KEPT_COMMANDS = 128  # commands: ended commands whose output stays readable, the newest
@@ -38,6 +41,12 @@ ID_LENGTH = 64  # characters: longest id of a process or log
 SESSIONS = 128  # sessions: most sessions of one environment; one more is refused
 TAG = 2048  # bytes: longest tag of a process
 TERMINAL = 10000  # cells: largest terminal, in rows and in columns
+ECHO = 0.001  # seconds: for a terminal to echo what a person typed, before it is acknowledged
+TERMINAL_PIECE = 1 << 14  # bytes: most output read from one terminal in a row
+DRIVER_LEASE = 30.0  # seconds: after which a person without a connection no longer drives a process
+HANDOVER_NOTE = 2000  # characters: longest note of a person who gives a process back
+HANDOVERS = 16  # notes: notes of such hand-overs that are kept for the next result of each client
+INPUT_RECORDS = 1000  # records: newest records of whose input a process got
 DURATION = 1e9  # seconds: longest duration; a longer one is cut to it
 
 GRACE = 0.25  # seconds: between TERM and KILL when a timeout or a cancel ends a command

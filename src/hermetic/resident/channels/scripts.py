@@ -17,7 +17,7 @@ import time
 from _socket import SHUT_WR
 
 from ..life.fast_stdlib import deque, signal
-from ..limits import SCRIPT_GRACE, SCRIPT_MODULES, SPARE_INTERPRETER
+from ..limits import SCRIPT_MODULES, SPARE_INTERPRETER
 from ..processes import tree
 from ..processes.job import StartOptions, ending_of
 from ..processes.process import Process, find_program, spawn
@@ -84,9 +84,9 @@ class Script(Process):
         self.parent = parent
         super().__init__(resident, options)
 
-    def _begin(self, streams: Streams) -> None:
+    def _begin(self, options: StartOptions, streams: Streams) -> None:
         if self.parent is None:
-            super()._begin(streams)
+            super()._begin(options, streams)
         else:
             self.parent.fork(self, streams, self.process_tag)
 
@@ -116,9 +116,9 @@ class Script(Process):
         """Whether an idle fork can still take a script."""
         return self.input_open and not (self.pid and tree.is_gone(self.pid))
 
-    def _open_input(self) -> int:
+    def _open_input(self, options: StartOptions, opened: list[int]) -> int:
         ours, theirs = stream.pair()
-        self.opened.append(theirs)
+        opened.append(theirs)
         self.writer = StdinWriter(self.resident.loop, ours)
         self.exit_watch = self.resident.loop.watch(os.dup(ours), self._received)
         return theirs
@@ -158,21 +158,14 @@ class Script(Process):
         if self.has_ended:
             return
         self.own_ending = ending_of(status)
-        if self.sweep is None and self._has_members():
-            self.sweep = self.end_members(SCRIPT_GRACE, self._swept)
+        self._end_leftovers()
         self._maybe_finish()
-
-    def _has_members(self) -> bool:
-        try:
-            return bool(self.members() or self.members())  # one empty answer may be a race
-        except OSError:  # no descriptor available
-            return True
 
     def adopt(self, options: StartOptions) -> None:
         """Takes over the identity of a script's job."""
         self.is_spare = False
         self.id, self.session, self.tag, self.text = options.id, options.session, options.tag, options.text
-        self.options, self.cwd = options, options.cwd or "/"
+        self.cwd = options.cwd or "/"
         self.started, self._clock = time.time(), time.monotonic()
 
     def give(self, part: bytes) -> None:

@@ -1,7 +1,7 @@
 """Parts of the standard library without their slow imports.
 
-Signals and queues come from the C modules below their wrappers, and `re` is imported with the first expression that is
-used.
+Signals, queues and heaps come from the C modules below their wrappers, and `re` is imported with the first expression
+that is used.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     import re
     import signal
     from collections import deque
+    from heapq import heapify, heappop, heappush
 else:
     import _signal as signal
     from _collections import deque
+    from _heapq import heapify, heappop, heappush
 
 try:
     import ctypes
 except ImportError:  # Debian's python3-minimal
     ctypes = None  # type: ignore[assignment]  # looked at before its uses
 
-__all__ = ["ctypes", "deque", "pattern", "signal"]
+__all__ = ["ctypes", "deque", "heapify", "heappop", "heappush", "pattern", "signal"]
 
 
 def pattern(text: bytes, dot_is_all: bool = False) -> re.Pattern[bytes]:

@@ -26,12 +26,14 @@ def guard(resident_pid: int, directory: str, spool: str | None, patience: float)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: tree.send([resident_pid], signal.SIGTERM))
-    inode = inode_of(directory)
+    held = hold(directory)
 
     def made_anew(*_: object) -> None:
         """The resident has recreated its directory after a cleanup of /tmp."""
-        nonlocal inode
-        inode = inode_of(directory)
+        nonlocal held
+        before, held = held, hold(directory)
+        if before is not None:
+            os.close(before)
 
     signal.signal(signal.SIGUSR1, made_anew)
     # The resident's orphans become our children only after its death. Until then it is the only child.
@@ -44,9 +46,10 @@ def guard(resident_pid: int, directory: str, spool: str | None, patience: float)
             signal.setitimer(signal.ITIMER_REAL, patience if os.WIFSTOPPED(status) else 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     end_children()
-    make_changes_whole(directory)
-    if inode is not None and inode == inode_of(directory):  # else a later resident of the same task owns it
-        remove(directory)
+    if held is not None:
+        if is_held(held, directory):
+            make_changes_whole(directory)
+        remove_held(held, directory)
     if spool is not None:
         remove_empty(spool)
     sys.stdout = sys.stderr = None
@@ -83,11 +86,31 @@ def end_children() -> None:
             return
 
 
-def inode_of(path: str) -> int | None:
+def hold(directory: str) -> int | None:
+    """A descriptor of the directory. While it is open, no other directory gets the same inode number."""
     try:
-        return os.stat(path).st_ino
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return None
+
+
+def is_held(held: int, directory: str) -> bool:
+    """Whether the path still leads to the directory; else a later resident of the same task owns it."""
+    try:
+        return os.path.samestat(os.fstat(held), os.stat(directory))
+    except OSError:
+        return False
+
+
+def remove_held(held: int, directory: str) -> None:
+    """Removes a directory, and never another one that has its path by now."""
+    try:
+        for name in os.listdir(held):
+            os.unlink(name, dir_fd=held)
+        if is_held(held, directory):
+            os.rmdir(directory)
+    except OSError:
+        pass
 
 
 def remove_empty(directory: str) -> None:

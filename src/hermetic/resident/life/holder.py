@@ -36,9 +36,10 @@ EMPTY_AND_WAIT = bytes.fromhex(
 )
 
 
-def hide(again: bool = False) -> int | None:
+def start_holder(again: bool = False) -> int | None:
     """Makes our memory readable by root alone, and returns the holder's pid; None, with nothing changed, on failure.
 
+    The holder takes a while to get ready, in which we can go on: `await_holder` follows before its path is used.
     `again`: the memory is protected already and stays so; the holder was killed.
     """
     if ctypes is None or os.uname().machine != "x86_64":
@@ -50,52 +51,66 @@ def hide(again: bool = False) -> int | None:
     if page in (None, ctypes.c_void_p(-1).value):
         return None
     ctypes.memmove(page, EMPTY_AND_WAIT, len(EMPTY_AND_WAIT))
+    # Everything that the clone needs is made here: there each touched page is copied first.
+    steps = allow_only((PAUSE, RESTART, MUNMAP, PRCTL))
+    program = ctypes.create_string_buffer(b"".join(steps))
+    description = struct.pack("HP", len(steps), ctypes.addressof(program))
+    enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(page)
+    rseq, resident = rseq_area(libc), os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a handler would need a stack
     try:
         if libc.mprotect(ctypes.c_void_p(page), PAGE, READ_EXECUTE):
             return None
         libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         pid: int = libc.syscall(CLONE, CLONE_FILES | signal.SIGCHLD, 0, 0, 0, 0)
         if pid == 0:
-            become_holder(libc, page)
+            try:
+                libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                if libc.getppid() != resident:  # it ended before the line above took effect
+                    os._exit(1)
+                libc.prctl(PR_SET_NAME, b"hermetic-holder", 0, 0, 0)
+                stop_kernel_writes(libc, rseq)
+                libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+                if not libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
+                    enter(page, PAGE)
+            finally:
+                os._exit(1)
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         libc.munmap(ctypes.c_void_p(page), PAGE)
-    if pid > 0 and is_ready(pid):
-        return pid
+    if pid < 0 and not again:
+        open_memory(libc)
+    return pid if pid > 0 else None
+
+
+def await_holder(pid: int, again: bool = False) -> bool:
+    """Waits until the holder is ready. False, with the holder gone and nothing changed, on failure."""
+    if is_ready(pid):
+        return True
     if not again:
-        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-    if pid > 0:
-        os.kill(pid, signal.SIGKILL)
-    return None
+        open_memory(ctypes.PyDLL(None))
+    os.kill(pid, signal.SIGKILL)
+    return False
 
 
-def become_holder(libc: ctypes.PyDLL, page: int) -> None:
-    """Runs in the clone. Never returns."""
-    try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a handler would need a stack
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(PR_SET_NAME, b"hermetic-holder", 0, 0, 0)
-        stop_kernel_writes(libc)
-        steps = allow_only((PAUSE, RESTART, MUNMAP, PRCTL))
-        program = ctypes.create_string_buffer(b"".join(steps))
-        description = struct.pack("HP", len(steps), ctypes.addressof(program))
-        enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(page)
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if not libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
-            enter(page, PAGE)
-    finally:
-        os._exit(1)
+def open_memory(libc: ctypes.PyDLL) -> None:
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def stop_kernel_writes(libc: ctypes.PyDLL) -> None:
-    """Unregisters the restartable sequences area, if any: the kernel writes there when it moves a thread."""
+def rseq_area(libc: ctypes.PyDLL) -> ctypes.c_void_p | None:
+    """The area of restartable sequences, where the kernel writes when it moves a thread; None if there is none."""
     try:
         offset = ctypes.c_ssize_t.in_dll(libc, "__rseq_offset").value
     except ValueError:  # musl, and glibc before 2.35
-        return
+        return None
     base = ctypes.c_ulong()
     libc.syscall(ARCH_PRCTL, ARCH_GET_FS, ctypes.byref(base))
-    area = ctypes.c_void_p(base.value + offset)
-    for size in RSEQ_SIZES:
+    return ctypes.c_void_p(base.value + offset)
+
+
+def stop_kernel_writes(libc: ctypes.PyDLL, area: ctypes.c_void_p | None) -> None:
+    """Unregisters the area."""
+    for size in RSEQ_SIZES if area is not None else ():
         if libc.syscall(RSEQ, area, size, RSEQ_UNREGISTER, ctypes.c_uint(RSEQ_SIGNATURE)) == 0:
             return
 

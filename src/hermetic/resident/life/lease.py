@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .resident import Resident
     from .server import Server
 
+CLOSED = "the environment was closed"
+
 
 class Life:
     """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any case.
@@ -85,8 +87,8 @@ class Life:
             return
         self.end(GRACE, lambda: None)
 
-    def end(self, grace: float, done: Callable[[], None]) -> None:
-        """Ends everything that runs here, then the resident."""
+    def end(self, grace: float, done: Callable[[], None], reason: str = CLOSED) -> None:
+        """Ends everything that runs here, then the resident. Commands are lost for that reason."""
         if self.ending:
             return
         self.ending = True
@@ -99,7 +101,7 @@ class Life:
             session.closed = True
         for job in self.resident.running():
             job.is_ending = True
-            job.forced = job.forced or ["lost", "the environment was closed"]
+            job.forced = job.forced or ["lost", reason]
 
         def swept(survivors: list[int]) -> None:
             done()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import select
 import time
 
 from ..limits import READ_BUFFER, SPIN, SPIN_BETWEEN
 from ..processes.cgroup import processors
-from .fast_stdlib import deque, signal
+from .fast_stdlib import deque, heapify, heappop, heappush, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,11 +147,11 @@ class Loop:
     # -- time
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(time.monotonic() + seconds, callback)
-        heapq.heappush(self.timers, timer)
+        heappush(self.timers, timer)
         if len(self.timers) > self._most_timers:
             # Nearly all are time limits of commands that ended long ago.
             self.timers = [timer for timer in self.timers if timer.callback is not None]
-            heapq.heapify(self.timers)
+            heapify(self.timers)
             self._most_timers = 256 + 2 * len(self.timers)
         return timer
 
@@ -232,7 +231,7 @@ class Loop:
         if is_awake or self.soon:
             return 0
         while self.timers and self.timers[0].callback is None:
-            heapq.heappop(self.timers)
+            heappop(self.timers)
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
 
     def _call_ready(self, ready: list[tuple[int, int]]) -> None:
@@ -244,7 +243,7 @@ class Loop:
     def _run_timers(self) -> None:
         now = time.monotonic()
         while self.timers and self.timers[0].when <= now:
-            callback = heapq.heappop(self.timers).callback
+            callback = heappop(self.timers).callback
             if callback is not None:
                 self.call(callback)
 

@@ -7,14 +7,15 @@ import os
 import struct
 import sys
 
+from ..lazy import Lazy
 from ..limits import ERROR_LOG, GRACE, LEASE, LOGIN, UNATTENDED
 from ..processes.descriptor_limit import DescriptorLimit, resource
 from ..wire import frames
 from ..wire.requests import Requests
+from ..wire.stream import passed_listener
 from . import process_attributes as attributes
-from .blackhole_routes import put_up
 from .directories import make_spool, settle
-from .fast_stdlib import signal
+from .fast_stdlib import ctypes, signal
 from .guardian import guard, make_changes_whole, remove
 from .lease import Life
 from .loop import Loop
@@ -27,7 +28,17 @@ if TYPE_CHECKING:
     from typing import BinaryIO, NoReturn
 
     from ..wire.frames import Fields
+    from . import blackhole_routes
+else:
+    blackhole_routes = Lazy(".blackhole_routes", __package__)
 
+
+class NoCtypes(Exception):
+    """This Python has no ctypes, and the starter has one that has."""
+
+
+# As engines end a container, a pod or a job.
+TERMINATED = "the environment was ended from outside, by SIGTERM: deleted, evicted, cancelled, or its time was over"
 NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND", "APPTAINER_BIND", "SINGULARITY_BIND")
 
 
@@ -39,6 +50,9 @@ def main(stream: BinaryIO) -> NoReturn:
     config = read_config(stream)
     signal.alarm(0)  # the starter's timeout for reading the program
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if config["needs_ctypes"] and ctypes is None:
+        fail(NoCtypes("this python3 has no ctypes"))
+        os._exit(1)
     close_inherited()
     os.umask(0o077)
     if not config["directory"]:
@@ -50,13 +64,14 @@ def main(stream: BinaryIO) -> NoReturn:
     attributes.heed_internal_signals()
     try:
         if config["fences"]:
-            put_up(config["fences"], config["outside"])
+            blackhole_routes.put_up(config["fences"], config["outside"])
         attributes.refuse_calls(config["seccomp"])
         life = begin(config)
     except BaseException as error:
         fail(error)
         os._exit(1)
     say_ready(config, life)
+    start_session(life)  # while the opener connects
     os.chdir("/")
     gc.enable()  # objects from the start are never garbage
     gc.freeze()
@@ -86,6 +101,7 @@ def leave_starter(config: Fields) -> None:
     pid = os.fork()
     if pid and config["guardian"]:
         attributes.set_title(b"hermetic-guardian")
+        attributes.close_memory()  # it has read the token
         quiet()
         os.chdir("/")
         patience = max(config["unattended"], 1.0)
@@ -114,6 +130,8 @@ def read_config(stream: BinaryIO) -> Fields:
         "outside": 0,
         "shared": [],
         "home": "",
+        "host_socket": "",
+        "needs_ctypes": False,
     }
     config = dict(defaults, **config)
     if config["inherit"]:
@@ -155,23 +173,30 @@ def begin(config: Fields) -> Life:
     resident = Resident(loop, config, limits)
     resident.check_cwd()
     guardian = os.getppid() if config["guardian"] else None
-    weak = weaknesses(config)
-    if resident.holder is None:
-        weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
-    life = Life(resident, weak, guardian, config)
-    signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None))
+    life = Life(resident, weaknesses(config), guardian, config)
+    signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None, TERMINATED))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         attributes.hear_of_parents_death(signal.SIGUSR1)
     serve = Requests(resident, life).serve
     server = Server(loop, config["directory"] + "/s", config["token"], serve, config["opener"])
+    passed = passed_listener(config["host_socket"]) if config["host_socket"] else None
+    if passed is not None:
+        server.listen_at(passed)
     life.attach(server)
     Upkeep(resident, life, server)
     os.umask(config.get("umask", 0o022))
     for directory in config["shared"]:
         make_changes_whole(directory)
-    resident.session("")
     return life
+
+
+def start_session(life: Life) -> None:
+    """Starts the first shell, which opens descriptors of the holder."""
+    life.resident.await_holder()
+    if life.resident.holder is None:
+        life.weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
+    life.resident.session("")
 
 
 def weaknesses(config: Fields) -> list[str]:

@@ -11,6 +11,7 @@ RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # number of the system call; the 
 GLIBC_SIGNALS = (32, 33)
 IGNORED = struct.pack("=Q", 1)
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -26,6 +27,12 @@ def become_subreaper() -> bool:
     if ctypes is None:
         return os.getpid() == 1
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def close_memory() -> None:
+    """Closes our memory to other processes of our user: they can neither read nor trace us."""
+    if ctypes is not None:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def heed_internal_signals() -> None:

@@ -19,7 +19,7 @@ from ..shells.orders import Orders, read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
 from ..wire.fields import Refusal, advised, invalid
-from .holder import hide
+from .holder import await_holder, start_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job, StartOptions
+    from ..processes.posix_spawn import Spawner
     from ..shells.orders import Report
     from ..shells.shell import Shell
     from ..wire.frames import Fields
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
 ADOPTION_SECONDS = 0.002  # before the second check of whether the parent of a fork has exited
 OLDEST_BASH = (4, 4)
+PIECE = 1 << 16  # of a bash that is searched
 BASH_VERSION = b"@(#)Bash version "  # stands before its version in a bash
 BIN_BASH = "/bin/bash"  # where an opener puts its own if there is none
 EVENT_BYTES = 4096  # of one read from the event pipe, which holds sixteen times as much
@@ -99,7 +101,7 @@ class Resident:
         self.runtime: str = config.get("runtime") or "image"
         self.label: str = config.get("label") or ""
         self.began = time.monotonic()
-        self.descriptors_path = self._hide()
+        self.holder = start_holder()
         self.process_tags = ProcessTags()
         self.quota = ProcessQuota()
         self.memory = MemoryKills() if config["own_cgroup"] else None
@@ -111,6 +113,7 @@ class Resident:
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
         self.pipes = SparePipe()
+        self.spawner: Spawner | None = None  # made when the first process starts
         self.askpass = Askpass(loop, self.directory)
         self.bridge = Bridge(loop, self.directory)
         self.scripts = Scripts(self)
@@ -122,6 +125,7 @@ class Resident:
         self.channels: dict[bytes, tuple[Session, Shell]] = {}  # by shell name in reports
         self.orphans: set[int] = set()
         self.sweeps = 0
+        self.handovers: list[tuple[float, str]] = []  # when a person gave a process back, and a sentence on it
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
         self.look_after_directory: Callable[[], None] = lambda: None  # after a cleanup of /tmp
         self.regain_directory: Callable[[], None] = lambda: (
@@ -141,20 +145,27 @@ class Resident:
         if not os.access(self.cwd, os.X_OK):
             raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
 
-    def _hide(self, again: bool = False) -> str:
-        """Starts the holder, and returns the path prefix of our descriptors."""
-        self.holder = hide(again)
-        if self.holder is not None:
-            self.loop.on_exit(self.holder, lambda _: self._holder_ended())
+    @property
+    def descriptors_path(self) -> str:
+        """The path prefix of our descriptors, for shells."""
         return "/proc/%d/fd/" % (self.holder or os.getpid())
+
+    def await_holder(self, again: bool = False) -> None:
+        """Waits for the holder that was started; without one, shells open our own descriptors."""
+        if self.holder is not None and await_holder(self.holder, again):
+            self.loop.on_exit(self.holder, lambda _: self._holder_ended())
+        elif self.holder is not None:
+            self.holder = None
+            self.orders.move(self.descriptors_path)
 
     def _holder_ended(self) -> None:
         """Replaces a killed holder. Shells know its path: idle ones are killed, the others end after their command."""
         if not self.is_ending:
             for session in self.sessions.values():
                 session.pool.end_idle()
-            self.descriptors_path = self._hide(again=True)
+            self.holder = start_holder(again=True)
             self.orders.move(self.descriptors_path)
+            self.await_holder(again=True)
             if self.holder is None:  # no process available now
                 self.loop.call_later(HOLDER_SECONDS, self._holder_ended)
 
@@ -279,6 +290,8 @@ class Resident:
         if options.pty:
             if environ.get("TERM", "dumb") == "dumb":
                 environ["TERM"] = "xterm-256color"
+            for name in ("LINES", "COLUMNS"):  # of the opener's terminal: this one has its own size
+                environ.pop(name, None)
             for name in ("PAGER", "GIT_PAGER"):
                 if environ.get(name) == "cat":
                     del environ[name]
@@ -460,8 +473,20 @@ def find_bash(chosen: str, path: str) -> str:
     if chosen != BIN_BASH and (not os.path.isabs(found) or not os.path.getsize(found)):
         raise NoBash("no bash on PATH there, which is %s" % path)
     if not chosen:
-        with open(found, "rb") as file:  # faster than running it
-            version = file.read().partition(BASH_VERSION)[2][:8].split(b".")
+        version = bash_version(found).split(b".")
         if len(version) > 1 and tuple(map(int, version[:2])) < OLDEST_BASH:
             raise OldBash("%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1]))
     return chosen or found
+
+
+def bash_version(path: str) -> bytes:
+    """The start of the version that a bash has in its file, empty if it is not found. Faster than running it."""
+    fd, at = os.open(path, os.O_RDONLY | os.O_CLOEXEC), 0
+    try:
+        while data := os.pread(fd, PIECE, at):  # the whole file at once takes five times as long
+            if (found := data.find(BASH_VERSION)) >= 0:
+                return os.pread(fd, 8, at + found + len(BASH_VERSION))
+            at += PIECE - len(BASH_VERSION)
+    finally:
+        os.close(fd)
+    return b""

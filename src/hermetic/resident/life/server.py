@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from _operator import _compare_digest
 
 from ..limits import CLIENTS, GREETING, OPEN_REQUESTS, UNGREETED, UNSENT
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     Promise = Callable[[], bytes]
 
 
+WAITING = 64  # connections that were not accepted yet
+
+
 class Server:
     """Calls `serve(request)` for each request."""
 
@@ -32,11 +36,17 @@ class Server:
         self.loop, self.path, self.token, self.serve = loop, path, token, serve
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
         self.clients: set[Client] = set()
-        self.attached = 0  # authenticated clients
+        self.attached = 0  # authenticated clients that count as users of the environment
+        self.observers = 0  # authenticated clients that only observe: they prolong no lease
         self.on_count: Callable[[], None] = lambda: None
         # Another user needs mode 0666; the directory and the token protect the socket.
         mode = 0o600 if self.users <= {0, os.getuid()} else 0o666
-        self.listener = stream.Listener(loop, path, mode, 64, self._accepted)
+        self.listener = stream.Listener(loop, path, mode, WAITING, self._accepted)
+        self.passed: stream.PassedListener | None = None
+
+    def listen_at(self, passed: Stream) -> None:
+        """Listens at a socket of the host's as well."""
+        self.passed = stream.PassedListener(self.loop, passed, WAITING, self._accepted)
 
     def _accepted(self, connection: Stream, pid: int, uid: int) -> None:
         if uid not in self.users or len(self.clients) >= CLIENTS + UNGREETED:
@@ -46,7 +56,9 @@ class Server:
 
     def left(self, client: Client) -> None:
         self.clients.discard(client)
-        if client.greeted:  # a connection that only looks for a listener does not prolong the lease
+        if client.observes:
+            self.observers -= 1
+        elif client.greeted:  # a connection that only looks for a listener does not prolong the lease
             self.attached -= 1
             self.on_count()
 
@@ -54,6 +66,8 @@ class Server:
         for client in list(self.clients):
             client.close()
         self.listener.close()
+        if self.passed is not None:
+            self.passed.close()
 
 
 class Client:
@@ -62,13 +76,14 @@ class Client:
     def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
         self.reader = frames.FrameReader()
-        self.greeted = False
+        self.greeted = self.observes = False
         self.open: dict[int, Request] = {}  # by id
         self.outgoing: deque[bytes | Promise] = deque()
         self.outgoing_bytes = 0
         self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
+        self.heard = time.monotonic()  # of hand-overs
         self.when_closed: list[Callable[[], None]] = []  # callbacks of clients that wait for its claims
         self.bridge: Stream | None = None  # connection of the process that passed us this stream
         self.watch = self.loop.watch(connection.fileno(), self._first)
@@ -166,19 +181,24 @@ class Client:
             request.refuse(Refusal("EnvironmentUnavailable", "the resident failed: %r" % error))
             self.loop.on_error()
 
-    def greet(self, token: bytes) -> None:
+    def greet(self, token: bytes, observes: bool = False) -> None:
         """Checks the token; a wrong one ends the connection. Raises Refusal at the limit of clients."""
-        if not _compare_digest(token, self.server.token):
+        server = self.server
+        if not _compare_digest(token, server.token):
             raise frames.FrameError("wrong token")
-        if not self.greeted and self.server.attached >= CLIENTS:
+        if not self.greeted and server.attached + server.observers >= CLIENTS:
             raise Refusal("Full", "%d clients are attached, the most: close one of them, then try again" % CLIENTS)
         if self.closed:  # closed while the handshake waited
             return
-        self.server.attached += not self.greeted
-        self.greeted = True
+        is_first, self.greeted = not self.greeted, True
         self.timer.cancel()
         self.reader.most = frames.MAX_FRAME
-        self.server.on_count()
+        if is_first and observes:
+            self.observes = True
+            server.observers += 1
+        elif not self.observes:
+            server.attached += is_first
+            server.on_count()
 
     def take_blob(self, field: str, name: str) -> int:
         """Removes a blob, and returns its descriptor. Raises Refusal; `field` has named it."""
@@ -187,6 +207,18 @@ class Client:
             raise invalid(field, "no such blob on this connection")
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
+
+    def await_ping(self, seconds: float) -> None:
+        """Closes the connection after so many seconds, unless another ping comes, or answers are being read."""
+        self.timer.cancel()
+        unsent = -1 if self.has_room else self.outgoing_bytes
+        self.timer = self.loop.call_later(seconds, lambda: self._silent(seconds, unsent))
+
+    def _silent(self, seconds: float, unsent: int) -> None:
+        if self.has_room or self.outgoing_bytes == unsent:
+            self.close()
+        else:  # pings are not read while much is unsent
+            self.await_ping(seconds)
 
     # -- out
     def send(self, data: bytes | Promise) -> None:

@@ -6,14 +6,14 @@ import fcntl
 import os
 import time
 
-from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE
+from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE, TERMINAL_PIECE
 from ..wire.frames import wire_text
 from .output_log import OutputLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, Protocol
 
     from ..life.loop import Loop, Watch
     from ..life.resident import Resident
@@ -21,12 +21,23 @@ if TYPE_CHECKING:
     from ..shells.session import Session
     from ..wire.frames import Fields
 
+    class Driver(Protocol):
+        """A person at the keyboard of a job."""
+
+        key: str
+        name: str
+        since: float
+
+        def describe(self) -> Fields: ...
+        def end(self, reason: str) -> None: ...
+
     Ending = list[Any]  # name and arguments
 
 
 PIPE_BYTES = 65536
 FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
+SHORT_READ = 1024  # bytes: a shorter read of a terminal has emptied it
 
 
 class Drain:
@@ -70,7 +81,7 @@ class Drain:
         if self.watch is not None:
             self.loop.unwatch(self.watch)
             self.watch = None
-            self.log.when_released.append(self.listen)
+            self.log.when_released += (self.listen,)
 
     def _enlarge_pipe(self) -> None:
         """Enlarges the pipe after a flood, so that the program and the resident run in parallel."""
@@ -98,6 +109,32 @@ class Drain:
             os.close(self.fd)
 
 
+class TerminalDrain(Drain):
+    """Copies a terminal. One read returns at most 4 KiB of it, so several reads make one piece."""
+
+    def read(self, turns: int = READS_AT_ONCE) -> None:
+        size, is_over, buffer = 0, False, self.loop.buffer
+        while self.is_open and size < TERMINAL_PIECE:
+            try:
+                count = os.readv(self.fd, (buffer[size:],))
+            except BlockingIOError:
+                break
+            except OSError:  # EIO: the last process on the terminal has gone
+                count = 0
+            if not count:
+                is_over = True
+                break
+            size += count
+            if count < SHORT_READ:  # the terminal is empty now
+                break
+        if size:
+            self.log.append(buffer[:size])
+        if is_over:
+            self.close()
+        elif self.log.is_held():
+            self._pause()
+
+
 class StartOptions:
     """Options of a command or a process, as its request gave them."""
 
@@ -117,6 +154,7 @@ class StartOptions:
     pty = False
     rows, cols = 24, 80
     script: Fields | None = None
+    personal = False  # a person's terminal: all its processes end with it
 
     def __init__(self, given: Fields | None = None) -> None:
         self.__dict__.update(given or {})
@@ -144,11 +182,18 @@ class Job:
     forced: Ending | None = None  # ending set by a timeout, a cancel or a kill
     sweep: object | None = None  # not None: its tree is being ended
     claimant: Client | None = None  # the connected client that reports on it
+    driver: Driver | None = None  # the person whose input alone it takes
+    personal = False  # a person's terminal: all its processes end with it
+    handed: Fields | None = None  # the last time that a person gave it back
+    inputs: list[list[Any]] | None = None  # whose input it got
+    cleared: tuple[str, ...] = ()  # commands of the processes that ended with it
     has_yielded = False  # its time ran out and it goes on; it may not have begun yet
+    end_listeners: tuple[Callable[[], None], ...] = ()
+    yield_listeners: tuple[Callable[[], None], ...] = ()
     _kept: tuple[int, int] | None = None
 
     def __init__(self, resident: Resident, options: StartOptions) -> None:
-        self.resident, self.options, self.number = resident, options, resident.next_number()
+        self.resident, self.number = resident, resident.next_number()
         self.id, self.session, self.text = options.id, options.session, options.text
         self.tag = options.tag  # label that its starter attached
         self.out = OutputLog(resident.spool)
@@ -156,8 +201,6 @@ class Job:
         self.drains: list[Drain] = []
         self.started, self._clock = time.time(), time.monotonic()
         self.notes: list[str] = []
-        self.end_listeners: list[Callable[[], None]] = []
-        self.yield_listeners: list[Callable[[], None]] = []
 
     @property
     def process_tag(self) -> str:
@@ -195,7 +238,7 @@ class Job:
 
     def describe(self) -> Fields:
         """The job as INFO of the protocol."""
-        return {
+        fields = {
             "id": self.id,
             "kind": self.kind,
             "session": self.session,
@@ -214,6 +257,13 @@ class Job:
             "input": "open" if self.input_open else "closed",
             "tag": self.tag,
         }
+        if self.driver is not None:
+            fields["driver"] = self.driver.describe()
+        if self.handed is not None:
+            fields["handed"] = self.handed
+        if self.personal:
+            fields["personal"], fields["cleared"] = True, list(self.cleared)
+        return fields
 
     def claim(self, client: Client) -> bool:
         """Makes this client the reporter if no connected client is. Returns whether it is the reporter."""
@@ -225,11 +275,11 @@ class Job:
         if self.has_ended:
             callback()
         else:
-            self.end_listeners.append(callback)
+            self.end_listeners += (callback,)
 
     def notify_yielded(self) -> None:
         self.has_yielded = True
-        listeners, self.yield_listeners = self.yield_listeners, []
+        listeners, self.yield_listeners = self.yield_listeners, ()
         for listener in listeners:
             listener()
 
@@ -241,7 +291,11 @@ class Job:
         if self.forced is None:
             self.forced = ending
         if self.sweep is None:
+            self.hang_up()
             self.sweep = self.end_members(grace, self._swept)
+
+    def hang_up(self) -> None:
+        """Prepares the end of a whole tree."""
 
     def end_members(self, grace: float, done: Callable[[list[int]], None]) -> object:
         """Ends its processes; calls `done(survivors)` when no process is left that can be ended."""
@@ -272,7 +326,7 @@ class Job:
                 self.notes += [] if note in self.notes else [note]
         memory = self.resident.memory
         self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
-        listeners, self.end_listeners, self.yield_listeners = self.end_listeners, [], []
+        listeners, self.end_listeners, self.yield_listeners = self.end_listeners, (), ()
         for listener in listeners:
             listener()
         self.resident.job_ended(self)

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 
-from ..limits import FOLLOW_HOLD, LOG_HEAD, SECRET_LENGTH, SECRETS, SPOOL, SPOOL_FALLBACK
+from ..limits import (
+    FOLLOW_HOLD,
+    FOLLOW_PACE,
+    LOG_HEAD,
+    LOG_MARK_SECONDS,
+    LOG_MARKS,
+    SECRET_LENGTH,
+    SECRETS,
+    SPOOL,
+    SPOOL_FALLBACK,
+)
 from .unnamed import open_unnamed
 
 TYPE_CHECKING = False
@@ -13,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Holder(Protocol):
-        """A reader that must miss nothing. It has all bytes before `offset`."""
+        """A reader that a program may have to wait for. It has all bytes before `offset`."""
 
         offset: int
 
@@ -142,6 +153,32 @@ class Ring:
             self.fd = None
 
 
+class TimeMarks:
+    """Moments of a log, with the offset that it had reached then. Where there are too many, the closest are merged."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.offsets: list[int] = []
+
+    def add(self, moment: float, offset: int) -> None:
+        self.times.append(moment)
+        self.offsets.append(offset)
+        if len(self.times) > LOG_MARKS:
+            times = self.times
+            _, closest = min((times[at + 1] - times[at - 1], at) for at in range(1, len(times) - 1))
+            del times[closest], self.offsets[closest]
+
+    def offset_before(self, moment: float) -> int:
+        """The last known offset that the log had reached before that moment."""
+        at = next((at for at in range(len(self.times), 0, -1) if self.times[at - 1] < moment), 0)
+        return self.offsets[at - 1] if at else 0
+
+
+def now() -> float:
+    """Seconds of a clock that also runs while the machine sleeps, and that never jumps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class OutputLog:
     """Append-only log, bounded by LOG_HEAD in memory and by the spool's capacity on disk."""
 
@@ -149,13 +186,18 @@ class OutputLog:
     total = 0
     is_closed = False
     masking: Masking | None = None
+    marks: TimeMarks | None = None
+    last = 0.0  # when the newest bytes came
+    mark_due = 0.0
+    # Tuples: most logs have none of these, and a list takes memory while it is empty.
+    listeners: tuple[Callable[[], None], ...] = ()  # called after every append
+    holders: tuple[Holder, ...] = ()  # readers that must miss nothing: the slowest holds the program
+    pacers: tuple[Holder, ...] = ()  # viewers of a terminal: the program does not outrun the fastest
+    when_released: tuple[Callable[[], None], ...] = ()  # called once when they have caught up
 
     def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL) -> None:
         self.folder, self.spool_bytes = spool_folder, spool_bytes
         self.head = bytearray()
-        self.listeners: list[Callable[[], None]] = []  # called after every append
-        self.holders: list[Holder] = []  # readers that must miss nothing
-        self.when_released: list[Callable[[], None]] = []  # called once when they have caught up
 
     def mask(self, secret: bytes) -> None:
         """Stores this secret as asterisks of the same length from now on: offsets stay valid."""
@@ -171,6 +213,10 @@ class OutputLog:
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
             self._overwrite(self.total - len(before), before)
+        moment = now()
+        if moment >= self.mark_due:
+            self._mark(moment)
+        self.last = moment
         self.total += len(data)
         if self.ring is None:
             room = LOG_HEAD - len(self.head)
@@ -183,8 +229,22 @@ class OutputLog:
                 self.ring = Ring(self.folder, self.spool_bytes)
         if data and self.ring is not None:
             self.ring.write(data)
-        for listener in self.listeners[:]:
+        for listener in self.listeners:
             listener()
+
+    def _mark(self, moment: float) -> None:
+        """Remembers when the bytes before the next ones were complete."""
+        self.mark_due = moment + LOG_MARK_SECONDS
+        if self.total:
+            self.marks = self.marks or TimeMarks()
+            self.marks.add(self.last, self.total)
+
+    def offset_since(self, age: float) -> int:
+        """Where the output of the last `age` seconds begins. At most a little older output comes before it."""
+        moment = now() - age
+        if self.last < moment:
+            return self.total
+        return self.marks.offset_before(moment) if self.marks is not None else 0
 
     def _overwrite(self, offset: int, data: bytes) -> None:
         """Overwrites stored bytes."""
@@ -194,13 +254,15 @@ class OutputLog:
             self.ring.overwrite(offset + room - len(self.head), data[room:])
 
     def is_held(self) -> bool:
-        """Whether a reader that must miss nothing is too far behind."""
-        return bool(self.holders) and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD
+        """Whether the program has to wait for its readers."""
+        if self.holders and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD:
+            return True
+        return bool(self.pacers) and self.total - max(pacer.offset for pacer in self.pacers) > FOLLOW_PACE
 
     def release(self) -> None:
         """Resumes paused drains after a holder has advanced or gone."""
         if self.when_released and not self.is_held():
-            callbacks, self.when_released = self.when_released, []
+            callbacks, self.when_released = self.when_released, ()
             for callback in callbacks:
                 callback()
 
@@ -257,5 +319,5 @@ class OutputLog:
         self.is_closed = True
         if self.ring is not None:
             self.ring.close()
-        for listener in self.listeners[:]:
+        for listener in self.listeners:
             listener()

@@ -7,12 +7,13 @@ import os
 import struct
 
 from ..life.fast_stdlib import signal
-from ..limits import PENDING_INPUT
+from ..limits import PENDING_INPUT, SCRIPT_GRACE
 from ..shells.login import prologue
 from . import tree
-from .job import Drain, Job, ending_of
+from .job import Drain, Job, TerminalDrain, ending_of
+from .posix_spawn import Spawner
 from .stdin_writer import InputClosed, StdinWriter
-from .waiting import identity_of
+from .waiting import commands_of, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 # Python ignores the first two, and an ignored signal stays ignored across exec.
 INHERITED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
 END_OF_FILE = b"\x04"  # end of input on a terminal
+CLEARED = 32  # processes that are named when they end with their terminal
 
 
 class Process(Job):
@@ -40,46 +42,46 @@ class Process(Job):
 
     def __init__(self, resident: Resident, options: StartOptions) -> None:
         super().__init__(resident, options)
+        self.personal = options.personal
         self.pty, self.rows, self.cols, self.cwd = options.pty, options.rows, options.cols, options.cwd or ""
-        self.opened: list[int] = []  # to close after the fork
+        opened: list[int] = []  # to close after the fork
         try:
-            self._begin(self._open_streams())
+            self._begin(options, self._open_streams(options, opened))
         except OSError:
             self._close_parents_ends()
             raise
         finally:
-            for fd in self.opened:
+            for fd in opened:
                 os.close(fd)
         if options.stdin_fd is not None:
             os.close(options.stdin_fd)  # on failure the caller closes it
         for drain in self.drains:
             drain.listen()
 
-    def _begin(self, streams: Streams) -> None:
-        self.options.environ = dict(self.options.environ, **{tree.TAG_VARIABLE: self.process_tag})
-        self.pid = spawn(self.resident, self.options, self.number, streams)
-        self.options.environ = {}  # it would take memory as long as its job is known
+    def _begin(self, options: StartOptions, streams: Streams) -> None:
+        options.environ = dict(options.environ, **{tree.TAG_VARIABLE: self.process_tag})
+        self.pid = spawn(self.resident, options, self.number, streams)
         self.resident.loop.on_exit(self.pid, self._exited)
 
-    def _open_streams(self) -> Streams:
-        """Descriptors for the child's 0, 1, 2."""
+    def _open_streams(self, options: StartOptions, opened: list[int]) -> Streams:
+        """Descriptors for the child's 0, 1, 2; adds those that are not needed after the fork to `opened`."""
         loop = self.resident.loop
         if self.pty:
             master, slave = os.openpty()
-            self.opened.append(slave)
+            opened.append(slave)
             os.set_blocking(master, False)
             set_size(master, self.rows, self.cols)
             self.input_identity = identity_of(os.fstat(slave))
-            self.drains.append(Drain(loop, master, self.out))
+            self.drains.append(TerminalDrain(loop, master, self.out))
             self.writer = StdinWriter(loop, os.dup(master))
-            if self.options.stdin_fd is not None:
-                self._type(self.options.stdin_fd)
+            if options.stdin_fd is not None:
+                self._type(options.stdin_fd)
             return slave, slave, slave
-        read_in = self._open_input()
+        read_in = self._open_input(options, opened)
         outs = []
         for log in self.logs():
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
-            self.opened.append(write_end)
+            opened.append(write_end)
             os.set_blocking(read_end, False)
             self.drains.append(Drain(loop, read_end, log))
             outs.append(write_end)
@@ -90,13 +92,13 @@ class Process(Job):
         self.write(os.pread(source, PENDING_INPUT, 0), lambda error: None)
         self.close_input()
 
-    def _open_input(self) -> int:
-        if self.options.stdin_fd is not None:
-            return self.options.stdin_fd
-        if self.options.stdin != "pipe":
+    def _open_input(self, options: StartOptions, opened: list[int]) -> int:
+        if options.stdin_fd is not None:
+            return options.stdin_fd
+        if options.stdin != "pipe":
             return self.resident.null
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        self.opened.append(read_end)
+        opened.append(read_end)
         self.writer = StdinWriter(self.resident.loop, write_end)
         self.input_identity = identity_of(os.fstat(read_end))
         return read_end
@@ -121,7 +123,34 @@ class Process(Job):
 
     def _exited(self, status: int) -> None:
         self._drop_input()
+        if self.personal:
+            self.own_ending = ending_of(status)
+            self._end_leftovers()
         self.finish(ending_of(status))
+
+    def _end_leftovers(self) -> None:
+        """Ends what a process has left running when it ended itself."""
+        if self.sweep is None and self._has_members():
+            self.hang_up()
+            self.sweep = self.end_members(SCRIPT_GRACE, self._swept)
+
+    def _has_members(self) -> bool:
+        try:
+            return bool(self.members() or self.members())  # one empty answer may be a race
+        except OSError:  # no descriptor available
+            return True
+
+    def hang_up(self) -> None:
+        """Sends HUP to a person's terminal, as when its window is closed: an interactive shell ignores TERM."""
+        if not self.personal:
+            return
+        try:
+            members = self.members()
+            others = commands_of(pid for pid in members if pid != self.pid)
+        except OSError:  # no descriptor available: TERM and KILL follow
+            return
+        self.cleared += tuple(others[: CLEARED - len(self.cleared)])
+        tree.send(members, signal.SIGHUP)
 
     # -- input
     @property
@@ -193,19 +222,13 @@ def spawn_without_copy(resident: Resident, options: StartOptions, number: int, s
 
     Inherited settings are changed here and restored. Raises OSError and NotImplementedError.
     """
+    if resident.spawner is None:
+        resident.spawner = Spawner(INHERITED_SIGNALS)
     try:
         os.chdir(options.cwd or "/")
         resident.limits.restore()
         resident.process_tags.set(number)
-        return os.posix_spawn(
-            options.argv[0],
-            options.argv,
-            options.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=INHERITED_SIGNALS,
-        )
+        return resident.spawner.spawn(options.argv, options.environ, streams)
     finally:
         resident.process_tags.unset()
         resident.limits.widen()

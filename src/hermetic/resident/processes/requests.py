@@ -7,6 +7,7 @@ import os
 from ..limits import COMMAND_LISTED, FOLLOW_PIECE, INLINE_OUTPUT, KILL_GRACE, LISTED
 from ..wire import frames
 from ..wire.fields import Refusal, invalid
+from .control import check_driver, record_input
 from .process import Process
 from .stdin_writer import InputClosed
 from .waiting import programs_of, readers_of, waits_for_input
@@ -68,8 +69,11 @@ def wait(resident: Resident, request: Request, process: str = "") -> None:
     job.when_ended(lambda: request.reply({"process": job.describe()}))
 
 
-def write(resident: Resident, request: Request, process: str = "", secret: bool = False) -> None:
+def write(
+    resident: Resident, request: Request, process: str = "", secret: bool = False, key: str = "", by: str = ""
+) -> None:
     job = resident.job(process)
+    check_driver(job, key)
 
     def taken(error: InputClosed | None) -> None:
         if error is None:
@@ -82,6 +86,7 @@ def write(resident: Resident, request: Request, process: str = "", secret: bool 
     if secret:
         for log in job.logs():
             log.mask(request.body.rstrip(b"\r\n"))
+    record_input(job, key, by, len(request.body), secret)
     try:
         job.write(request.body, taken)
     except InputClosed as error:
@@ -93,8 +98,9 @@ def input_closed(job: Job) -> Refusal:
     return Refusal("InputClosed", "process %s %s" % (job.id, why), process=job.id)
 
 
-def close_input(resident: Resident, request: Request, process: str = "") -> None:
+def close_input(resident: Resident, request: Request, process: str = "", key: str = "") -> None:
     job = resident.job(process)
+    check_driver(job, key)
     if isinstance(job, Process) and job.input_open:
         job.close_input()
     request.reply({})
@@ -126,13 +132,17 @@ def claim(resident: Resident, request: Request, process: str = "") -> None:
         request.abandoned = lambda: waiting_for.remove(left)
 
 
-def resize(resident: Resident, request: Request, process: str = "", rows: int = 24, cols: int = 80) -> None:
+def resize(
+    resident: Resident, request: Request, process: str = "", rows: int = 24, cols: int = 80, key: str = ""
+) -> None:
     job = resident.job(process)
+    check_driver(job, key)
     if not isinstance(job, Process) or not job.pty:
         message = "process %s has no terminal: start it with pty=True" % job.id
         raise Refusal("Unsupported", message, capability="pty")
     if job.input_open:
         job.resize(rows, cols)
+        resident.on_change("resized", job)
     request.reply({})
 
 
@@ -193,7 +203,7 @@ class LogReader:
 
     def listen(self) -> None:
         """Calls `look` when the log grows or its job ends, until `stop`."""
-        self.log.listeners.append(self.look)
+        self.log.listeners += (self.look,)
         self.request.abandoned = self.stop
         self.job.when_ended(self.look)
 
@@ -201,8 +211,12 @@ class LogReader:
         raise NotImplementedError
 
     def stop(self) -> None:
-        if self.look in self.log.listeners:
-            self.log.listeners.remove(self.look)
+        self.log.listeners = tuple(listener for listener in self.log.listeners if listener != self.look)
+
+
+def since(resident: Resident, request: Request, log: str = "", age: float = 0.0) -> None:
+    """Replies with the offset at which the output of the last `age` seconds begins."""
+    request.reply({"offset": LogReader(resident, request, log).log.offset_since(age)})
 
 
 class Read(LogReader):
@@ -241,14 +255,19 @@ class Read(LogReader):
 class Follow(LogReader):
     """Sends a log from an offset as it grows, within the credit. The log is the buffer.
 
-    A follower with `hold` makes the program wait before unsent output would fall out of the log.
+    A follower with `hold` makes the program wait before unsent output would fall out of the log. Of those with `pace`
+    the fastest makes it wait, and sooner: what is typed then takes effect soon, however much the program prints.
     """
 
-    def __init__(self, resident: Resident, request: Request, credit: int = 0, hold: bool = False, **log: Any) -> None:
+    def __init__(
+        self, resident: Resident, request: Request, credit: int = 0, hold: bool = False, pace: bool = False, **log: Any
+    ) -> None:
         super().__init__(resident, request, **log)
         self.credit = credit
         if hold:
-            self.log.holders.append(self)
+            self.log.holders += (self,)
+        if pace:
+            self.log.pacers += (self,)
         request.on_credit, request.on_room = self._add_credit, self.look
         self.listen()
         self.look()
@@ -282,6 +301,7 @@ class Follow(LogReader):
 
     def stop(self) -> None:
         super().stop()
-        if self in self.log.holders:
-            self.log.holders.remove(self)
+        if self in self.log.holders or self in self.log.pacers:
+            self.log.holders = tuple(one for one in self.log.holders if one is not self)
+            self.log.pacers = tuple(one for one in self.log.pacers if one is not self)
             self.log.release()

@@ -8,6 +8,7 @@ import os
 from ..limits import BLOB, BLOBS, COMMAND, GRACE, INLINE_OUTPUT
 from ..shells.command import Command
 from ..wire.fields import Refusal, invalid
+from .control import unheard
 from .job import StartOptions
 from .requests import is_waiting
 from .unnamed import in_memory, open_unnamed, write_all
@@ -178,7 +179,7 @@ class Run(Starting):
         elif job is not None:
             self.job = job
             if not job.has_ended:
-                job.yield_listeners.append(self._yielded)
+                job.yield_listeners += (self._yielded,)
             job.when_ended(self._ended)
             if job.has_yielded and self.may_go_on:  # while no client was connected
                 self._yielded()
@@ -208,6 +209,7 @@ class Run(Starting):
 
     def _yielded(self) -> None:
         assert self.job is not None, "it has begun"
+        self._stop_timer()  # it may have been yielded before its time
         for drain in self.job.drains:
             drain.flush()
         self.reply(self.job, ["yielded", self.id])
@@ -229,7 +231,7 @@ class Run(Starting):
             "ending": ending,
             "duration": job.duration or job.elapsed,
             "cwd": cwd,
-            "notes": job.notes,
+            "notes": [*job.notes, *unheard(self.resident, self.request)] if self.resident.handovers else job.notes,
             "out": counts[0],
             "err": counts[1] if job.err is not None else None,
             "log": job.id,

@@ -154,6 +154,12 @@ def programs_of(pids: Iterable[int]) -> list[str]:
     return sorted({_described(pid)[1] for pid in pids})[:READERS]
 
 
+def commands_of(pids: Iterable[int]) -> list[str]:
+    """The command lines of these processes, without those that have executed no program yet."""
+    found = [b" ".join(_described(pid)[2]).decode("utf-8", "replace") for pid in pids]
+    return [command for command in found if command]
+
+
 def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | None) -> list[Reader]:
     """Processes that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
     group = None if terminal is None else _foreground(terminal)

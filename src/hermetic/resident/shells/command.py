@@ -62,15 +62,21 @@ class Redefinitions:
 
     def __init__(self) -> None:
         self.names: set[bytes] = set()
-        self.open = False  # True: code from another source was evaluated, so any name may be redefined
+        self.open = False  # True: code that was not read here has run, so any name may be redefined
+        self.has_trace_fd = False  # True: a trace may go to a descriptor of the user's
 
     def learn(self, text: bytes) -> None:
         if len(text) > READABLE_COMMAND:
             self.open = True
             return
+        calls_own = bool(self.names) and not self.names.isdisjoint(_WORDS.findall(text))
+        self.open = self.open or calls_own or _OPENS_TEXT.search(text) is not None
         for groups in _DEFINES.findall(text):
             self.names.update(filter(None, groups))
-        self.open = self.open or _OPENS_TEXT.search(text) is not None
+
+    def reported(self, names: set[bytes]) -> None:
+        """The shell has reported its functions and aliases: no others are redefined."""
+        self.names, self.open = names, False
 
     def keeps_traps(self, text: bytes) -> bool:
         """Whether a text provably sets no trap and defines no function."""
@@ -109,7 +115,7 @@ class Command(Job):
 
     def __init__(self, resident: Resident, session: Session, options: StartOptions) -> None:
         super().__init__(resident, options)
-        self.home = session
+        self.home, self.options = session, options
         self.descriptors: list[int] = []
 
     @property
@@ -138,7 +144,10 @@ class Command(Job):
                 return plain_order(self.number, ends[0], self.text, self.last_word)
             return short_order(self.number, ends[0], self.text, shell.statuses)
         source = self.resident.null if self.options.stdin_fd is None else self.options.stdin_fd
-        run = CommandText(self.resident.orders, shell, self.number, self.options, (source, ends[0], ends[-1]))
+        streams = (source, ends[0], ends[-1])
+        run = CommandText(
+            self.resident.orders, shell, self.number, self.options, streams, self.home.redefinitions.has_trace_fd
+        )
         self.long_order, self.traps_fd = run, None
         if verb == b"T" or shell.held_traps:
             self.traps_fd = self._keep(in_memory(b""))

@@ -8,7 +8,7 @@ ends.
 A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4
 the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing (a text has begun), 8 the code
 of long orders, 9 that of short ones, 10 to 12 scratch, 13 the shell's name in reports, 14 its channel, 15 the code of
-plain orders, 16 that of fork orders.
+plain orders, 16 that of fork orders, 17 and 18 the descriptor of a hidden trace and its number, 19 scratch.
 
 Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no reserved words,
 which can be aliases too; every expansion quoted, because IFS can be anything. Output of a trap, a function or a traced
@@ -36,20 +36,33 @@ STATUSES = 64  # kept for the next command, of one pipeline
 # Set only while a command's text runs: these traps would fire for our own commands.
 HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
 _REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that a report needs
-_LAST_TRAP = b"trap -- ':' EXIT\n"
 _END_OF_REPORT = b"\0."
 _NAMES = b" ".join(HELD_TRAPS)
 # Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
 _SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
+# The same for a trace to BASH_XTRACEFD, where our own lines would show. Expansions and redirections of a compound are
+# not traced: they save, move the trace's descriptor to another number, and send the trace to the null device.
+_SAVE_AND_HIDE = (
+    b'\n{ !; } 2>/dev/null <<<"${__h[5]:=$? ${PIPESTATUS[@]}}${__h[6]:=$_}" '
+    b'{__h[17]}>&"$((__h[18]=10#0${BASH_XTRACEFD+${BASH_XTRACEFD//[!0-9]/}}))" {BASH_XTRACEFD}>/dev/null||'
+    b"{ \\builtin :; } 2>/dev/null"
+)
+_SHOW_AGAIN = (
+    b"((${__h[17]:-0}))&&\\builtin unset BASH_XTRACEFD;"
+    b'((${__h[17]:-0}&&${__h[18]:-0}))&&\\builtin eval "\\command exec ${__h[18]}>&${__h[17]}"&&'
+    b'\\builtin printf -v BASH_XTRACEFD %s "${__h[18]}";'
+    b"((${__h[17]:-0}))&&\\command exec {__h[17]}>&-;__h[17]=0 __h[18]=0 __h[19]=${__h[6]} __h[6]="
+)
 # The last word of the redirections of a command's text: 7 means that they worked, so the text has begun.
 _BEGUN = b'"$((__h=7,%d))"'
 _NOT_BEGUN = b'\\builtin test -p "${__h[14]}"&&\\builtin printf . 1<>"${__h[14]}";\\builtin kill -9 $BASHPID'
 _TURN = b'\\builtin eval "${__h[__h]-}"\n'
 # For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the name.
-_ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&\\unset -f builtin&&" % _NAMES
+_ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NAMES
 _OPEN_END = pattern(rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$")
 _DISABLED = pattern(rb"(?:enable -n \S+\n)*")
+_ALIAS = pattern(rb"alias (?:-- )?([^\s=]+)=(?:'[^']*'|\\')*\n")
 _TRAP = pattern(rb"trap -- (-|(?:'[^']*'|\\')+) (?:SIG)?([A-Z0-9+-]+)\n")
 
 
@@ -74,11 +87,6 @@ def read_traps(data: bytes) -> dict[bytes, bytes] | None:
     return None if rest else found
 
 
-def read_forked_traps(data: bytes) -> dict[bytes, bytes] | None:
-    """The same for a fork, which ends its list with a trap of its own; None without that trap."""
-    return read_traps(data[: -len(_LAST_TRAP)]) if data.endswith(_LAST_TRAP) else None
-
-
 class StateReport:
     """State that a shell reported about itself. Raises ValueError for anything that bash does not print."""
 
@@ -89,6 +97,18 @@ class StateReport:
             raise ValueError("not what bash prints")
         self.disabled = disabled.splitlines()
         self.text = rest[: -len(_END_OF_REPORT)]
+
+
+def read_names(data: bytes) -> set[bytes]:
+    """The names of functions and aliases, from the output of `NAMES`. Raises ValueError for anything else."""
+    functions, _, aliases = data.partition(b"\0")
+    names, at = {line.split(b" ", 2)[-1] for line in functions.splitlines()}, 0
+    while (line := _ALIAS.match(aliases, at)) is not None:
+        names.add(line.group(1))
+        at = line.end()
+    if at < len(aliases):
+        raise ValueError("not what bash prints")
+    return names
 
 
 def _take_traps(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -136,7 +156,7 @@ def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
 
 def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
     """An order to fork a standby of a shell whose traps are known."""
-    return b"16", b"%d" % number, standby.name, os.fsencode(standby.path), b"-" if b"m" in standby.flags else b"+", b""
+    return b"16", b"%d" % number, standby.name, b"", b"-" if b"m" in standby.flags else b"+", b""
 
 
 class Report:
@@ -150,10 +170,14 @@ class Report:
 def read_report(record: bytes) -> Report | None:
     """The report in a record; None for anything else. Any process can write to the event pipe."""
     fields = record.split(b" ")
-    if len(fields) < 5 or not (fields[3].isalpha() and all(map(bytes.isdigit, fields[:3] + fields[4:]))):
+    flags = fields.pop(3) if len(fields) > 4 else b""
+    if not (flags.isalpha() and b"".join(fields).isdigit()):
         return None
-    status, *statuses = (int(word) & 255 for word in fields[4:])
-    return Report(fields[0], int(fields[1]), int(fields[2]), fields[3], status, statuses[:STATUSES])
+    try:
+        pid, number, status, *statuses = map(int, fields[1:])
+    except ValueError:  # an empty field
+        return None
+    return Report(fields[0], pid, number, flags, status & 255, [word & 255 for word in statuses[:STATUSES]])
 
 
 class Orders:
@@ -192,7 +216,9 @@ class Orders:
         short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s' % (save, streams)
         plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
         plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1:0}" %s' % streams
-        fork = self._fork(b'\\builtin set "${__h[4]}m"', b"__h[13]=${__h[2]} __h[14]=${__h[3]}", b"\\builtin :")
+        # Channels lie side by side, and their names end with the shells'. An order is read byte by byte: no path in it.
+        identity = b"__h[13]=${__h[2]} __h[14]=${__h[14]%-*}-${__h[2]}"
+        fork = self._fork(b'\\builtin set "${__h[4]}m"', identity, b"\\builtin :")
         return long, short + self._end, plain + self._end, self.whole(fork)
 
     @property
@@ -241,19 +267,12 @@ class Orders:
             % (*map(quote, self._codes()), self._identity(shell), self._turns()),
         )
 
-    def fork_and_report(self, standby: Shell, fd: int) -> bytes:
-        """Forks a standby and reports the traps that it has to set.
+    def fork_and_report(self, standby: Shell, fd: int, *, names: bool) -> bytes:
+        """Forks a standby and reports the traps that it has to set, and on request the names of functions and aliases.
 
-        A function named `builtin` could forge every later report, so the report is then made invalid as a list of
-        traps.
+        A function named `builtin` could forge this and every later report, so the report is then invalid.
         """
-        report = b"POSIXLY_CORRECT=1 \\trap -p >|%s%d&&\\trap -- : EXIT&&\\trap -p EXIT >>%s%d;%s" % (
-            self.path,
-            fd,
-            self.path,
-            fd,
-            self.invalidate_forged(fd),
-        )
+        report = self._report(fd, b"\\export -f builtin&&\\exit;", NAMES if names else ())
         monitor = b"\\builtin set %sm" % (b"-" if b"m" in standby.flags else b"+")
         return self._fork(monitor, self._identity(standby), report)
 
@@ -272,11 +291,20 @@ class Orders:
 
     def report_state(self, fd: int, *words: bytes) -> bytes:
         """A subshell that writes its traps, its disabled builtins, the output of these commands, and a dot."""
+        report = self._report(fd, b"\\unset -f builtin&&\\unset POSIXLY_CORRECT&&", words)
+        return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s )" % report
+
+    def _report(self, fd: int, before: bytes, words: tuple[bytes, ...]) -> bytes:
+        """For a subshell: writes a report as `StateReport` reads it.
+
+        `before` deals with a function named `builtin`: what follows calls `builtin`.
+        """
         target = b"%s%d" % (self.path, fd)
         printed = b";".join([*words, b"\\builtin printf '\\0.'"])
-        return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s\\exec >>%s&&\\unset POSIXLY_CORRECT&&%s{ %s;} )" % (
+        return b"%s\\exec >>%s&&%s%s%s" % (
             _ALONE % target,
             target,
+            before,
             b"\\builtin enable -n&&\\builtin enable %s&&\\builtin printf '\\0'&&" % _REPORTING,
             printed,
         )
@@ -286,6 +314,7 @@ DEFINITIONS = tuple(
     b"\\builtin %s;\\builtin printf '\\0'" % name for name in (b"declare -p", b"declare -f", b"alias -p")
 )
 EXPORTS = (b"\\builtin export -p",)
+NAMES = (b"\\builtin declare -F;\\builtin printf '\\0'", b"\\builtin alias -p")
 LIMITS = b"cdfnstuv"
 STATE = (
     *DEFINITIONS,
@@ -302,8 +331,10 @@ class CommandText:
     """The text of a long order that runs a command's text."""
 
     def __init__(
-        self, orders: Orders, shell: Shell, number: int, options: StartOptions, streams: tuple[int, int, int]
-    ) -> None:
+        self, orders: Orders, shell: Shell, number: int, options: StartOptions, streams: tuple[int, int, int],
+        has_trace_fd: bool,
+    ) -> None:  # fmt: skip
+        self.has_trace_fd = has_trace_fd  # the session has mentioned BASH_XTRACEFD
         self.orders, self.shell, self.number, self.options, self.text = orders, shell, number, options, options.text
         path = orders.path
         self.redirections = b"<%s%d >|%s%d 2>|%s%s" % (path, streams[0], path, streams[1], path, _BEGUN % streams[2])
@@ -321,6 +352,7 @@ class CommandText:
         return b";".join(
             [
                 b"\\builtin set +x",
+                *([_SHOW_AGAIN] if self.has_trace_fd else []),
                 *self._before(),
                 b"\\command exec %s||\\builtin eval %s" % (self.redirections, quote(_NOT_BEGUN)),
                 self._evaluate(b""),
@@ -377,12 +409,14 @@ class CommandText:
         shell, text = self.shell, self.text
         first = [b"\\builtin set -x"] if b"x" in shell.flags and not redirections else []
         first += [self._trap(name) for name in (b"ERR", b"DEBUG") if name in shell.held_traps]
-        restore = b'\\builtin : "${__h[6]}"'
+        hides = self.has_trace_fd and not redirections
+        restore = b'\\builtin : "${__h[19]}"' if hides else b'\\builtin : "${__h[6]}"'
         prefix, line, statuses = b"", 1, pipestatus_expression(shell.statuses)
         if first:
             prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
         is_shown = b"v" in shell.flags  # bash prints lines as it reads them
-        save = quote(_SAVE_UNSEEN) if can_be_followed(text) and not is_shown else b""
+        is_saved = can_be_followed(text) and not is_shown
+        save = quote(_SAVE_AND_HIDE if hides else _SAVE_UNSEEN) if is_saved else b""
         return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (
             restore,
             assignments(self.options.env) + b" " if self.options.env else b"",

@@ -11,7 +11,7 @@ from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone, send
 from ..processes.unnamed import in_memory, sealed
 from . import traps
-from .orders import StateReport, fork_order, long_order, quote, read_forked_traps, short_order
+from .orders import StateReport, fork_order, long_order, quote, read_names, short_order
 from .shell import Shell
 
 TYPE_CHECKING = False
@@ -114,19 +114,31 @@ class ShellPool:
 
         if source.known_traps is not None:
             standby.unset_traps = standby.known_traps = source.known_traps
-        changes = source.changes
+        changes, redefinitions = source.changes, self.session.redefinitions
+        names = redefinitions.open and source is self.session.primary
 
         def forked(data: bytes | None) -> None:
-            if data is not None:
-                traps.reported(self.session, source, standby, read_forked_traps(data))
-                if source.changes == changes and not source.is_distrusted:
-                    source.known_traps = standby.known_traps = standby.unset_traps
+            if data is None:
+                return
+            try:
+                report = StateReport(data)
+                found = read_names(report.text) if names else None
+            except ValueError:
+                self.forget(standby)
+                traps.distrust(self.session, source)
+                return
+            traps.reported(self.session, source, standby, report.traps)
+            if source.changes == changes:
+                source.known_traps = standby.known_traps = standby.unset_traps
+                if found is not None:
+                    redefinitions.reported(found)
 
+        orders = self.resident.orders
         # A standby that has run nothing has not set its traps yet, but they are known.
         has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
             if has_traps:
-                self.order(source, b"F", lambda fd: self.resident.orders.fork_and_report(standby, fd), forked)
+                self.order(source, b"F", lambda fd: orders.fork_and_report(standby, fd, names=names), forked)
             else:
                 number = self.resident.next_number()
                 source.send(*fork_order(number, standby))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NO_STANDBY = "a command that ends its shell takes the state back further than itself"
 RESTORED = "state restored: the command ended its shell, so variables, functions and directory are as before it"
 EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
+LOST = "session lost: all shells of this session were killed; it was started afresh, from the login state"
 
 
 class Session:
@@ -114,8 +115,8 @@ class Session:
             command.conclude(["lost", why])
 
     def note(self, note: str) -> None:
-        """Adds a note to the next result, once."""
-        if note not in self.notes:
+        """Adds a note to the next result, once. After a loss no state is an earlier one."""
+        if note not in self.notes and not (note == EARLIER and LOST in self.notes):
             self.notes.append(note)
 
     # -- commands
@@ -173,8 +174,9 @@ class Session:
             if not self.has_standby:
                 command.notes.append("no standby: %s; %s" % (self.shortage, NO_STANDBY))
             cwd = command.left_cwd = self._repair_cwd(command)
-            command.notes[:0] = self.notes
-            self.notes = []
+            if LOST in self.notes and EARLIER in command.notes:  # it was sent before, to a shell that was lost too
+                command.notes.remove(EARLIER)
+            command.notes[:0], self.notes = self.notes, []
             self.commands_sent += 1
         else:
             cwd = self.cwd
@@ -199,7 +201,9 @@ class Session:
         last_word = self.redefinitions.last_word(command.text) if shell is self.primary else None
         command.is_plain, command.last_word = last_word is not None, last_word or b""
         # T needs `command exec`, the only form whose redirections persist: not if a function shadows `command`.
-        if shell.held_traps or (not command.is_plain and may_change_shell(command.text)):
+        self.redefinitions.has_trace_fd |= b"XTRACEFD" in command.text
+        is_exact = bool(shell.held_traps) or self.redefinitions.has_trace_fd
+        if is_exact or (not command.is_plain and may_change_shell(command.text)):
             if shell is self.primary and not command.is_plain:
                 self._learn(command)
             return b"T" if b"command" not in self.redefinitions.names else b"Q"
@@ -357,10 +361,14 @@ class Session:
             return False
         standby = self.pool.take_newest()
         if standby is None:
-            self._restart("all shells of this session were killed")
+            self.notes = [*(note for note in self.notes if note not in (EARLIER, LOST)), LOST]
+            self.redefinitions, self.protected = Redefinitions(), set()
+            self.first.start(self.login)
+            self.when_primary.notify()
             return False
         if standby.age < self.newest_standby:
             self.note(EARLIER)
+            self.redefinitions.open = True  # names that were reported since may be of a later state
         self.primary = standby
         self.when_primary.notify()
         self.has_standby = self.has_null_stdin = False
@@ -374,12 +382,6 @@ class Session:
         elif self.resident.has_subreaper:
             self._order_standby(self.primary)
         return True
-
-    def _restart(self, why: str) -> None:
-        self.note("session lost: %s; it was started afresh, from the login state" % why)
-        self.redefinitions, self.protected = Redefinitions(), set()
-        self.first.start(self.login)
-        self.when_primary.notify()
 
     # -- deaths
     def _died(self, shell: Shell, status: int) -> None:

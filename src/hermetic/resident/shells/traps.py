@@ -35,12 +35,8 @@ def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
     return report.status
 
 
-def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes] | None) -> None:
+def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes]) -> None:
     """Stores the traps of a forked shell. The standby sets them before its first command."""
-    if traps is None:
-        session.pool.forget(standby)
-        distrust(session, source)
-        return
     held = {name: traps.pop(name) for name in HELD_TRAPS[:-1] if name in traps}
     standby.unset_traps = traps
     if held:  # set by a text that did not show it

@@ -9,8 +9,10 @@ import time
 from ..channels import requests as channels
 from ..lazy import Lazy
 from ..limits import GRACE, SEARCH_CONTEXT, SEARCH_RESULTS, TERMINAL
+from ..processes import control
 from ..processes import requests as jobs
 from ..processes import start_requests as starts
+from ..processes.freezer import Freezer
 from ..shells import requests as sessions
 from ..shells.command import prepare
 from . import fields as take
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from ..life.lease import Life
     from ..life.resident import Resident
     from ..life.server import Request
+    from ..processes import usage
     from ..processes.job import Job
     from .fields import Parser
 
     Operation = tuple[Callable[..., Any], dict[str, Parser], tuple[str, ...]]
 else:
     files = Lazy("..files.requests", __package__)
+    usage = Lazy("..processes.usage", __package__)
 
 
 class Requests:
@@ -41,13 +45,16 @@ class Requests:
         self.resident, self.life = resident, life
         self.operations: dict[str, Operation] = {
             **OPERATIONS,
-            "hello": operation(self.hello, versions=take.anything, token=take.anything),
+            "hello": operation(self.hello, versions=take.anything, token=take.anything, observes=take.anything),
             "info": operation(self.info),
-            "events": operation(self.events),
+            "events": operation(self.events, control=take.flag),
+            "freeze": operation(self.freeze, spare=take.joined),
+            "thaw": operation(self.thaw),
             "lease": operation(self.lease, lease=take.seconds, unattended=take.seconds),
             "shutdown": operation(self.shutdown, grace=take.seconds),
         }
         self.has_files = False
+        self.freezer = Freezer(resident)
 
     def serve(self, request: Request) -> None:
         """Serves a request, after the process that it names has started. Raises Refusal."""
@@ -79,11 +86,13 @@ class Requests:
             self.operations[name] = operation(_for_files(getattr(requests, name)), *required, **parsers)
 
     # -- the resident itself
-    def hello(self, resident: Resident, request: Request, versions: Any = None, token: Any = None) -> None:
-        """The handshake: token and protocol version."""
+    def hello(
+        self, resident: Resident, request: Request, versions: Any = None, token: Any = None, observes: Any = False
+    ) -> None:
+        """The handshake: token and protocol version. A client that `observes` does not prolong the lease."""
         if type(versions) is not list or type(token) is not bytes:
             raise frames.FrameError("not a greeting")
-        request.client.greet(token)
+        request.client.greet(token, observes is True)
         common = [version for version in frames.VERSIONS if version in versions]
         if not common:
             message = (
@@ -123,12 +132,17 @@ class Requests:
 
         resident.count_leftovers(answer)
 
-    def events(self, resident: Resident, request: Request) -> None:
-        """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them."""
+    def events(self, resident: Resident, request: Request, control: bool = False) -> None:
+        """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them.
+
+        With `control` also changes of who drives a process, and of a terminal's size.
+        """
         client, listeners, missed = request.client, self.life.listeners, False
 
         def notify(event: str, job: Job) -> None:
             nonlocal missed
+            if event not in ("started", "ended") and not control:
+                return
             missed = missed or not client.has_room  # nothing is queued for a client that does not read
             if not missed:
                 request.event({"event": event, "process": job.describe()})
@@ -141,6 +155,14 @@ class Requests:
 
         listeners.append(notify)
         request.on_room, request.abandoned = catch_up, lambda: listeners.remove(notify)
+
+    def freeze(self, resident: Resident, request: Request, spare: bytes = b"") -> None:
+        """Stops all processes but those of the spared jobs; replies when none is left that runs."""
+        frozen = self.freezer.frozen
+        self.freezer.freeze(take.split(spare), lambda: request.reply({"processes": len(frozen)}))
+
+    def thaw(self, resident: Resident, request: Request) -> None:
+        request.reply({"processes": self.freezer.thaw()})
 
     def lease(self, resident: Resident, request: Request, **given: float) -> None:
         self.life.__dict__.update(given)
@@ -167,7 +189,10 @@ def resident_memory() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def ping(resident: Resident, request: Request) -> None:
+def ping(resident: Resident, request: Request, silence: float | None = None) -> None:
+    """Shows that the resident lives; after `silence` seconds without another one the client counts as gone."""
+    if silence is not None:
+        request.client.await_ping(silence)
     request.reply({})
 
 
@@ -179,7 +204,7 @@ def operation(handler: Callable[..., Any], *required: str, **parsers: Parser) ->
 _COUNT, _CELLS = take.number(), take.number(1, TERMINAL)
 _START: dict[str, Parser] = {
     **dict.fromkeys(("session", "command", "blob"), take.text),
-    **dict.fromkeys(("argv", "separate", "pty"), take.flag),
+    **dict.fromkeys(("argv", "separate", "pty", "personal"), take.flag),
     **dict.fromkeys(("text", "known"), _COUNT),
     **dict.fromkeys(("rows", "cols"), _CELLS),
     "id": take.job_id,
@@ -197,7 +222,7 @@ _RUN: dict[str, Parser] = {
     "limit": _COUNT,
 }
 OPERATIONS: dict[str, Operation] = {
-    "ping": operation(ping),
+    "ping": operation(ping, silence=take.positive_seconds),
     "run": operation(starts.Run, "id", **_START, **_RUN),
     "start": operation(starts.Start, "id", **_START),
     "blob": operation(starts.blob, "blob", blob=take.job_id),
@@ -205,17 +230,23 @@ OPERATIONS: dict[str, Operation] = {
     "list": operation(jobs.list_jobs),
     "status": operation(jobs.status, process=take.text),
     "wait": operation(jobs.wait, process=take.text),
-    "write": operation(jobs.write, process=take.text, secret=take.flag),
-    "close_input": operation(jobs.close_input, process=take.text),
+    "write": operation(jobs.write, process=take.text, secret=take.flag, key=take.text, by=take.text),
+    "close_input": operation(jobs.close_input, process=take.text, key=take.text),
+    "drive": operation(control.Drive, process=take.text, key=take.text, name=take.text, again=take.flag),
+    "give": operation(control.give, process=take.text, key=take.text, note=take.text),
+    "inputs": operation(control.inputs, process=take.text),
     "tag": operation(jobs.tag, process=take.text, tag=take.tag, was=take.anything, claimed=take.flag),
     "claim": operation(jobs.claim, process=take.text),
-    "resize": operation(jobs.resize, process=take.text, rows=_CELLS, cols=_CELLS),
+    "resize": operation(jobs.resize, process=take.text, rows=_CELLS, cols=_CELLS, key=take.text),
     "signal": operation(jobs.signal, process=take.text, signal=take.number(1, 64), tree=take.flag),
     "kill": operation(jobs.kill, process=take.text, grace=take.seconds),
     "forget": operation(jobs.forget, process=take.text),
     "readers": operation(jobs.readers, process=take.text),
+    "usage": operation(lambda resident, request: usage.usage(resident, request)),
+    "tree": operation(lambda resident, request, process: usage.tree(resident, request, process), process=take.text),
     "read": operation(jobs.Read, log=take.text, offset=_COUNT, limit=take.number(1), wait=take.seconds),
-    "follow": operation(jobs.Follow, log=take.text, offset=_COUNT, credit=_COUNT, hold=take.flag),
+    "since": operation(jobs.since, log=take.text, age=take.seconds),
+    "follow": operation(jobs.Follow, log=take.text, offset=_COUNT, credit=_COUNT, hold=take.flag, pace=take.flag),
     "sessions": operation(sessions.list_sessions),
     "state": operation(sessions.state, session=take.text),
     "definitions": operation(sessions.definitions, session=take.text, known=take.anything),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Listener", "Stream", "pair"]
 
+PASSED_SECONDS = 5.0  # for the host to pass a socket on
 PAUSE_SECONDS = 0.1  # before the next accept, if no descriptor was available
 
 
@@ -33,6 +34,24 @@ def pair() -> tuple[int, int]:
     """Two descriptors of a connected stream."""
     one, other = socketpair(AF_UNIX, SOCK_STREAM)
     return one.detach(), other.detach()
+
+
+def passed_listener(path: str) -> Stream | None:
+    """The socket that a program of the host listens at under this path, and passes on; None if it does not.
+
+    A container cannot create a socket on the host where the directory is mounted read-only, but connect to one.
+    """
+    stream = Stream(AF_UNIX, SOCK_STREAM)
+    try:
+        stream.settimeout(PASSED_SECONDS)
+        stream.connect(path)
+        _, passed, _, _ = stream.recvmsg(1, CMSG_SPACE(4), MSG_CMSG_CLOEXEC)
+    except OSError:  # the engine runs in a virtual machine, where the socket has no listener
+        return None
+    finally:
+        stream.close()
+    fds = [data for level, kind, data in passed if (level, kind, len(data)) == (SOL_SOCKET, SCM_RIGHTS, 4)]
+    return Stream(fileno=struct.unpack("i", fds[0])[0]) if fds else None
 
 
 class Listener:
@@ -46,10 +65,13 @@ class Listener:
 
     def _open(self) -> None:
         self.stream = Stream(AF_UNIX, SOCK_STREAM)
-        self.stream.setblocking(False)
         self.stream.bind(self.path)
         os.chmod(self.path, self.mode)
-        self.stream.listen(self.waiting)
+        self._listen()
+
+    def _listen(self) -> None:
+        self.stream.setblocking(False)
+        self.stream.listen(self.waiting)  # for a passed socket too: callers then see our pid
         self.watch = self.loop.watch(self.stream.fileno(), self._accept)
 
     def restore(self) -> None:
@@ -76,3 +98,11 @@ class Listener:
     def close(self) -> None:
         self.loop.unwatch(self.watch)
         self.stream.close()
+
+
+class PassedListener(Listener):
+    """One whose socket another process has made. It cannot be restored."""
+
+    def __init__(self, loop: Loop, stream: Stream, waiting: int, accepted: Callable[[Stream, int, int], None]) -> None:
+        self.loop, self.stream, self.waiting, self.accepted = loop, stream, waiting, accepted
+        self._listen()
